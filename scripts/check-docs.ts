@@ -1,0 +1,23 @@
+/** Fails when a document and the code it describes have drifted apart. */
+import { existsSync } from 'node:fs'
+import { globSync, readFileSync } from './files.js'
+import { judgeErrorTable, judgeRoomReadme } from './judge-docs.js'
+import { floors } from './rooms.js'
+
+const complaints: string[] = []
+
+for (const room of floors.flat()) {
+  const folder = `src/${room}`
+  if (!existsSync(folder)) continue
+  const files = globSync(folder, /\.ts$/).map((path) => path.slice(folder.length + 1))
+  const readme = `${folder}/README.md`
+  if (existsSync(readme)) complaints.push(...judgeRoomReadme(readme, readFileSync(readme), files))
+  else complaints.push(`${readme} is missing`)
+}
+
+complaints.push(
+  ...judgeErrorTable(readFileSync('src/core/protocol/errors.ts'), readFileSync('docs/reference/errors.md')),
+)
+
+for (const complaint of complaints) console.log(complaint)
+process.exit(complaints.length === 0 ? 0 : 1)

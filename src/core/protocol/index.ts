@@ -1,0 +1,11 @@
+/** Plain types that every room shares: errors, ranks, hashes, tiers. */
+export { errorTexts, invariant, InvariantError, WarmrouteError } from './errors.js'
+export type { ErrorCode } from './errors.js'
+export { hashAt, hashCount, newHashColumn, setHashAt, toBigInts, toHashColumn } from './hash-column.js'
+export type { HashColumn } from './hash-column.js'
+export { newMatchColumns, resetMatchColumns } from './match-columns.js'
+export type { MatchColumns } from './match-columns.js'
+export { comparePairs, RankTable } from './rank-table.js'
+export type { Rank, WorkerRank } from './rank-table.js'
+export { lowerTiers, storageTiers } from './storage-tier.js'
+export type { StorageTier } from './storage-tier.js'

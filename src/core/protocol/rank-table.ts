@@ -1,0 +1,82 @@
+/**
+ * Interns `(worker id, dp rank)` pairs into small integers. Everything hot is an array indexed by that integer, called a
+ * rank. A released rank's number is reused, lowest first, so that the arrays stay as short as the fleet.
+ */
+import { invariant } from './errors.js'
+
+/** The routing unit: one data-parallel rank of one serving instance. */
+export interface WorkerRank {
+  /** Unsigned 64-bit. */
+  readonly workerId: bigint
+  /** Unsigned 32-bit, global: a worker owns a contiguous range of them. */
+  readonly dpRank: number
+}
+
+/** A small integer that stands for a `WorkerRank` inside one `RankTable`. */
+export type Rank = number
+
+export class RankTable {
+  readonly #ranks = new Map<bigint, Map<number, Rank>>()
+  readonly #pairs: (WorkerRank | undefined)[] = []
+  readonly #free: Rank[] = [] // sorted, highest first, so that pop() gives the lowest
+
+  /** How long an array indexed by rank must be. */
+  get size(): number {
+    return this.#pairs.length
+  }
+
+  intern(workerId: bigint, dpRank: number): Rank {
+    let ofWorker = this.#ranks.get(workerId)
+    if (!ofWorker) this.#ranks.set(workerId, (ofWorker = new Map()))
+    let rank = ofWorker.get(dpRank)
+    if (rank === undefined) {
+      rank = this.#free.pop() ?? this.#pairs.length
+      this.#pairs[rank] = { workerId, dpRank }
+      ofWorker.set(dpRank, rank)
+    }
+    return rank
+  }
+
+  find(workerId: bigint, dpRank: number): Rank | undefined {
+    return this.#ranks.get(workerId)?.get(dpRank)
+  }
+
+  /** The ranks of one worker, by dp rank. */
+  ofWorker(workerId: bigint): readonly Rank[] {
+    const ofWorker = this.#ranks.get(workerId)
+    if (!ofWorker) return []
+    return [...ofWorker.entries()].sort((a, b) => a[0] - b[0]).map(([, rank]) => rank)
+  }
+
+  pairOf(rank: Rank): WorkerRank {
+    const pair = this.#pairs[rank]
+    invariant(pair !== undefined, `rank ${rank} is not interned`)
+    return pair
+  }
+
+  isLive(rank: Rank): boolean {
+    return this.#pairs[rank] !== undefined
+  }
+
+  /** The caller has already emptied every array of this rank. */
+  release(rank: Rank): void {
+    const { workerId, dpRank } = this.pairOf(rank)
+    const ofWorker = this.#ranks.get(workerId)!
+    ofWorker.delete(dpRank)
+    if (ofWorker.size === 0) this.#ranks.delete(workerId)
+    this.#pairs[rank] = undefined
+    this.#free.push(rank)
+    this.#free.sort((a, b) => b - a)
+  }
+
+  /** Live ranks in ascending order of (worker id, dp rank): the stable order that seeded tests rely on. */
+  live(): Rank[] {
+    const ranks = this.#pairs.flatMap((pair, rank) => (pair ? [rank] : []))
+    return ranks.sort((a, b) => comparePairs(this.pairOf(a), this.pairOf(b)))
+  }
+}
+
+export function comparePairs(a: WorkerRank, b: WorkerRank): number {
+  if (a.workerId !== b.workerId) return a.workerId < b.workerId ? -1 : 1
+  return a.dpRank - b.dpRank
+}

@@ -1,0 +1,32 @@
+import { defineConfig } from 'vitest/config'
+
+/**
+ * Two projects. `unit` shares threads and modules: it is fast, and everything in it must be free of process-wide state.
+ * `sockets` gives each file a process of its own, because a ZeroMQ socket that is open when its thread ends aborts the process.
+ */
+const sockets = ['src/**/*.sockets.test.ts', 'test/**/*.sockets.test.ts']
+
+export default defineConfig({
+  test: {
+    testTimeout: 30_000,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'unit',
+          include: [
+            'src/**/*.test.ts',
+            'test/**/*.test.ts',
+            'bench/**/*.test.ts',
+            'scripts/**/*.test.ts',
+            'examples/**/*.test.ts',
+          ],
+          exclude: [...sockets, '**/node_modules/**'],
+          pool: 'threads',
+          isolate: false,
+        },
+      },
+      { extends: true, test: { name: 'sockets', include: sockets, pool: 'forks' } },
+    ],
+  },
+})
