@@ -1,6 +1,8 @@
 /** Fails when a document and the code it describes have drifted apart. */
 import { existsSync } from 'node:fs'
 import { globSync, readFileSync } from './files.js'
+import { conformanceFolder, conformancePage, conformanceParts } from './conformance-files.js'
+import { judgeConformance, withParts } from './judge-conformance.js'
 import { judgeErrorTable, judgeRoomReadme } from './judge-docs.js'
 import { floors } from './rooms.js'
 
@@ -18,6 +20,13 @@ for (const room of floors.flat()) {
 complaints.push(
   ...judgeErrorTable(readFileSync('src/core/protocol/errors.ts'), readFileSync('docs/reference/errors.md')),
 )
+
+const parts = conformanceParts()
+const readIfThere = (path: string) => (existsSync(path) ? readFileSync(path) : undefined)
+for (const [file, text] of parts)
+  complaints.push(...judgeConformance(`${conformanceFolder}/${file}`, text, readIfThere))
+if (withParts(readFileSync(conformancePage), parts) !== readFileSync(conformancePage))
+  complaints.push(`${conformancePage}: the list of parts is out of date, run npm run docs:conformance`)
 
 for (const complaint of complaints) console.log(complaint)
 process.exit(complaints.length === 0 ? 0 : 1)
