@@ -3,6 +3,7 @@
 /** One sentence per code, in alphabetical order. `docs/reference/errors.md` says what to do about each. */
 export const errorTexts = {
   WR_INVALID_ARGUMENT: 'an argument is outside of what this call accepts',
+  WR_INVALID_CONFIG: 'the configuration breaks a rule',
 } as const
 
 export type ErrorCode = keyof typeof errorTexts
