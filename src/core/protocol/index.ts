@@ -37,3 +37,5 @@ export type {
 } from './router-config.js'
 export { lowerTiers, storageTiers } from './storage-tier.js'
 export type { StorageTier } from './storage-tier.js'
+export { defaultWorkerConfig } from './worker-config.js'
+export type { RoutingConstraints, WorkerConfig } from './worker-config.js'
