@@ -4,6 +4,8 @@
 export const errorTexts = {
   WR_INVALID_ARGUMENT: 'an argument is outside of what this call accepts',
   WR_INVALID_CONFIG: 'the configuration breaks a rule',
+  WR_INVALID_EVENT: 'a KV event cannot be read',
+  WR_INVALID_JSON: 'a text is not valid JSON',
 } as const
 
 export type ErrorCode = keyof typeof errorTexts

@@ -1,14 +1,20 @@
 /** Plain types that every room shares: errors, ranks, hashes, tiers. */
+export { cacheOwnerKey, formatCacheOwner, parseCacheOwner } from './cache-owner.js'
+export type { CacheOwnerId, DigestSource, IdentityDigest, IndexerDomainId, PoolId } from './cache-owner.js'
 export { errorTexts, invariant, InvariantError, WarmrouteError } from './errors.js'
 export type { ErrorCode } from './errors.js'
 export { hashAt, hashCount, newHashColumn, setHashAt, toBigInts, toHashColumn } from './hash-column.js'
 export type { HashColumn } from './hash-column.js'
 export { completeOverride, completeRouterConfig, judgeRouterConfig } from './judge-router-config.js'
 export type { ConfigIssue } from './judge-router-config.js'
+export { jsonDepthMax, jsonDigitsMax, parseLosslessJson, stringifyLosslessJson } from './lossless-json.js'
+export type { JsonInput, JsonObject, JsonValue } from './lossless-json.js'
 export { newMatchColumns, resetMatchColumns } from './match-columns.js'
 export type { MatchColumns } from './match-columns.js'
 export { comparePairs, RankTable } from './rank-table.js'
 export type { Rank, WorkerRank } from './rank-table.js'
+export { concernsDevice, effectiveDomain, ownerOf, resetScopeOf } from './residency.js'
+export type { ResidencyOwner } from './residency.js'
 export {
   assumesKvReuse,
   compatModes,
@@ -35,6 +41,22 @@ export type {
   SharedCacheType,
   TrackingHash,
 } from './router-config.js'
+export { parseRouterEvents, readRouterEvent, stringifyRouterEvents, writeRouterEvent } from './router-event-json.js'
+export { newRouterEvent } from './router-event.js'
+export type {
+  ClearedData,
+  KvCacheEvent,
+  KvCacheEventData,
+  MmExtraInfo,
+  MmObject,
+  RemovedData,
+  ResetScope,
+  ResidencyDomain,
+  ResidencyDomainField,
+  RouterEvent,
+  StoredBlock,
+  StoredData,
+} from './router-event.js'
 export { lowerTiers, storageTiers } from './storage-tier.js'
 export type { StorageTier } from './storage-tier.js'
 export { defaultWorkerConfig } from './worker-config.js'
