@@ -6,6 +6,7 @@ export const errorTexts = {
   WR_INVALID_CONFIG: 'the configuration breaks a rule',
   WR_INVALID_EVENT: 'a KV event cannot be read',
   WR_INVALID_JSON: 'a text is not valid JSON',
+  WR_SNAPSHOT_INVALID: 'an index snapshot cannot be used',
 } as const
 
 export type ErrorCode = keyof typeof errorTexts

@@ -1,0 +1,105 @@
+/**
+ * What an exact prefix index answers: how many leading blocks of a prompt does each rank hold?
+ *
+ * The contract follows lib/kv-router/src/indexer/radix_tree.rs at 1.5.0 with plain set semantics: the index knows, per
+ * rank, the set of blocks it holds, each a path of local hashes below the root and reached by the external hash that
+ * the rank gave it. A remove takes away that block and no other. Hence holes are exact: after removing block 3 of 5 the
+ * depth is 2, and storing block 3 again makes it 5 (docs/decisions/0015).
+ */
+import type { HashColumn, Rank } from '../protocol/index.js'
+import type { ApplyReport } from './apply-report.js'
+import type { EventBatch } from './event-batch.js'
+
+export interface PrefixIndex {
+  /**
+   * Applies the events in order. Each has a status; one that fails changes nothing, except that a remove takes away
+   * what it can and reports `block_not_found` if a hash was unknown.
+   */
+  apply(batch: EventBatch, report: ApplyReport): void
+
+  /**
+   * Writes `depths[rank]` for every rank that holds block 0, and leaves the other entries alone: the caller clears
+   * them. With `lastExternal`, also writes the external hash under which the rank holds the last block it is credited
+   * for. `local` holds at least `blockCount` hashes. Answers the greatest depth. Never changes what is held.
+   */
+  find(local: HashColumn, blockCount: number, depths: Uint32Array, lastExternal?: HashColumn): number
+
+  /** Does the rank hold a block under this external hash (a column of one hash)? */
+  holds(rank: Rank, external: HashColumn): boolean
+
+  /** Forgets all that one rank holds; answers how many external hashes that were. Unknown ranks hold nothing. */
+  clearRank(rank: Rank): number
+
+  /**
+   * Every block that the rank holds contiguously from the root, each after its parent. Blocks behind a hole are left
+   * out: they cannot be replayed. The index must not change while this is iterated; `fact` is reused between steps.
+   */
+  facts(rank: Rank): Iterable<Readonly<BlockFact>>
+
+  /** External hashes that the rank holds. */
+  blocksOf(rank: Rank): number
+
+  stats(): IndexStats
+
+  /** The prefixes that lookups passed most often, at most 16; cheap at any size. */
+  hottest(): readonly HotPrefix[]
+
+  /** All knowledge as one file image: versioned, checksummed, independent of the implementation that wrote it. */
+  snapshot(): Uint8Array
+
+  /**
+   * Replaces all knowledge by a snapshot's. Throws `WR_SNAPSHOT_INVALID` and changes nothing if the bytes are
+   * truncated, damaged, of another version or no snapshot at all.
+   */
+  restore(snapshot: Uint8Array): void
+}
+
+/** One rank holds one block: what a dump is made of. */
+export interface BlockFact {
+  /** False: the block lies at the root, and the parent words mean nothing. */
+  hasParent: boolean
+  /** The parent's external hash in this rank's naming. */
+  parentLo: number
+  parentHi: number
+  localLo: number
+  localHi: number
+  externalLo: number
+  externalHi: number
+}
+
+export interface IndexStats {
+  /** External hashes over all ranks: what `maxBlocks` limits. */
+  readonly heldBlocks: number
+  /** Nodes of the trie, holes included. Zero when no rank holds anything. */
+  readonly distinctBlocks: number
+  /** Different sets of ranks that hold some block together. */
+  readonly holderSets: number
+  /** Names for a block that another rank named first. */
+  readonly aliases: number
+  /** External hashes forgotten because of a cap. */
+  readonly evictedBlocks: number
+  /** Memory in use, slack of the tables included. */
+  readonly bytesUsed: number
+}
+
+export interface HotPrefix {
+  /** Lookups that passed the end of this prefix. */
+  readonly finds: number
+  /** In blocks. */
+  readonly depth: number
+  /** Ranks that hold its last block. */
+  readonly ranks: number
+  /** Local hash of its last block. */
+  readonly localLo: number
+  readonly localHi: number
+}
+
+/** Limits and inputs of an index. The seed keeps bucket positions unpredictable to those who choose hashes. */
+export interface IndexOptions {
+  readonly seedLo: number
+  readonly seedHi: number
+  /** External hashes over all ranks; the oldest knowledge goes first. Default: no limit but memory. */
+  readonly maxBlocks?: number
+  /** The same for each rank. */
+  readonly maxBlocksPerRank?: number
+}
