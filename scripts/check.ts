@@ -6,5 +6,6 @@ runSteps([
   { name: 'lint', command: ['oxlint', '--type-aware', '--deny-warnings'] },
   { name: 'types', command: ['tsc', '-p', 'tsconfig.json'] },
   { name: 'imports', command: ['tsx', 'scripts/check-imports.ts'] },
+  { name: 'metrics page', command: ['tsx', 'scripts/docs-metrics.ts', '--check'] },
   { name: 'docs', command: ['tsx', 'scripts/check-docs.ts'] },
 ])

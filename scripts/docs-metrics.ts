@@ -1,0 +1,44 @@
+/** `npm run docs:metrics`: writes `docs/reference/metrics.md` from the catalogue; `--check` compares instead. */
+import { writeFileSync } from 'node:fs'
+import type { MetricRow } from '../src/telemetry/index.js'
+import { catalogue, leftOut } from '../src/telemetry/index.js'
+import { readFileSync } from './files.js'
+
+const path = 'docs/reference/metrics.md'
+const text = page(Object.values(catalogue))
+if (!process.argv.includes('--check')) writeFileSync(path, text)
+else if (readFileSync(path) !== text) {
+  console.log(`${path} is out of date; run npm run docs:metrics`)
+  process.exit(1)
+}
+
+function page(rows: readonly MetricRow[]): string {
+  const sorted = [...rows].sort((a, b) => (a.name < b.name ? -1 : 1))
+  return `# Metrics
+
+Generated from \`src/telemetry/catalogue.ts\`. Scrape \`/metrics\`. Names that begin with \`dynamo_\` are those of the system we
+follow, so that its dashboards work; "since" names the version where it is not 1.2.1.
+
+| Name | Type | Labels | Meaning | Since |
+|---|---|---|---|---|
+${sorted.map(rowText).join('\n')}
+
+## Buckets
+
+| Histogram | Bounds |
+|---|---|
+${sorted.flatMap((row) => (row.buckets ? [`| \`${row.name}\` | ${row.buckets.join(' ')} |`] : [])).join('\n')}
+
+## Left out
+
+| Family | Why |
+|---|---|
+${Object.entries(leftOut)
+  .map(([name, why]) => `| \`${name}\`${name.endsWith('_') ? '…' : ''} | ${why} |`)
+  .join('\n')}
+`
+}
+
+function rowText(row: MetricRow): string {
+  return `| \`${row.name}\` | ${row.type} | ${row.labels.join(', ')} | ${row.help} | ${row.since ?? ''} |`
+}

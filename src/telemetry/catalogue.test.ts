@@ -1,0 +1,63 @@
+// The recorded exposition of a real system is the judge of every name, type, sentence, label and bound that we claim to share.
+import { readFileSync } from 'node:fs'
+import { expect, it } from 'vitest'
+import type { MetricRow } from './catalogue.js'
+import { catalogue, leftOut } from './catalogue.js'
+import { createMetrics } from './metrics.js'
+
+const recorded = readExposition(readFileSync('test/fixtures/dynamo/v1.2.1/metrics.txt', 'utf8'))
+const rows: readonly MetricRow[] = Object.values(catalogue)
+
+it('has every family of the recorded system, or says why not', () => {
+  const known = new Set(rows.map((row) => row.name))
+  const missing = [...recorded.keys()].filter(
+    (name) => !known.has(name) && !Object.keys(leftOut).some((prefix) => name.startsWith(prefix)),
+  )
+  expect(missing).toEqual([])
+})
+
+it.each(rows.filter((row) => recorded.has(row.name)).map((row) => [row.name, row] as const))(
+  '%s is as recorded',
+  (name, row) => {
+    const family = recorded.get(name)!
+    expect({ type: row.type, help: row.help }).toEqual({ type: family.type, help: family.help })
+    expect([...row.labels].sort()).toEqual([...family.labels].sort())
+    expect(row.buckets ?? []).toEqual(family.bounds.map(Number))
+  },
+)
+
+it('claims no version for a row that the recording has, and one for every other shared name', () => {
+  for (const row of rows.filter((it) => it.name.startsWith('dynamo_'))) {
+    expect(row.since === undefined, row.name).toBe(recorded.has(row.name))
+  }
+})
+
+it('scrapes families without labels as zero from the start', () => {
+  expect(createMetrics().registry.text()).toContain('dynamo_frontend_disconnected_clients 0\n')
+})
+
+interface RecordedFamily {
+  type: string
+  readonly help: string
+  readonly labels: Set<string>
+  readonly bounds: string[]
+}
+
+function readExposition(text: string): Map<string, RecordedFamily> {
+  const families = new Map<string, RecordedFamily>()
+  for (const line of text.split('\n')) {
+    const help = /^# HELP (\S+) (.*)$/.exec(line)
+    const type = /^# TYPE (\S+) (.*)$/.exec(line)
+    const sample = /^(\w+?)(_bucket|_sum|_count)?(?:\{(.*)\})? \S+$/.exec(line)
+    if (help) families.set(help[1]!, { type: '', help: help[2]!, labels: new Set(), bounds: [] })
+    else if (type) families.get(type[1]!)!.type = type[2]!
+    else if (sample) {
+      const family = families.get(sample[1]!) ?? families.get(`${sample[1]}${sample[2] ?? ''}`)!
+      for (const [, name, value] of (sample[3] ?? '').matchAll(/(\w+)="([^"]*)"/g)) {
+        if (name !== 'le') family.labels.add(name!)
+        else if (value !== '+Inf' && !family.bounds.includes(value!)) family.bounds.push(value!)
+      }
+    }
+  }
+  return families
+}

@@ -1,0 +1,111 @@
+/**
+ * Every metric we expose: one row each, in one place. `docs/reference/metrics.md` is generated from it. Names, help, labels
+ * and buckets of the `dynamo_*` rows are those of a recorded v1.2.1 system (test/fixtures/dynamo/v1.2.1/metrics.txt);
+ * rows marked otherwise come from 1.6.1. `warmroute_*` rows are ours.
+ */
+import { exponentialBuckets, linearBuckets, logBuckets } from './buckets.js'
+import type { FamilyType } from './families.js'
+
+export interface MetricRow {
+  readonly name: string
+  readonly type: FamilyType
+  readonly labels: readonly string[]
+  readonly buckets?: readonly number[]
+  readonly help: string
+  /** Version that a `dynamo_*` row is taken from; 1.2.1 when absent. */
+  readonly since?: string
+}
+
+const worker = ['worker_id', 'dp_rank', 'worker_type'] as const
+const component = ['dynamo_namespace', 'dynamo_component', 'worker_id'] as const
+const router = [...component, 'router_id'] as const
+
+const isl = logBuckets(50, 128_000, 12)
+const osl = logBuckets(50, 32_000, 10)
+const ttft = logBuckets(0.001, 480, 18)
+const itl = logBuckets(0.001, 2, 13)
+const rate = linearBuckets(0, 0.05, 21)
+const compute = exponentialBuckets(0.001, 2, 15)
+const awaited = exponentialBuckets(0.01, 3, 17)
+const stage = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5]
+const roundtrip = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
+const shortStage = stage.slice(0, 9)
+
+/** Overhead buckets of the first generation (lib/llm/src/kv_router/metrics.rs at v1.0.2), chosen by `metrics_compat: '1.0'`. */
+export const overheadBuckets10: readonly number[] = exponentialBuckets(0.0001, 2, 18)
+
+// biome-ignore format: a table reads best with one row per metric
+export const catalogue = {
+  requests: { name: 'dynamo_frontend_requests_total', type: 'counter', labels: ['model', 'endpoint', 'request_type', 'status', 'error_type'], help: 'Total number of LLM requests processed' },
+  requestsStarted: { name: 'dynamo_frontend_requests_started_total', type: 'counter', labels: ['model', 'endpoint', 'request_type'], help: 'Total number of LLM requests accepted by the frontend handler', since: '1.6.1' },
+  activeRequests: { name: 'dynamo_frontend_active_requests', type: 'gauge', labels: ['model'], help: 'Number of requests currently being handled by the frontend, from HTTP handler entry to response completion' },
+  inflightRequests: { name: 'dynamo_frontend_inflight_requests', type: 'gauge', labels: ['model'], help: 'Number of inflight requests' },
+  queuedRequests: { name: 'dynamo_frontend_queued_requests', type: 'gauge', labels: ['model'], help: 'Number of requests in HTTP processing queue' },
+  disconnectedClients: { name: 'dynamo_frontend_disconnected_clients', type: 'gauge', labels: [], help: 'Number of disconnected clients' },
+  requestDuration: { name: 'dynamo_frontend_request_duration_seconds', type: 'histogram', labels: ['model'], buckets: logBuckets(1, 512, 10), help: 'Duration of LLM requests' },
+  inputSequenceTokens: { name: 'dynamo_frontend_input_sequence_tokens', type: 'histogram', labels: ['model'], buckets: isl, help: 'Input sequence length in tokens' },
+  outputSequenceTokens: { name: 'dynamo_frontend_output_sequence_tokens', type: 'histogram', labels: ['model'], buckets: osl, help: 'Output sequence length in tokens' },
+  cachedTokens: { name: 'dynamo_frontend_cached_tokens', type: 'histogram', labels: ['model'], buckets: isl, help: 'Number of cached tokens (prefix cache hits) per request', since: '1.6.1' },
+  outputTokens: { name: 'dynamo_frontend_output_tokens_total', type: 'counter', labels: ['model'], help: 'Total number of output tokens generated (updates in real-time)' },
+  timeToFirstToken: { name: 'dynamo_frontend_time_to_first_token_seconds', type: 'histogram', labels: ['model'], buckets: ttft, help: 'Time to first token in seconds' },
+  interTokenLatency: { name: 'dynamo_frontend_inter_token_latency_seconds', type: 'histogram', labels: ['model'], buckets: itl, help: 'Inter-token latency in seconds' },
+  modelContextLength: { name: 'dynamo_frontend_model_context_length', type: 'gauge', labels: ['model'], help: 'Maximum context length in tokens for a worker serving the model' },
+  modelKvCacheBlockSize: { name: 'dynamo_frontend_model_kv_cache_block_size', type: 'gauge', labels: ['model'], help: 'KV cache block size in tokens for a worker serving the model' },
+  modelMaxNumBatchedTokens: { name: 'dynamo_frontend_model_max_num_batched_tokens', type: 'gauge', labels: ['model'], help: 'Maximum number of batched tokens for a worker serving the model' },
+  modelMaxNumSeqs: { name: 'dynamo_frontend_model_max_num_seqs', type: 'gauge', labels: ['model'], help: 'Maximum number of sequences for a worker serving the model' },
+  modelMigrationLimit: { name: 'dynamo_frontend_model_migration_limit', type: 'gauge', labels: ['model'], help: 'Maximum number of request migrations allowed for the model' },
+  modelTotalKvBlocks: { name: 'dynamo_frontend_model_total_kv_blocks', type: 'gauge', labels: ['model'], help: 'Total KV cache blocks available for a worker serving the model' },
+  modelReady: { name: 'dynamo_frontend_model_ready', type: 'gauge', labels: ['model'], help: 'Whether the frontend can route at least one inference request for the model (1 = ready, 0 = not ready)', since: '1.6.1' },
+  modelRejection: { name: 'dynamo_frontend_model_rejection_total', type: 'counter', labels: ['model', 'endpoint'], help: 'Total number of requests rejected due to resource exhaustion', since: '1.1' },
+  modelCancellation: { name: 'dynamo_frontend_model_cancellation_total', type: 'counter', labels: ['model', 'endpoint', 'request_type'], help: 'Total number of requests cancelled by their client', since: '1.1' },
+  stageDuration: { name: 'dynamo_frontend_stage_duration_seconds', type: 'histogram', labels: ['stage'], buckets: stage, help: 'Pipeline stage duration (seconds)' },
+  stageRequests: { name: 'dynamo_frontend_stage_requests', type: 'gauge', labels: ['stage', 'phase'], help: 'Number of requests currently in the given pipeline stage' },
+  tokenizeSeconds: { name: 'dynamo_frontend_tokenize_seconds', type: 'histogram', labels: [], buckets: shortStage, help: 'Tokenization time in preprocessor (seconds)' },
+  templateSeconds: { name: 'dynamo_frontend_template_seconds', type: 'histogram', labels: [], buckets: [0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05], help: 'Template application time in preprocessor (seconds)' },
+  tokenizerLatency: { name: 'dynamo_frontend_tokenizer_latency_ms', type: 'histogram', labels: ['operation'], buckets: exponentialBuckets(0.5, 2, 11), help: 'Tokenizer latency in milliseconds' },
+  eventLoopDelay: { name: 'dynamo_frontend_event_loop_delay_seconds', type: 'histogram', labels: [], buckets: [0, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1], help: 'Event loop delay canary: drift from 10ms sleep (seconds)' },
+  eventLoopStall: { name: 'dynamo_frontend_event_loop_stall_total', type: 'counter', labels: [], help: 'Number of event loop stalls (delay > 5ms)' },
+  workerActiveDecodeBlocks: { name: 'dynamo_frontend_worker_active_decode_blocks', type: 'gauge', labels: worker, help: 'Active KV cache decode blocks per worker' },
+  workerActivePrefillTokens: { name: 'dynamo_frontend_worker_active_prefill_tokens', type: 'gauge', labels: worker, help: 'Active prefill tokens queued per worker' },
+  workerLastInputSequenceTokens: { name: 'dynamo_frontend_worker_last_input_sequence_tokens', type: 'gauge', labels: worker, help: 'Last observed input sequence tokens per worker' },
+  workerLastInterTokenLatency: { name: 'dynamo_frontend_worker_last_inter_token_latency_seconds', type: 'gauge', labels: worker, help: 'Last observed inter-token latency per worker (seconds)' },
+  workerLastTimeToFirstToken: { name: 'dynamo_frontend_worker_last_time_to_first_token_seconds', type: 'gauge', labels: worker, help: 'Last observed time to first token per worker (seconds)' },
+  queuePendingRequests: { name: 'dynamo_frontend_router_queue_pending_requests', type: 'gauge', labels: ['worker_type'], help: 'Number of requests pending in the router scheduler queue' },
+  queuePendingIslTokens: { name: 'dynamo_frontend_router_queue_pending_isl_tokens', type: 'gauge', labels: ['worker_type'], help: 'Sum of isl_tokens for requests pending in the router scheduler queue' },
+  queueBackpressure: { name: 'dynamo_frontend_router_queue_backpressure_total', type: 'counter', labels: ['model', 'policy_class', 'reason', 'worker_type'], help: 'Total number of router scheduler queue backpressure rejections', since: '1.6.1' },
+  requestPlaneInflight: { name: 'dynamo_request_plane_inflight_requests', type: 'gauge', labels: [], help: 'Currently in-flight requests at AddressedPushRouter' },
+  requestPlaneQueue: { name: 'dynamo_request_plane_queue_seconds', type: 'histogram', labels: [], buckets: shortStage, help: 'Time from generate() entry to send_request() (seconds)' },
+  requestPlaneSend: { name: 'dynamo_request_plane_send_seconds', type: 'histogram', labels: [], buckets: shortStage, help: 'Time for send_request() to complete (seconds)' },
+  requestPlaneRoundtrip: { name: 'dynamo_request_plane_roundtrip_ttft_seconds', type: 'histogram', labels: [], buckets: roundtrip, help: 'Time from send_request() to first response item (seconds)' },
+  overheadBlockHashing: { name: 'dynamo_router_overhead_block_hashing_ms', type: 'histogram', labels: ['router_id'], buckets: compute, help: 'Time spent computing block hashes in milliseconds' },
+  overheadFindMatches: { name: 'dynamo_router_overhead_indexer_find_matches_ms', type: 'histogram', labels: ['router_id'], buckets: awaited, help: 'Time spent in indexer find_matches in milliseconds' },
+  overheadSeqHashing: { name: 'dynamo_router_overhead_seq_hashing_ms', type: 'histogram', labels: ['router_id'], buckets: compute, help: 'Time spent computing sequence hashes in milliseconds' },
+  overheadScheduling: { name: 'dynamo_router_overhead_scheduling_ms', type: 'histogram', labels: ['router_id'], buckets: awaited, help: 'Time spent in scheduler worker selection in milliseconds' },
+  overheadTotal: { name: 'dynamo_router_overhead_total_ms', type: 'histogram', labels: ['router_id'], buckets: awaited, help: 'Total routing overhead per request in milliseconds' },
+  overheadSharedCache: { name: 'dynamo_router_overhead_shared_cache_query_ms', type: 'histogram', labels: ['router_id'], buckets: awaited, help: 'Time spent querying the shared KV cache in milliseconds' },
+  sharedCacheErrors: { name: 'dynamo_router_shared_cache_errors_total', type: 'counter', labels: ['router_id'], help: 'Total shared cache query errors' },
+  kvCacheEventsApplied: { name: 'dynamo_component_kv_cache_events_applied', type: 'counter', labels: [...component, 'event_type', 'status'], help: 'Total number of KV cache events applied to index' },
+  kvCacheEventWarnings: { name: 'dynamo_component_kv_cache_event_warnings', type: 'counter', labels: [...component, 'warning_kind'], help: 'Total number of suspicious KV cache events seen by the router indexer' },
+  routerRequests: { name: 'dynamo_component_router_requests_total', type: 'counter', labels: router, help: 'Total number of requests processed by the router' },
+  routerRequestsStarted: { name: 'dynamo_component_router_requests_started_total', type: 'counter', labels: router, help: 'Total number of requests admitted by the router scheduler', since: '1.6.1' },
+  routerTimeToFirstToken: { name: 'dynamo_component_router_time_to_first_token_seconds', type: 'histogram', labels: router, buckets: ttft, help: 'Time to first token observed at the router' },
+  routerInterTokenLatency: { name: 'dynamo_component_router_inter_token_latency_seconds', type: 'histogram', labels: router, buckets: itl, help: 'Average inter-token latency observed at the router' },
+  routerInputTokens: { name: 'dynamo_component_router_input_sequence_tokens', type: 'histogram', labels: router, buckets: isl, help: 'Input sequence length in tokens observed at the router' },
+  routerOutputTokens: { name: 'dynamo_component_router_output_sequence_tokens', type: 'histogram', labels: router, buckets: osl, help: 'Output sequence length in tokens observed at the router' },
+  routerKvHitRate: { name: 'dynamo_component_router_kv_hit_rate', type: 'histogram', labels: router, buckets: rate, help: 'Predicted KV cache hit rate at routing time (0.0-1.0)' },
+  routerKvTransferLatency: { name: 'dynamo_component_router_kv_transfer_estimated_latency_seconds', type: 'histogram', labels: router, buckets: logBuckets(0.001, 10, 15), help: 'Upper-bound estimation of KV cache transfer latency in disaggregated serving (prefill_complete to first_token)' },
+  routerSharedCacheHitRate: { name: 'dynamo_component_router_shared_cache_hit_rate', type: 'histogram', labels: router, buckets: rate, help: 'Fraction of request blocks found in the shared KV cache (0.0-1.0)' },
+  routerSharedCacheBeyond: { name: 'dynamo_component_router_shared_cache_beyond_blocks', type: 'histogram', labels: router, buckets: exponentialBuckets(1, 2, 12), help: 'Shared cache blocks beyond device overlap for the selected worker' },
+  uptime: { name: 'dynamo_component_uptime_seconds', type: 'gauge', labels: ['worker_id'], help: 'Total uptime of the DistributedRuntime in seconds' },
+  droppedSeries: { name: 'warmroute_telemetry_dropped_series', type: 'gauge', labels: [], help: 'Metric series that are not shown because their family reached its limit.' },
+} as const satisfies Record<string, MetricRow>
+
+export type MetricKey = keyof typeof catalogue
+
+/** Families of the recorded 1.2.1 system that we do not expose, and why. */
+export const leftOut: Readonly<Record<string, string>> = {
+  dynamo_frontend_detokenize_token_count: 'the engine detokenizes; its bytes are relayed untouched',
+  dynamo_frontend_detokenize_total_us: 'the engine detokenizes; its bytes are relayed untouched',
+  dynamo_tokio_: 'describes the Rust runtime; the event loop has dynamo_frontend_event_loop_delay_seconds',
+  dynamo_transport_tcp_: 'there is no request plane of our own: engines are reached over HTTP',
+}

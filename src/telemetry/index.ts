@@ -1,0 +1,9 @@
+/** Metrics: one catalogue, typed families, the text that a scrape reads. */
+export { catalogue, leftOut } from './catalogue.js'
+export type { MetricKey, MetricRow } from './catalogue.js'
+export type { Counter, Gauge, Histogram, Labels } from './families.js'
+export { createMetrics } from './metrics.js'
+export type { Metrics, MetricsOptions } from './metrics.js'
+export { expositionType, Registry } from './registry.js'
+export { RouterMetrics, unsetRankLabel, workerLabels } from './router-metrics.js'
+export type { RoutingTimes, WorkerType } from './router-metrics.js'

@@ -1,0 +1,59 @@
+/** The catalogue brought to life: one family per row, typed by the row, in a registry of their own. */
+import type { MetricKey, MetricRow } from './catalogue.js'
+import { catalogue, overheadBuckets10 } from './catalogue.js'
+import { CounterFamily, GaugeFamily, HistogramFamily } from './families.js'
+import { Registry } from './registry.js'
+
+interface FamilyOf {
+  readonly counter: CounterFamily
+  readonly gauge: GaugeFamily
+  readonly histogram: HistogramFamily
+}
+
+export type Metrics = { readonly [Key in MetricKey]: FamilyOf[(typeof catalogue)[Key]['type']] } & {
+  readonly registry: Registry
+}
+
+export interface MetricsOptions {
+  /** `1.0` gives the overhead histograms the buckets of the first generation. */
+  readonly metricsCompat?: '1.0' | '1.2'
+  /** Limit of series per family. */
+  readonly seriesMax?: number
+}
+
+/** Families without labels exist from the start, so that they scrape as zero before anything happened. */
+export function createMetrics(options: MetricsOptions = {}): Metrics {
+  const registry = new Registry()
+  const families = Object.entries(catalogue).map(([key, row]) => {
+    const family = registry.register(createFamily(row, options))
+    if (row.labels.length === 0) family.with()
+    return [key, family] as const
+  })
+  const metrics = { ...Object.fromEntries(families), registry } as Metrics
+  registry.onCollect(() => metrics.droppedSeries.set({}, registry.droppedSeries))
+  return metrics
+}
+
+function createFamily(row: MetricRow, options: MetricsOptions): CounterFamily | GaugeFamily | HistogramFamily {
+  const { seriesMax, metricsCompat } = options
+  const shared = {
+    name: row.name,
+    help: row.help,
+    labels: row.labels,
+    ...(seriesMax === undefined ? {} : { seriesMax }),
+  }
+  switch (row.type) {
+    case 'counter':
+      return new CounterFamily(shared)
+    case 'gauge':
+      return new GaugeFamily(shared)
+    case 'histogram':
+      return new HistogramFamily({
+        ...shared,
+        buckets:
+          metricsCompat === '1.0' && row.name.startsWith('dynamo_router_overhead_')
+            ? overheadBuckets10
+            : (row.buckets ?? []),
+      })
+  }
+}
