@@ -26,6 +26,8 @@ export function exponentialBuckets(start: number, factor: number, count: number)
 }
 
 function twoSignificantFigures(value: number): number {
-  const scale = 10 ** (1 - Math.floor(Math.log10(value)))
-  return Math.round(value * scale) / scale
+  const exponent = Math.floor(Math.log10(value)) - 1
+  // Powers of ten are exact only with a positive exponent: 130000 must not become 130000.00000000001.
+  const scale = 10 ** Math.abs(exponent)
+  return exponent >= 0 ? Math.round(value / scale) * scale : Math.round(value * scale) / scale
 }
