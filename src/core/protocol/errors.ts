@@ -2,11 +2,23 @@
 
 /** One sentence per code, in alphabetical order. `docs/reference/errors.md` says what to do about each. */
 export const errorTexts = {
+  WR_ALL_WORKERS_FILTERED: 'the selection policy filtered out every eligible worker',
+  WR_ALL_WORKERS_OVERLOADED: 'all eligible workers are overloaded',
+  WR_DUPLICATE_REQUEST: 'a request with this id is already booked',
   WR_INVALID_ARGUMENT: 'an argument is outside of what this call accepts',
   WR_INVALID_CONFIG: 'the configuration breaks a rule',
   WR_INVALID_EVENT: 'a KV event cannot be read',
   WR_INVALID_JSON: 'a text is not valid JSON',
+  WR_INVALID_PICKER_ROW: 'the selection policy picked a row that does not exist',
+  WR_NON_FINITE_COST: 'the selection policy gave a cost that is not a finite number',
+  WR_NO_ENDPOINTS: 'no endpoints available to route work',
+  WR_PINNED_WORKER_NOT_ALLOWED: 'the pinned worker is not in the allowed worker set',
+  WR_PINNED_WORKER_OVERLOADED: 'the pinned worker is overloaded',
+  WR_REQUEST_NOT_FOUND: 'no request with this id is booked',
+  WR_SELECTION_POLICY_FAILED: 'the selection policy failed',
   WR_SNAPSHOT_INVALID: 'an index snapshot cannot be used',
+  WR_TRACKER_FULL: 'the tracker of active requests is full',
+  WR_WORKER_NOT_FOUND: 'no such worker is tracked',
 } as const
 
 export type ErrorCode = keyof typeof errorTexts

@@ -59,5 +59,12 @@ export type {
 } from './router-event.js'
 export { lowerTiers, storageTiers } from './storage-tier.js'
 export type { StorageTier } from './storage-tier.js'
-export { defaultWorkerConfig } from './worker-config.js'
+export {
+  dataParallelSizeMax,
+  defaultWorkerConfig,
+  maxNumBatchedTokensDefault,
+  validateWorkerConfig,
+} from './worker-config.js'
 export type { RoutingConstraints, WorkerConfig } from './worker-config.js'
+export { WorkerTable } from './worker-table.js'
+export type { TopologyChange } from './worker-table.js'
