@@ -8,4 +8,5 @@ runSteps([
   { name: 'imports', command: ['tsx', 'scripts/check-imports.ts'] },
   { name: 'metrics page', command: ['tsx', 'scripts/docs-metrics.ts', '--check'] },
   { name: 'docs', command: ['tsx', 'scripts/check-docs.ts'] },
+  { name: 'config reference', command: ['tsx', 'scripts/docs-config.ts', '--check'] },
 ])

@@ -5,7 +5,7 @@ export { errorTexts, invariant, InvariantError, WarmrouteError } from './errors.
 export type { ErrorCode } from './errors.js'
 export { hashAt, hashCount, newHashColumn, setHashAt, toBigInts, toHashColumn } from './hash-column.js'
 export type { HashColumn } from './hash-column.js'
-export { completeOverride, completeRouterConfig, judgeRouterConfig } from './judge-router-config.js'
+export { acceptedBy, completeOverride, completeRouterConfig, judgeRouterConfig } from './judge-router-config.js'
 export type { ConfigIssue } from './judge-router-config.js'
 export { jsonDepthMax, jsonDigitsMax, parseLosslessJson, stringifyLosslessJson } from './lossless-json.js'
 export type { JsonInput, JsonObject, JsonValue } from './lossless-json.js'

@@ -24,15 +24,34 @@ export interface ConfigIssue {
   readonly message: string
 }
 
-type Rule = (value: unknown) => string | undefined
+interface Rule {
+  /** What a person may write, for the reference page. */
+  readonly accepts: string
+  /** The complaint about a value, or nothing. */
+  readonly judge: (value: unknown) => string | undefined
+}
 
-const isBoolean: Rule = (value) => (typeof value === 'boolean' ? undefined : 'must be true or false')
+const isBoolean: Rule = {
+  accepts: 'true or false',
+  judge: (value) => (typeof value === 'boolean' ? undefined : 'must be true or false'),
+}
+const text: Rule = {
+  accepts: 'a text',
+  judge: (value) => (typeof value === 'string' && value.trim() !== '' ? undefined : 'must be a non-empty text'),
+}
+const instanceName: Rule = {
+  accepts: "a name other than 'default'",
+  judge: (value) => (value === 'default' ? "must not be 'default', which is reserved" : text.judge(value)),
+}
 const atLeastZero = number({ min: 0 })
 const share = number({ min: 0, max: 1 })
-const creditRule: Rule = (value) =>
-  typeof value === 'number' && value > 1
-    ? 'must be between 0 and 1; to make prefill weigh more, raise prefill_load_scale instead'
-    : share(value)
+const creditRule: Rule = {
+  accepts: share.accepts,
+  judge: (value) =>
+    typeof value === 'number' && value > 1
+      ? 'must be between 0 and 1; to make prefill weigh more, raise prefill_load_scale instead'
+      : share.judge(value),
+}
 
 const overrideRules: Readonly<Record<keyof RouterConfigOverride, Rule>> = {
   overlapScoreCredit: optional(creditRule),
@@ -84,7 +103,7 @@ const rules: Readonly<Record<keyof RouterConfig, Rule>> = {
   conditionalDisaggPrefillBusyThreshold: optional(atLeastZero),
   conditionalDisaggDecodeBusyThreshold: optional(atLeastZero),
   routerMinInitialWorkers: integer({ min: 0 }),
-  routerOverlapRefreshAfterSecs: atLeastZero,
+  routerOverlapRefreshAfterSecs: number({ min: -Infinity }),
   routerActiveRequestExpirySecs: integer({ min: 1 }),
   routerQueueParkedMax: integer({ min: 1, max: 0x3fff_ffff }),
   compat: oneOf(compatModes),
@@ -93,6 +112,11 @@ const rules: Readonly<Record<keyof RouterConfig, Rule>> = {
 /** Every rule that `config` breaks; empty when it may be used. */
 export function judgeRouterConfig(config: RouterConfig): ConfigIssue[] {
   return [...judgeFields(config, rules), ...judgeTogether(config)]
+}
+
+/** What a setting accepts, as a phrase for its reference page. */
+export function acceptedBy(field: keyof RouterConfig): string {
+  return rules[field].accepts
 }
 
 /** Defaults, the deprecated alias and every rule. Throws `WR_INVALID_CONFIG` with all that is wrong. */
@@ -138,7 +162,7 @@ function applyWeightAlias(known: Record<string, unknown>, weight: number | undef
 function judgeFields<T extends object>(values: T, table: Readonly<Record<keyof T & string, Rule>>): ConfigIssue[] {
   const issues: ConfigIssue[] = []
   for (const field of Object.keys(table) as (keyof T & string)[]) {
-    const complaint = table[field](values[field])
+    const complaint = table[field].judge(values[field])
     if (complaint) issues.push({ field, message: `${snake(field)} ${complaint}` })
   }
   return issues
@@ -208,32 +232,37 @@ function refuse(issues: readonly ConfigIssue[]): void {
 }
 
 function number({ min, max = Infinity }: { min: number; max?: number }): Rule {
-  return (value) => {
-    if (typeof value !== 'number' || !Number.isFinite(value)) return 'must be a finite number'
-    if (value >= min && value <= max) return undefined
-    return max === Infinity ? `must be at least ${min}` : `must be between ${min} and ${max}`
+  const isOpen = max === Infinity
+  return {
+    accepts: min === -Infinity ? 'a number' : isOpen ? `a number from ${min}` : `a number from ${min} to ${max}`,
+    judge: (value) => {
+      if (typeof value !== 'number' || !Number.isFinite(value)) return 'must be a finite number'
+      if (value >= min && value <= max) return undefined
+      return isOpen ? `must be at least ${min}` : `must be between ${min} and ${max}`
+    },
   }
 }
 
 function integer(range: { min: number; max?: number }): Rule {
   const inRange = number(range)
-  return (value) => inRange(value) ?? (Number.isSafeInteger(value) ? undefined : 'must be a whole number')
+  return {
+    accepts: inRange.accepts.replace('a number', 'a whole number'),
+    judge: (value) => inRange.judge(value) ?? (Number.isSafeInteger(value) ? undefined : 'must be a whole number'),
+  }
 }
 
 function oneOf(words: readonly string[]): Rule {
-  return (value) => (words.includes(value as string) ? undefined : `must be one of ${words.join(', ')}`)
-}
-
-function text(value: unknown): string | undefined {
-  return typeof value === 'string' && value.trim() !== '' ? undefined : 'must be a non-empty text'
-}
-
-function instanceName(value: unknown): string | undefined {
-  return value === 'default' ? "must not be 'default', which is reserved" : text(value)
+  return {
+    accepts: words.map((word) => `\`${word}\``).join(', '),
+    judge: (value) => (words.includes(value as string) ? undefined : `must be one of ${words.join(', ')}`),
+  }
 }
 
 function optional(rule: Rule): Rule {
-  return (value) => (value === undefined ? undefined : rule(value))
+  return {
+    accepts: `${rule.accepts}, or none`,
+    judge: (value) => (value === undefined ? undefined : rule.judge(value)),
+  }
 }
 
 function snake(field: string): string {

@@ -69,7 +69,7 @@ export interface RouterConfig {
 
   // Knobs that upstream reads from the environment alone.
   readonly routerMinInitialWorkers: number
-  /** 0 keeps the cache figures a parked request arrived with. */
+  /** 0 or less keeps the cache figures a parked request arrived with. */
   readonly routerOverlapRefreshAfterSecs: number
   readonly routerActiveRequestExpirySecs: number
 

@@ -1,0 +1,4 @@
+/** Every group of options. A room that needs options adds a file beside this one and a line here. */
+import { routingGroup } from './routing.js'
+
+export const groups = { routing: routingGroup } as const

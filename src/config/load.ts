@@ -1,0 +1,111 @@
+/**
+ * Defaults, then the file, then the environment, then flags: the last that speaks is right. Refuses what it does not know,
+ * and remembers for every value where it came from.
+ */
+import type { ConfigIssue } from '../core/protocol/index.js'
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { OptionGroup } from './group.js'
+import type { NamedOption } from './names.js'
+import { nameOptions } from './names.js'
+import type { Finding, Origin } from './sources.js'
+import { describeOrigin, newFindings, readEnv, readFileText, readFlags } from './sources.js'
+
+export interface ConfigSources {
+  readonly file?: { readonly path: string; readonly text: string } | undefined
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined
+  readonly flags?: readonly string[] | undefined
+}
+
+export interface LoadedConfig<Groups extends Readonly<Record<string, OptionGroup>>> {
+  readonly values: { readonly [Name in keyof Groups]: Groups[Name] extends OptionGroup<infer Result> ? Result : never }
+  /** By file key, `group.name`. */
+  readonly origins: ReadonlyMap<string, Origin>
+  /** Each is said once, at start. */
+  readonly warnings: readonly string[]
+  /** Words of the command line that are no flags. */
+  readonly rest: readonly string[]
+}
+
+export function loadConfig<Groups extends Readonly<Record<string, OptionGroup>>>(
+  groups: Groups,
+  sources: ConfigSources,
+): LoadedConfig<Groups> {
+  const names = nameOptions(Object.values(groups))
+  const findings = newFindings()
+  if (sources.file) readFileText(names, sources.file.path, sources.file.text, findings)
+  readEnv(names, sources.env ?? {}, findings)
+  const rest = readFlags(names, sources.flags ?? [], findings)
+
+  const values = new Map<string, unknown>()
+  const origins = new Map<string, Origin>(names.all.map((named) => [named.key, { kind: 'default' }]))
+  const warnings = [...findings.warnings]
+  const complaints = [...findings.complaints]
+  for (const finding of findings.found) {
+    const complaint = take(finding, values, origins)
+    if (complaint === undefined) continue
+    if (finding.isLenient) warnings.push(`${complaint}; ignored`)
+    else complaints.push(complaint)
+  }
+  refuse(complaints)
+  warnings.push(...names.all.flatMap((named) => remarks(named, origins.get(named.key)!)))
+
+  const results: Record<string, unknown> = {}
+  for (const [key, group] of Object.entries(groups)) {
+    results[key] = completeGroup(group, names.all, values, origins)
+  }
+  return { values: results as LoadedConfig<Groups>['values'], origins, warnings, rest }
+}
+
+function take(finding: Finding, values: Map<string, unknown>, origins: Map<string, Origin>): string | undefined {
+  const { option, origin } = finding
+  const parsed = option.option.schema.safeParse(finding.value)
+  if (!parsed.success) return `${describeOrigin(origin)}: ${option.key} must be ${option.option.accepts}`
+  values.set(option.key, parsed.data)
+  origins.set(option.key, origin)
+  return undefined
+}
+
+function remarks(named: NamedOption, origin: Origin): string[] {
+  if (origin.kind === 'default') return []
+  const { noEffect, deprecated } = named.option.extras
+  const where = `${named.key} (${describeOrigin(origin)})`
+  return [
+    ...(noEffect === undefined ? [] : [`${where} has no effect: ${noEffect}`]),
+    ...(deprecated === undefined ? [] : [`${where} is deprecated: ${deprecated}`]),
+  ]
+}
+
+function completeGroup(
+  group: OptionGroup,
+  all: readonly NamedOption[],
+  values: ReadonlyMap<string, unknown>,
+  origins: ReadonlyMap<string, Origin>,
+): unknown {
+  const mine = all.filter((named) => named.group === group.name)
+  const plain = Object.fromEntries(
+    mine.map(({ key, name, option }) => [name, values.has(key) ? values.get(key) : option.fallback]),
+  )
+  const keyOf = new Map(mine.map(({ name, key }) => [name, key]))
+  const originOf = (name: string): Origin | undefined => origins.get(keyOf.get(name) ?? '')
+  try {
+    return group.complete(plain, (name) => (originOf(name)?.kind ?? 'default') !== 'default')
+  } catch (error) {
+    if (!(error instanceof WarmrouteError) || error.code !== 'WR_INVALID_CONFIG') throw error
+    const issues = (error.details['issues'] ?? []) as readonly ConfigIssue[]
+    refuse(
+      issues.map(({ field, message }) => {
+        const origin = originOf(field)
+        return origin && origin.kind !== 'default' ? `${describeOrigin(origin)}: ${message}` : message
+      }),
+    )
+    throw error
+  }
+}
+
+function refuse(complaints: readonly string[]): void {
+  if (complaints.length === 0) return
+  throw new WarmrouteError('WR_INVALID_CONFIG', {
+    reason: complaints.join('; '),
+    issues: complaints.map((message) => ({ field: '', message })),
+  })
+}
