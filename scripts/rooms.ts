@@ -15,7 +15,7 @@ export const floors: readonly (readonly string[])[] = [
   ['core/router'],
   ['core/queue'],
   ['core/selection'],
-  ['core/load'],
+  ['core/load', 'core/sessions', 'core/prefill'],
   ['core/sequences', 'core/index'],
   ['core/hashing'],
   ['core/protocol'],
