@@ -12,7 +12,14 @@ export interface Kernel {
   readonly flags: readonly string[]
 }
 
-export const kernels: readonly Kernel[] = []
+export const kernels: readonly Kernel[] = [
+  {
+    source: 'assembly/hash.ts',
+    output: 'src/core/hashing/kernel.generated.ts',
+    constant: 'hashKernel',
+    flags: [],
+  },
+]
 
 /** No runtime and no garbage collector: the kernels manage their memory themselves. */
 const commonFlags = ['-O3', '--noAssert', '--runtime', 'stub', '--enable', 'simd', '--enable', 'bulk-memory']

@@ -20,6 +20,7 @@ export const errorTexts = {
   WR_SESSION_TARGET_MISMATCH: 'the request names another worker than its session is bound to',
   WR_SNAPSHOT_INVALID: 'an index snapshot cannot be used',
   WR_TRACKER_FULL: 'the tracker of active requests is full',
+  WR_TRACKING_HASH: 'the options of the tracking hash cannot be used',
   WR_WORKER_NOT_FOUND: 'no such worker is tracked',
 } as const
 
