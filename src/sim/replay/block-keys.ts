@@ -1,0 +1,50 @@
+/**
+ * Turns a trace's block ids into the keys of engine blocks: equal keys for equal prefixes, whatever the block size.
+ * A trace block stands for `traceBlockTokens` copies of one token, so any block size that divides it sees the same sharing.
+ */
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { TraceRequest } from './trace.js'
+
+export class BlockKeys {
+  readonly #perTraceBlock: number
+  readonly #blockTokens: number
+  readonly #children = new Map<number, number>() // parent node * 2^24 + id: node
+  #nodes = 1 // 0 is the root
+
+  constructor(blockTokens: number, traceBlockTokens = 512) {
+    const perTraceBlock = traceBlockTokens / blockTokens
+    if (!Number.isInteger(perTraceBlock))
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', {
+        reason: `a block of ${blockTokens} tokens does not divide a trace block of ${traceBlockTokens}`,
+      })
+    this.#perTraceBlock = perTraceBlock
+    this.#blockTokens = blockTokens
+  }
+
+  /** The keys of all full blocks of a prompt. Prompts must come in the same order for runs to be equal byte by byte. */
+  keysOf(request: TraceRequest): Float64Array {
+    const per = this.#perTraceBlock
+    const keys = new Float64Array(Math.floor(request.promptTokens / this.#blockTokens))
+    let node = 0
+    for (let start = 0; start < keys.length; start += per) {
+      node = this.#child(node, request.blockIds[start / per] ?? 0)
+      const end = Math.min(keys.length, start + per)
+      for (let index = start; index < end; index++) keys[index] = node * per + (index - start)
+    }
+    return keys
+  }
+
+  /** A key that no prompt has: the block of tokens that only one request generated. Never repeats. */
+  fresh(): number {
+    return this.#nodes++ * this.#perTraceBlock
+  }
+
+  #child(parent: number, id: number): number {
+    const path = parent * 16777216 + (id % 16777216)
+    const known = this.#children.get(path)
+    if (known !== undefined) return known
+    const node = this.#nodes++
+    this.#children.set(path, node)
+    return node
+  }
+}

@@ -1,0 +1,94 @@
+/** Dynamo's own replays, recorded, and how near ours comes to them. Used by the tests and by `npm run docs:sim`. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { gunzipSync } from 'node:zlib'
+import { dynamo12Profile, dynamoProfile } from '../engine/timing.js'
+import { replay } from './replay.js'
+import type { ReplayReport } from './report.js'
+import { roundRobin } from './round-robin.js'
+import type { TraceRequest } from './trace.js'
+import { parseMooncake } from './trace.js'
+
+const folder = 'test/fixtures/dynamo/replay'
+
+export interface ReplayCell {
+  readonly name: string
+  readonly version: string
+  readonly workers: number
+  readonly routerMode: string
+  readonly blockTokens: number
+  readonly blocks: number
+  readonly arrivalSpeedup: number
+  readonly summary: Readonly<Record<string, number>>
+}
+
+export interface ComparedFigure {
+  readonly figure: string
+  readonly ours: number
+  readonly theirs: number
+  /** Ours over theirs, less one. */
+  readonly difference: number
+  /** What the difference may be at most, either way. */
+  readonly limit: number
+}
+
+/** Everything that was asked for stands in a recording's name; see the README beside it. */
+const namePattern = /^v([\d.]+)-conversation-n(\d+)-([a-z_]+)-bs(\d+)-blocks(\d+)-x(\d+)(.*)$/
+
+export function readReplayCells(): ReplayCell[] {
+  return readdirSync(folder)
+    .filter((file) => file.endsWith('.json'))
+    .map((file) => {
+      const name = file.slice(0, -'.json'.length)
+      const [, version, workers, routerMode, blockTokens, blocks, speedup] = namePattern.exec(name)!
+      const { summary } = JSON.parse(readFileSync(`${folder}/${file}`, 'utf8')) as Pick<ReplayCell, 'summary'>
+      return {
+        name,
+        version: version!,
+        workers: Number(workers),
+        routerMode: routerMode!,
+        blockTokens: Number(blockTokens),
+        blocks: Number(blocks),
+        arrivalSpeedup: Number(speedup),
+        summary,
+      }
+    })
+}
+
+export function readTrace(): TraceRequest[] {
+  return parseMooncake(gunzipSync(readFileSync('test/fixtures/traces/mooncake-conversation.jsonl.gz')).toString())
+}
+
+export function runCell(cell: ReplayCell, trace: readonly TraceRequest[]): ReplayReport {
+  return replay(trace, {
+    workers: cell.workers,
+    policy: roundRobin(cell.workers),
+    arrivalSpeedup: cell.arrivalSpeedup,
+    engine: {
+      blockTokens: cell.blockTokens,
+      blocks: cell.blocks,
+      profile: cell.version.startsWith('1.2') ? dynamo12Profile : dynamoProfile,
+    },
+  })
+}
+
+export function compareCell(cell: ReplayCell, trace: readonly TraceRequest[]): ComparedFigure[] {
+  const ours = runCell(cell, trace)
+  const figure = (name: string, value: number, theirs: string, limit: number): ComparedFigure => ({
+    figure: name,
+    ours: value,
+    theirs: cell.summary[theirs]!,
+    difference: value / cell.summary[theirs]! - 1,
+    limit,
+  })
+  return [
+    figure('TTFT mean', ours.ttft_ms.mean, 'mean_ttft_ms', 0.01),
+    figure('TTFT p50', ours.ttft_ms.p50, 'median_ttft_ms', 0.01),
+    figure('TTFT p99', ours.ttft_ms.p99, 'p99_ttft_ms', 0.04),
+    figure('ITL mean', ours.itl_ms.mean, 'mean_itl_ms', 0.01),
+    figure('ITL p99', ours.itl_ms.p99, 'p99_itl_ms', 0.04),
+    figure('E2E mean', ours.e2e_ms.mean, 'mean_e2e_latency_ms', 0.01),
+    figure('E2E p99', ours.e2e_ms.p99, 'p99_e2e_latency_ms', 0.04),
+    figure('output tokens/s', ours.output_tokens_per_s, 'output_throughput_tok_s', 0.01),
+    figure('reuse', ours.reuse, 'prefix_cache_reused_ratio', 0.01),
+  ]
+}

@@ -1,0 +1,205 @@
+/**
+ * A trace through a fleet of engines on a virtual clock. The routing policy is handed in and hears what a router would:
+ * events with their delay, first tokens, ends. The same inputs give the same report, byte for byte.
+ */
+import { VirtualClock } from '../clock.js'
+import { dynamoEngine, Engine } from '../engine/engine.js'
+import type { EngineListener, EngineOptions } from '../engine/engine.js'
+import { EngineRequest } from '../engine/request.js'
+import type { BlockContent, FinishReason } from '../engine/request.js'
+import { BlockKeys } from './block-keys.js'
+import { ReplayMeter } from './report.js'
+import type { ReplayReport } from './report.js'
+import type { TraceRequest } from './trace.js'
+
+/** What a policy may know of a request: its prompt, not how long its answer will be. */
+export interface ReplayRequest {
+  readonly index: number
+  readonly arrivalMs: number
+  readonly promptTokens: number
+  /** Keys of the full prompt blocks: equal keys mean equal content behind equal content. */
+  readonly blockKeys: Float64Array
+}
+
+export interface Fleet {
+  readonly clock: VirtualClock
+  readonly workers: number
+  readonly engine: EngineOptions
+  /** Sends a request that `route` did not place at once. */
+  dispatch(request: ReplayRequest, worker: number): void
+}
+
+/** A router in the replay. Every method after `route` is optional. */
+export interface ReplayPolicy {
+  /** The worker for a request that arrives now; -1 holds it until the policy calls `fleet.dispatch`. */
+  route(request: ReplayRequest, nowMs: number): number
+  /** Called once before the first request. */
+  start?(fleet: Fleet): void
+  /** Blocks became cached. `keys` follow each other; `parent` is the key before the first, or -1. Valid during the call. */
+  stored?(worker: number, keys: Float64Array, parent: number, nowMs: number): void
+  removed?(worker: number, key: number, nowMs: number): void
+  firstToken?(request: ReplayRequest, worker: number, nowMs: number): void
+  /** Each time the answer fills a block: `blocks` is how many the request holds by now. */
+  outputBlock?(request: ReplayRequest, worker: number, blocks: number, nowMs: number): void
+  finished?(request: ReplayRequest, worker: number, nowMs: number): void
+}
+
+export interface ReplayOptions {
+  readonly workers: number
+  readonly policy: ReplayPolicy
+  readonly engine?: Partial<EngineOptions>
+  /** Differences of one worker, for fleets of unequal machines. */
+  readonly worker?: (worker: number) => Partial<EngineOptions>
+  /** Divides the arrival times. */
+  readonly arrivalSpeedup?: number
+  /** Milliseconds from an engine's event to the policy's knowledge of it. */
+  readonly eventDelayMs?: number
+  /** When an event leaves: as soon as its pass is scheduled (Dynamo's simulator) or with the pass's tokens (vLLM). */
+  readonly eventsLeave?: 'scheduled' | 'computed'
+  readonly traceBlockTokens?: number
+  /** Called now and then with the number of requests done. */
+  readonly progress?: (done: number) => void
+}
+
+interface Job extends ReplayRequest {
+  readonly outputTokens: number
+  readonly content: BlockContent
+  worker: number
+  firstTokenMs: number
+  lastTokenMs: number
+}
+
+export function replay(trace: readonly TraceRequest[], options: ReplayOptions): ReplayReport {
+  const clock = new VirtualClock()
+  const base: EngineOptions = { ...dynamoEngine, ...options.engine }
+  const jobs = prepare(trace, base.blockTokens, options)
+  const meter = new ReplayMeter(options.workers)
+  const { policy } = options
+  const engines = Array.from({ length: options.workers }, (_, worker) => {
+    const own: EngineOptions = { ...base, ...options.worker?.(worker) }
+    return new Engine<Job>(own, clock, listenTo(worker, clock, options, meter))
+  })
+
+  const dispatch = (request: ReplayRequest, worker: number): void => {
+    const job = jobs[request.index]!
+    job.worker = worker
+    meter.dispatched(worker, clock.now() - job.arrivalMs)
+    engines[worker]!.submit(
+      new EngineRequest(
+        job,
+        { promptTokens: job.promptTokens, outputTokensMax: job.outputTokens, content: job.content },
+        base.blockTokens,
+      ),
+    )
+  }
+  policy.start?.({ clock, workers: options.workers, engine: base, dispatch })
+
+  let next = 0
+  const arrive = (): void => {
+    const now = clock.now()
+    while (next < jobs.length && jobs[next]!.arrivalMs <= now) {
+      const job = jobs[next++]!
+      const worker = policy.route(job, now)
+      if (worker >= 0) dispatch(job, worker)
+      if (next % 1000 === 0) options.progress?.(next)
+    }
+    if (next < jobs.length) clock.at(jobs[next]!.arrivalMs, arrive)
+  }
+  if (jobs.length > 0) clock.at(jobs[0]!.arrivalMs, arrive)
+  clock.run()
+  return meter.report(clock.now(), engines)
+}
+
+function prepare(trace: readonly TraceRequest[], blockTokens: number, options: ReplayOptions): Job[] {
+  const keys = new BlockKeys(blockTokens, options.traceBlockTokens)
+  const speedup = options.arrivalSpeedup ?? 1
+  const prompts = trace.map((request) => keys.keysOf(request))
+  return trace.map((request, index) => ({
+    index,
+    arrivalMs: request.arrivalMs / speedup,
+    promptTokens: request.promptTokens,
+    outputTokens: request.outputTokens,
+    blockKeys: prompts[index]!,
+    content: contentOf(prompts[index]!, keys),
+    worker: -1,
+    firstTokenMs: -1,
+    lastTokenMs: -1,
+  }))
+}
+
+/** Prompt blocks as the trace has them, then blocks that nobody else will ask for; remembered, since preemption recomputes them. */
+function contentOf(prompt: Float64Array, keys: BlockKeys): BlockContent {
+  const generated: number[] = []
+  return {
+    keyAt(index) {
+      if (index < prompt.length) return prompt[index]!
+      const own = index - prompt.length
+      while (generated.length <= own) generated.push(keys.fresh())
+      return generated[own]!
+    },
+  }
+}
+
+function listenTo(
+  worker: number,
+  clock: VirtualClock,
+  options: ReplayOptions,
+  meter: ReplayMeter,
+): EngineListener<Job> {
+  const { policy, eventDelayMs = 0, eventsLeave = 'computed' } = options
+  const blockTokens = options.engine?.blockTokens ?? dynamoEngine.blockTokens
+  let events: (() => void)[] = []
+  // Passed on in the order in which the engine said it, each after the same delay.
+  const leave = (event: () => void): void => {
+    if (eventsLeave === 'computed') events.push(event)
+    else if (eventDelayMs === 0) event()
+    else clock.at(clock.now() + eventDelayMs, event)
+  }
+  const flush = (): void => {
+    if (events.length === 0) return
+    const batch = events
+    events = []
+    const apply = (): void => {
+      for (const event of batch) event()
+    }
+    if (eventDelayMs === 0) apply()
+    else clock.at(clock.now() + eventDelayMs, apply)
+  }
+  const removed = (key: number): void => {
+    if (policy.removed) leave(() => policy.removed?.(worker, key, clock.now()))
+  }
+  return {
+    stored(request, from, to) {
+      if (!policy.stored) return
+      const keys = new Float64Array(to - from)
+      for (let index = from; index < to; index++) keys[index - from] = request.content.keyAt(index)
+      const parent = from === 0 ? -1 : request.content.keyAt(from - 1)
+      leave(() => policy.stored?.(worker, keys, parent, clock.now()))
+    },
+    removed,
+    hostStored() {},
+    hostRemoved() {},
+    admitted(request) {
+      meter.admitted(worker, request.tag.promptTokens, request.cachedTokens)
+    },
+    computed: flush,
+    token(request) {
+      const job = request.tag
+      const now = clock.now()
+      if (job.firstTokenMs < 0) {
+        job.firstTokenMs = now
+        meter.firstToken(now - job.arrivalMs)
+        policy.firstToken?.(job, worker, now)
+      } else meter.nextToken(now - job.lastTokenMs)
+      job.lastTokenMs = now
+      if (policy.outputBlock && (job.promptTokens + request.generated) % blockTokens === 1)
+        policy.outputBlock(job, worker, Math.ceil((job.promptTokens + request.generated) / blockTokens), now)
+      return false
+    },
+    finished(request, reason: FinishReason) {
+      const now = clock.now()
+      meter.finished(worker, now - request.tag.arrivalMs, request.generated, reason)
+      policy.finished?.(request.tag, worker, now)
+    },
+  }
+}

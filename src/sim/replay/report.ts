@@ -1,0 +1,128 @@
+/** What a replay says at its end. The names of the report's fields are read by scripts and stay as they are. */
+import type { Engine } from '../engine/engine.js'
+import type { FinishReason } from '../engine/request.js'
+import { LogHistogram, quantileOf } from './histogram.js'
+
+export interface Spread {
+  readonly mean: number
+  readonly p50: number
+  readonly p90: number
+  readonly p99: number
+}
+
+export interface WorkerReport {
+  readonly requests: number
+  readonly prompt_tokens: number
+  readonly cached_tokens: number
+  readonly output_tokens: number
+  readonly passes: number
+  readonly preemptions: number
+}
+
+export interface ReplayReport {
+  readonly requests: number
+  readonly completed: number
+  readonly rejected: number
+  readonly duration_ms: number
+  readonly ttft_ms: Spread
+  readonly itl_ms: Spread
+  readonly e2e_ms: Spread
+  /** From arrival to being sent to a worker: what a policy that holds requests adds. */
+  readonly held_ms: Spread
+  /** Share of prompt tokens that did not have to be computed. */
+  readonly reuse: number
+  readonly prompt_tokens: number
+  readonly cached_tokens: number
+  readonly output_tokens: number
+  readonly output_tokens_per_s: number
+  readonly workers: readonly WorkerReport[]
+}
+
+export class ReplayMeter {
+  readonly #ttft: number[] = []
+  readonly #e2e: number[] = []
+  readonly #held: number[] = []
+  readonly #itl = new LogHistogram()
+  readonly #perWorker: { requests: number; prompt: number; cached: number; output: number }[]
+  #completed = 0
+  #rejected = 0
+
+  constructor(workers: number) {
+    this.#perWorker = Array.from({ length: workers }, () => ({ requests: 0, prompt: 0, cached: 0, output: 0 }))
+  }
+
+  dispatched(worker: number, heldMs: number): void {
+    this.#perWorker[worker]!.requests++
+    this.#held.push(heldMs)
+  }
+
+  admitted(worker: number, promptTokens: number, cachedTokens: number): void {
+    this.#perWorker[worker]!.prompt += promptTokens
+    this.#perWorker[worker]!.cached += cachedTokens
+  }
+
+  firstToken(ms: number): void {
+    this.#ttft.push(ms)
+  }
+
+  nextToken(ms: number): void {
+    this.#itl.add(ms)
+  }
+
+  finished(worker: number, ms: number, outputTokens: number, reason: FinishReason): void {
+    if (reason === 'rejected') this.#rejected++
+    else {
+      this.#completed++
+      this.#e2e.push(ms)
+      this.#perWorker[worker]!.output += outputTokens
+    }
+  }
+
+  report<Tag>(durationMs: number, engines: readonly Engine<Tag>[]): ReplayReport {
+    const sum = (of: (worker: { prompt: number; cached: number; output: number }) => number): number =>
+      this.#perWorker.reduce((total, worker) => total + of(worker), 0)
+    const prompt = sum((worker) => worker.prompt)
+    const output = sum((worker) => worker.output)
+    const cached = sum((worker) => worker.cached)
+    return {
+      requests: this.#held.length,
+      completed: this.#completed,
+      rejected: this.#rejected,
+      duration_ms: durationMs,
+      ttft_ms: spreadOf(this.#ttft),
+      itl_ms: {
+        mean: this.#itl.mean,
+        p50: this.#itl.quantile(0.5),
+        p90: this.#itl.quantile(0.9),
+        p99: this.#itl.quantile(0.99),
+      },
+      e2e_ms: spreadOf(this.#e2e),
+      held_ms: spreadOf(this.#held),
+      reuse: prompt === 0 ? 0 : cached / prompt,
+      prompt_tokens: prompt,
+      cached_tokens: cached,
+      output_tokens: output,
+      output_tokens_per_s: durationMs === 0 ? 0 : (output * 1000) / durationMs,
+      workers: this.#perWorker.map((worker, index) => ({
+        requests: worker.requests,
+        prompt_tokens: worker.prompt,
+        cached_tokens: worker.cached,
+        output_tokens: worker.output,
+        passes: engines[index]!.passCount,
+        preemptions: engines[index]!.scheduler.preemptionCount,
+      })),
+    }
+  }
+}
+
+function spreadOf(values: readonly number[]): Spread {
+  const sorted = Float64Array.from(values).sort()
+  let total = 0
+  for (const value of sorted) total += value
+  return {
+    mean: sorted.length === 0 ? 0 : total / sorted.length,
+    p50: quantileOf(sorted, 0.5),
+    p90: quantileOf(sorted, 0.9),
+    p99: quantileOf(sorted, 0.99),
+  }
+}
