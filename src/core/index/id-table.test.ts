@@ -1,0 +1,73 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { IdLists } from './id-lists.js'
+import { IdTable, mixWords } from './id-table.js'
+
+function idsOf(table: IdTable, hash: number): number[] {
+  const ids: number[] = []
+  for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) ids.push(table.idAt(slot))
+  return ids.sort((a, b) => a - b)
+}
+
+// Goal: no order of adding and deleting loses an id or keeps one. Few hashes, most of them neighbours: clusters collide.
+it('table: holds exactly the ids that a list of pairs holds', () => {
+  const hash = fc.constantFrom(0, 1, 2, 15, 16, 17, 31, 0xffff_ffff, 0x8000_0000)
+  fc.assert(
+    fc.property(fc.array(fc.record({ hash, delete: fc.boolean() }), { maxLength: 120 }), (steps) => {
+      const table = new IdTable()
+      let model: { hash: number; id: number }[] = []
+      for (const [id, step] of steps.entries()) {
+        if (step.delete) {
+          const slot = table.first(step.hash)
+          expect(slot >= 0).toBe(model.some((it) => it.hash === step.hash))
+          if (slot < 0) continue
+          const gone = table.idAt(slot)
+          table.deleteAt(slot)
+          model = model.filter((it) => it.id !== gone)
+        } else {
+          table.add(step.hash, id)
+          model.push({ hash: step.hash, id })
+        }
+        expect(table.size).toBe(model.length)
+        for (const other of new Set(steps.map((it) => it.hash)))
+          expect(idsOf(table, other)).toEqual(model.filter((it) => it.hash === other).map((it) => it.id))
+      }
+    }),
+  )
+})
+
+it('lists: keep order of arrival through any removal', () => {
+  const step = fc.record({ list: fc.nat(2), id: fc.nat(20) })
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
+      const lists = new IdLists()
+      const model: number[][] = [[], [], []]
+      for (const { list, id } of steps) {
+        const at = model.findIndex((it) => it.includes(id))
+        if (at >= 0) {
+          lists.remove(at, id)
+          model[at] = model[at]!.filter((it) => it !== id)
+        } else {
+          lists.append(list, id)
+          model[list]!.push(id)
+        }
+        for (const [number, expected] of model.entries()) {
+          const ids: number[] = []
+          for (let it = lists.first(number); it >= 0; it = lists.after(number, it)) ids.push(it)
+          expect(ids).toEqual(expected)
+        }
+      }
+    }),
+  )
+})
+
+it('mixing spreads words that differ in one place', () => {
+  const seen = new Set<number>()
+  for (let word = 0; word < 1000; word++)
+    for (const place of [0, 1, 2, 3]) {
+      const words: [number, number, number, number] = [0, 0, 0, 0]
+      words[place] = word + 1
+      seen.add(mixWords(1, ...words))
+    }
+  expect(seen.size).toBeGreaterThan(3990)
+})
