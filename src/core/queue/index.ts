@@ -1,0 +1,10 @@
+/** Parked requests: who waits, who goes next, and who may not even wait. */
+export { orderingScore } from './ordering-key.js'
+export type { OrderingFacts } from './ordering-key.js'
+export { parsePolicyConfig } from './parse-policy-config.js'
+export { isRankBusy, mayPark } from './policy-class.js'
+export type { LimitKind, PolicyClass, QueueRejection, QueueUsage } from './policy-class.js'
+export { ClassResolver, isQueueing, profileFor } from './policy-profile.js'
+export type { PolicyConfig, PolicyProfile, UncachedBucket } from './policy-profile.js'
+export { PolicyQueue } from './policy-queue.js'
+export type { Entry, IsBusy, Parked, Parking } from './policy-queue.js'
