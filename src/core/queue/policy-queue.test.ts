@@ -240,7 +240,7 @@ it('agrees with a plain list after every step', () => {
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
       const queue = queueOf([policy('a', { quantum: 2 }), policy('b', { quantum: 3 })])
       let model: Entry<Item>[] = []
-      let everything: Entry<Item>[] = []
+      const everything: Entry<Item>[] = []
       let id = 0
       for (const it of steps) {
         if (it.kind === 'park') {

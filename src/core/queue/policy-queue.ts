@@ -150,7 +150,7 @@ export class PolicyQueue<Payload> {
   /** Looks again at every lane that `isConcerned`. */
   unblock(isConcerned: (laneKey: string) => boolean = () => true): void {
     for (const state of this.#classes)
-      for (const lane of [...state.blocked.values()]) if (isConcerned(lane.key)) this.#unblock(state, lane)
+      for (const lane of state.blocked.values()) if (isConcerned(lane.key)) this.#unblock(state, lane)
   }
 
   /** Takes the next entry that can be placed, or nothing. Deficit round robin over the classes (spec: M. Shreedhar, G. Varghese). */
