@@ -1,0 +1,113 @@
+import { describe, expect, it } from 'vitest'
+import { prose } from '../../../bench/tokens/texts.js'
+import { corpora, mixtures } from '../corpora.case.js'
+import type { RealTokenizer } from '../real-tokenizers.case.js'
+import { changedTokenizer, realNames, realTokenizer } from '../real-tokenizers.case.js'
+
+async function expectParity(tokenizer: RealTokenizer, texts: readonly string[]): Promise<void> {
+  const encoder = tokenizer.newEncoder()
+  for (const text of texts) {
+    const wanted = await tokenizer.oracle(text)
+    expect({ text, ids: [...encoder.encode(text)] }).toEqual({ text, ids: wanted })
+    expect({ text, again: [...encoder.encode(text)] }).toEqual({ text, again: wanted }) // now from the caches
+  }
+}
+
+describe.each(realNames)('%s', (name) => {
+  it.each(Object.keys(corpora))('gives the ids of the Rust binding: %s', async (corpus) => {
+    await expectParity(realTokenizer(name), corpora[corpus]!)
+  })
+
+  it('gives the ids of the Rust binding: prose and random mixtures', async () => {
+    await expectParity(realTokenizer(name), [prose(30_000, 7), ...mixtures(500, 11), ...mixtures(20, 12, 600)])
+  })
+})
+
+const metaspace = { type: 'Metaspace', replacement: '▁', split: false }
+const regexOfO200k = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
+const regexSplit = (Regex: string): { type: string } & Record<string, unknown> => ({
+  type: 'Sequence',
+  pretokenizers: [{ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false }, byteLevel],
+})
+
+describe('steps that none of the five files has', () => {
+  const variants = [
+    changedTokenizer('tinyllama', 'with a mark at the start', {
+      normalizer: null,
+      pre_tokenizer: { ...metaspace, prepend_scheme: 'first' },
+    }),
+    changedTokenizer('tinyllama', 'with a mark at every section', {
+      normalizer: null,
+      pre_tokenizer: { ...metaspace, prepend_scheme: 'always' },
+    }),
+    changedTokenizer('tinyllama', 'without marks', {
+      normalizer: null,
+      pre_tokenizer: { ...metaspace, prepend_scheme: 'never' },
+    }),
+    changedTokenizer('tinyllama', 'that splits at marks', {
+      normalizer: null,
+      pre_tokenizer: { ...metaspace, prepend_scheme: 'always', split: true },
+    }),
+    changedTokenizer('tinyllama', 'that only replaces spaces', {
+      normalizer: { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
+    }),
+    changedTokenizer('gpt2', 'with words that hold marks', {
+      pre_tokenizer: regexSplit(
+        String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+      ),
+    }),
+    changedTokenizer('gpt2', 'with a pattern we do not know', { pre_tokenizer: regexSplit(regexOfO200k) }),
+    changedTokenizer('gpt2', 'that strips around an added token', {
+      added_tokens: [
+        {
+          id: 50256,
+          content: '<|endoftext|>',
+          single_word: false,
+          lstrip: true,
+          rstrip: true,
+          normalized: false,
+          special: true,
+        },
+        { id: 278, content: 'ing', single_word: true, lstrip: false, rstrip: false, normalized: true, special: false },
+      ],
+    }),
+  ]
+
+  it.each(variants)('gives the ids of the Rust binding: $name', async (tokenizer) => {
+    await expectParity(tokenizer, [...Object.values(corpora).flat(), ...mixtures(300, 13)])
+  })
+})
+
+it('puts around a text what the template of the tokenizer says', async () => {
+  const tokenizer = realTokenizer('tinyllama')
+  const encoder = tokenizer.newEncoder()
+  expect([...encoder.encode('Hello world', true)]).toEqual(await tokenizer.oracle('Hello world', true))
+})
+
+it('stops at a piece that would hold the thread, and encodes it when allowed to', () => {
+  const encoder = realTokenizer('qwen3').newEncoder()
+  encoder.load('a'.repeat(10_000))
+  expect(encoder.encodeFrom(0, 2048)).toBe(false)
+  expect(encoder.encodeFrom(0)).toBe(true)
+  expect(encoder.count).toBeGreaterThan(0)
+})
+
+it('answers within seconds for a megabyte without a single cut point', async () => {
+  const tokenizer = realTokenizer('tinyllama')
+  const text = 'a'.repeat(1_000_000)
+  expect(tokenizer.newEncoder().encode(text).length).toBeGreaterThan(10_000)
+  const short = 'a'.repeat(20_000)
+  expect([...tokenizer.newEncoder().encode(short)]).toEqual(await tokenizer.oracle(short))
+})
+
+it('keeps its caches within their bytes, and stays exact under eviction', async () => {
+  const tokenizer = realTokenizer('qwen3')
+  const encoder = tokenizer.newEncoder({ pieceCacheBytes: 4096, segmentCacheBytes: 4096 })
+  for (let seed = 0; seed < 12; seed++) {
+    const text = `<|im_start|>${prose(2000, seed)}<|im_end|>${mixtures(20, seed).join('')}`
+    expect([...encoder.encode(text)]).toEqual(await tokenizer.oracle(text))
+    expect(encoder.cacheBytes).toBeLessThanOrEqual(8192)
+  }
+  expect(encoder.counts.pieces.evictions).toBeGreaterThan(0)
+})

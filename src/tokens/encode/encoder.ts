@@ -1,0 +1,366 @@
+/**
+ * Text to ids, exactly as the engine's tokenizer: added tokens first, then pieces, then merges. One per thread; the
+ * vocabulary behind it is shared. Holds the caches of pieces and segments, and scratch memory that it reuses.
+ */
+import type { Step } from '../vocabulary/tokenizer-file.js'
+import type { EncoderPlan } from '../vocabulary/plan.js'
+import type { Vocabulary } from '../vocabulary/vocabulary.js'
+import { findToken, hashBytes, noToken } from '../vocabulary/vocabulary.js'
+import { writeSymbols } from '../vocabulary/build-vocabulary.js'
+import { space } from '../vocabulary/char-classes.js'
+import { AddedTokenFinder } from './added-tokens.js'
+import { Boundaries } from './boundaries.js'
+import type { CacheCounts } from './ids-cache.js'
+import { IdsCache } from './ids-cache.js'
+import { LibrarySplitter } from './library-splitter.js'
+import { Merger } from './merge.js'
+import { codePointAt, nextCl100k, nextDeepseek, nextGpt2, regionDeepseek } from './scan.js'
+import { nextJoined } from './scan-joins.js'
+
+export interface EncoderOptions {
+  readonly pieceCacheBytes?: number
+  readonly segmentCacheBytes?: number
+}
+
+export interface EncoderCounts {
+  readonly pieces: CacheCounts
+  readonly segments: CacheCounts
+}
+
+const pieceBytesMax = 64
+const segmentBytesMin = 48
+const segmentBytesMax = 16_384
+const blank = 0x20
+const utf8 = new TextEncoder()
+const utf16 = new TextDecoder()
+
+export class Encoder {
+  readonly plan: EncoderPlan
+  /** A text may be cut this many bytes before the end of what is known of it, and not later: an added token may begin there. */
+  readonly cutMargin: number
+  /** Where the last text may be cut, and how many tokens come before. Valid until the next call. */
+  readonly boundaries: Boundaries = new Boundaries()
+  readonly #vocabulary: Vocabulary
+  readonly #raw: AddedTokenFinder
+  readonly #normalized: AddedTokenFinder
+  readonly #merger: Merger
+  readonly #pieces: IdsCache
+  readonly #segments: IdsCache
+  readonly #steps: LibrarySplitter | undefined
+  /** The text, from byte 1: byte 0 is where a word mark may stand. */
+  #bytes = new Uint8Array(4096)
+  #length = 0
+  #ids = new Uint32Array(4096)
+  #count = 0
+  #longestPiece = 0
+
+  constructor(plan: EncoderPlan, vocabulary: Vocabulary, options: EncoderOptions = {}) {
+    this.plan = plan
+    this.#vocabulary = vocabulary
+    // Tokens marked `normalized` are looked for after the others, in what those leave. Our normalisers leave them as they are.
+    this.#raw = new AddedTokenFinder(
+      plan.addedTokens.filter((token) => !token.normalized),
+      vocabulary.classes,
+    )
+    this.#normalized = new AddedTokenFinder(
+      plan.addedTokens.filter((token) => token.normalized),
+      vocabulary.classes,
+    )
+    this.#merger = new Merger(vocabulary)
+    this.#pieces = new IdsCache(options.pieceCacheBytes ?? 8 << 20, pieceBytesMax)
+    this.#segments = new IdsCache(options.segmentCacheBytes ?? 8 << 20, segmentBytesMax)
+    this.#steps = plan.split.kind === 'steps' ? new LibrarySplitter(plan.split.steps as readonly Step[]) : undefined
+    this.cutMargin = Math.max(16, this.#raw.lengthMax, this.#normalized.lengthMax) + 4
+  }
+
+  get counts(): EncoderCounts {
+    return { pieces: this.#pieces.counts, segments: this.#segments.counts }
+  }
+
+  get cacheBytes(): number {
+    return this.#pieces.byteLength + this.#segments.byteLength
+  }
+
+  clearCaches(): void {
+    this.#pieces.clear()
+    this.#segments.clear()
+  }
+
+  /** The ids of a text. `addSpecialTokens` puts around it what the tokenizer's template says. */
+  encode(text: string, addSpecialTokens = false): Uint32Array {
+    this.load(text)
+    this.encodeFrom(0)
+    return this.takeIds(addSpecialTokens)
+  }
+
+  /** Reads a text in; answers its bytes, valid until the next call. They are what `encodeFrom` works on. */
+  load(text: string): Uint8Array {
+    const room = text.length * 3 + 8
+    if (this.#bytes.length < room) this.#bytes = new Uint8Array(Math.max(room, this.#bytes.length * 2))
+    else if (this.#bytes.length > 1 << 22 && room < 1 << 20) this.#bytes = new Uint8Array(1 << 20)
+    this.#length = utf8.encodeInto(text, this.#bytes.subarray(1)).written
+    return this.#bytes.subarray(1, 1 + this.#length)
+  }
+
+  /** Whether the loaded text is its own normal form, so that cuts in it are cuts in what is encoded. */
+  isStable(text: string): boolean {
+    if (!this.plan.isNfc || this.#length === text.length) return true // ASCII is
+    return text.normalize('NFC') === text
+  }
+
+  /**
+   * Encodes the loaded text from byte `from` on, which is 0 or a boundary of an earlier text that begins with the same bytes.
+   * Stops with false at a piece of more than `pieceMax` bytes, which would hold the caller's thread for too long.
+   */
+  encodeFrom(from: number, pieceMax: number = Infinity): boolean {
+    this.#count = 0
+    this.#longestPiece = pieceMax
+    this.boundaries.clear()
+    const room = this.#length - from + 64
+    if (this.#ids.length < room) this.#ids = new Uint32Array(Math.max(room, this.#ids.length * 2))
+    else if (this.#ids.length > 1 << 20 && room < 1 << 18) this.#ids = new Uint32Array(1 << 18)
+    const whole = this.#encodeRange(1 + from, 1 + this.#length)
+    this.#merger.shrink()
+    return whole
+  }
+
+  /** How many ids `encodeFrom` found. */
+  get count(): number {
+    return this.#count
+  }
+
+  /** The ids of the last `encodeFrom`, as a copy of their own, after `before` ids of `head`. */
+  takeIds(addSpecialTokens: boolean, head: Uint32Array = noIds, before: number = head.length): Uint32Array {
+    const first = addSpecialTokens ? this.plan.specialsBefore : noIds
+    const last = addSpecialTokens ? this.plan.specialsAfter : noIds
+    const ids = new Uint32Array(first.length + before + this.#count + last.length)
+    ids.set(first)
+    ids.set(before === head.length ? head : head.subarray(0, before), first.length)
+    ids.set(this.#ids.subarray(0, this.#count), first.length + before)
+    ids.set(last, first.length + before + this.#count)
+    return ids
+  }
+
+  /** Added tokens that are matched in the raw text, and between them the rest. */
+  #encodeRange(from: number, end: number): boolean {
+    const bytes = this.#bytes
+    const { match } = this.#raw
+    while (from < end) {
+      const found = this.#raw.find(bytes, 1, from, end)
+      const gapEnd = found ? match.from : end
+      const { id, to } = match
+      if (from < gapEnd && !this.#encodeGap(from, gapEnd)) return false
+      if (!found) return true
+      this.#ids[this.#count++] = id
+      from = to
+      this.boundaries.add(from - 1, this.#count)
+    }
+    return true
+  }
+
+  #encodeGap(from: number, end: number): boolean {
+    if (!this.plan.isNfc || isAscii(this.#bytes, from, end)) return this.#encodeNormal(this.#bytes, from, end)
+    const text = utf16.decode(this.#bytes.subarray(from, end))
+    const normal = text.normalize('NFC')
+    if (normal === text) return this.#encodeNormal(this.#bytes, from, end)
+    const bytes = new Uint8Array(normal.length * 3 + 1)
+    const length = utf8.encodeInto(normal, bytes.subarray(1)).written
+    this.#reserveIds(length)
+    return this.#encodeNormal(bytes, 1, 1 + length)
+  }
+
+  /** Added tokens that are matched in the normalised text, and sections between them. */
+  #encodeNormal(bytes: Uint8Array, from: number, end: number): boolean {
+    const { match } = this.#normalized
+    const start = from
+    while (from < end) {
+      const found = this.#normalized.find(bytes, start, from, end)
+      const gapEnd = found ? match.from : end
+      const { id, to } = match
+      if (from < gapEnd && !this.#encodeSection(bytes, from, gapEnd)) return false
+      if (!found) return true
+      this.#ids[this.#count++] = id
+      from = to
+      if (bytes === this.#bytes) this.boundaries.add(from - 1, this.#count)
+    }
+    return true
+  }
+
+  #encodeSection(bytes: Uint8Array, from: number, end: number): boolean {
+    const length = end - from
+    // The first section is not remembered: it may begin in the middle of one, and only it takes a mark under `first`.
+    const isKept = length >= segmentBytesMin && length <= segmentBytesMax && this.#count > 0
+    if (!isKept) return this.#encodePieces(bytes, from, end)
+    const hash = hashBytes(bytes, from, end)
+    const before = this.#count
+    const known = this.#segments.read(hash, bytes, from, end, this.#ids, before)
+    if (known >= 0) {
+      this.#count += known
+      return true
+    }
+    if (!this.#encodePieces(bytes, from, end)) return false
+    this.#segments.write(hash, bytes, from, end, this.#ids, before, this.#count - before)
+    return true
+  }
+
+  #encodePieces(bytes: Uint8Array, from: number, end: number): boolean {
+    const { split } = this.plan
+    switch (split.kind) {
+      case 'gpt2':
+        return this.#scan(bytes, from, end, nextGpt2)
+      case 'cl100k':
+        return this.#scanCl100k(bytes, from, end, split.digitsMax, split.letters)
+      case 'deepseek':
+        return this.#scanDeepseek(bytes, from, end)
+      case 'joins':
+        return this.#scanJoins(bytes, from, end, split.cutsAtMark)
+      case 'steps':
+        return this.#scanSteps(bytes, from, end)
+    }
+  }
+
+  #scan(
+    bytes: Uint8Array,
+    from: number,
+    end: number,
+    next: (bytes: Uint8Array, at: number, end: number, classes: Uint8Array) => number,
+  ): boolean {
+    const { classes } = this.#vocabulary
+    while (from < end) {
+      const to = next(bytes, from, end, classes)
+      if (!this.#encodePiece(bytes, from, to)) return false
+      from = to
+      this.#markBoundary(bytes, from, end)
+    }
+    return true
+  }
+
+  #scanCl100k(bytes: Uint8Array, from: number, end: number, digitsMax: number, letters: number): boolean {
+    const { classes } = this.#vocabulary
+    while (from < end) {
+      const to = nextCl100k(bytes, from, end, classes, digitsMax, letters)
+      if (!this.#encodePiece(bytes, from, to)) return false
+      from = to
+      this.#markBoundary(bytes, from, end)
+    }
+    return true
+  }
+
+  #scanDeepseek(bytes: Uint8Array, from: number, end: number): boolean {
+    const { classes } = this.#vocabulary
+    while (from < end) {
+      const region = regionDeepseek(bytes, from, end, classes)
+      while (from < region) {
+        const to = nextDeepseek(bytes, from, region, classes)
+        if (!this.#encodePiece(bytes, from, to)) return false
+        from = to
+        this.#markBoundary(bytes, from, end)
+      }
+    }
+    return true
+  }
+
+  #scanJoins(bytes: Uint8Array, from: number, end: number, cutsAtMark: boolean): boolean {
+    if (includesMark(bytes, from, end)) return this.#scanJoinsSpelled(bytes, from, end, cutsAtMark)
+    const { prefix } = this.plan
+    const isMarked =
+      prefix === 'always' ||
+      (prefix === 'unless-marked' && bytes[from] !== blank) ||
+      (prefix === 'first' && from === 1 && bytes === this.#bytes && bytes[from] !== blank)
+    const isContinued = bytes === this.#bytes && from > 1 && this.#count === 0 // a rest that begins inside a section
+    if (!isMarked || isContinued) return this.#scanJoined(bytes, from, end, cutsAtMark)
+    const held = bytes[from - 1]!
+    bytes[from - 1] = blank
+    const whole = this.#scanJoined(bytes, from - 1, end, cutsAtMark)
+    bytes[from - 1] = held
+    return whole
+  }
+
+  #scanJoined(bytes: Uint8Array, from: number, end: number, cutsAtMark: boolean): boolean {
+    while (from < end) {
+      const to = nextJoined(this.#vocabulary, bytes, from, end, cutsAtMark)
+      if (!this.#encodePiece(bytes, from, to)) return false
+      from = to
+      this.#markBoundary(bytes, from, end)
+    }
+    return true
+  }
+
+  /** A text that holds the mark itself is spelled with spaces, as the vocabulary is. */
+  #scanJoinsSpelled(bytes: Uint8Array, from: number, end: number, cutsAtMark: boolean): boolean {
+    const { prefix } = this.plan
+    const text = ` ${utf16.decode(bytes.subarray(from, end)).replaceAll('▁', ' ')}`
+    const spelled = utf8.encode(text)
+    const isFirst = from === 1 && bytes === this.#bytes
+    const isContinued = bytes === this.#bytes && from > 1 && this.#count === 0
+    const isMarked =
+      !isContinued &&
+      (prefix === 'always' || ((prefix === 'unless-marked' || (prefix === 'first' && isFirst)) && text[1] !== ' '))
+    return this.#scanJoined(spelled, isMarked ? 0 : 1, spelled.length, cutsAtMark)
+  }
+
+  #scanSteps(bytes: Uint8Array, from: number, end: number): boolean {
+    for (const piece of this.#steps!.split(utf16.decode(bytes.subarray(from, end)))) {
+      const spelled = utf8.encode(piece)
+      if (!this.#encodePiece(spelled, 0, spelled.length)) return false
+    }
+    return true
+  }
+
+  #encodePiece(bytes: Uint8Array, from: number, to: number): boolean {
+    const vocabulary = this.#vocabulary
+    const length = to - from
+    if (length > this.#longestPiece) return false
+    const hash = hashBytes(bytes, from, to)
+    const token = findToken(vocabulary, bytes, from, to, hash)
+    if (token !== noToken && (vocabulary.isWhole[token] === 1 || this.plan.ignoresMerges)) {
+      this.#ids[this.#count++] = token
+      return true
+    }
+    const isKept = length <= pieceBytesMax
+    if (isKept) {
+      const known = this.#pieces.read(hash, bytes, from, to, this.#ids, this.#count)
+      if (known >= 0) {
+        this.#count += known
+        return true
+      }
+    }
+    const merger = this.#merger
+    const count = merger.merge(writeSymbols(vocabulary, this.plan.kind, merger, bytes, from, to))
+    const ids = this.#ids
+    const at = this.#count
+    const { symbols } = merger
+    for (let index = 0; index < count; index++) ids[at + index] = symbols[index]!
+    this.#count = at + count
+    if (isKept) this.#pieces.write(hash, bytes, from, to, ids, at, count)
+    return true
+  }
+
+  /** What follows a boundary must not be white space: a run of it is cut by where it ends, which a longer text may change. */
+  #markBoundary(bytes: Uint8Array, at: number, end: number): void {
+    if (bytes !== this.#bytes || at >= end || at - 1 < this.boundaries.nextFrom) return
+    if ((this.#vocabulary.classes[codePointAt(bytes, at)]! & space) === 0) this.boundaries.add(at - 1, this.#count)
+  }
+
+  #reserveIds(more: number): void {
+    if (this.#count + more + 64 <= this.#ids.length) return
+    const larger = new Uint32Array((this.#count + more + 64) * 2)
+    larger.set(this.#ids.subarray(0, this.#count))
+    this.#ids = larger
+  }
+}
+
+const noIds: Uint32Array = new Uint32Array(0)
+
+function isAscii(bytes: Uint8Array, from: number, end: number): boolean {
+  for (let index = from; index < end; index++) if (bytes[index]! >= 0x80) return false
+  return true
+}
+
+/** Whether U+2581 is among the bytes. */
+function includesMark(bytes: Uint8Array, from: number, end: number): boolean {
+  for (let at = bytes.indexOf(0xe2, from); at >= 0 && at + 2 < end; at = bytes.indexOf(0xe2, at + 1)) {
+    if (bytes[at + 1] === 0x96 && bytes[at + 2] === 0x81) return true
+  }
+  return false
+}

@@ -1,0 +1,10 @@
+/** The engine's exact tokens for a request, at a fraction of the usual cost. */
+export { Encoder } from './encode/encoder.js'
+export type { EncoderCounts, EncoderOptions } from './encode/encoder.js'
+export type { CacheCounts } from './encode/ids-cache.js'
+export { whatIsWrongWith } from './vocabulary/tokenizer-file.js'
+export { buildVocabulary } from './vocabulary/build-vocabulary.js'
+export { planEncoder } from './vocabulary/plan.js'
+export type { EncoderPlan, LibraryPlan, PlanOptions, SectionPrefix, SplitPlan } from './vocabulary/plan.js'
+export type { TokenizerConfigFile, TokenizerFile } from './vocabulary/tokenizer-file.js'
+export type { Vocabulary } from './vocabulary/vocabulary.js'

@@ -1,0 +1,82 @@
+/** Five real tokenizers of different kinds and the Rust binding as their oracle. Shared by the tests of this room. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { gunzipSync } from 'node:zlib'
+import { Tokenizer as RustTokenizer } from 'tokenizers'
+import { tokenizerFolder } from '../../bench/tokens/texts.js'
+import type { EncoderOptions } from './encode/encoder.js'
+import { Encoder } from './encode/encoder.js'
+import { buildVocabulary } from './vocabulary/build-vocabulary.js'
+import type { EncoderPlan, PlanOptions } from './vocabulary/plan.js'
+import { planEncoder } from './vocabulary/plan.js'
+import type { TokenizerConfigFile, TokenizerFile } from './vocabulary/tokenizer-file.js'
+import type { Vocabulary } from './vocabulary/vocabulary.js'
+
+export const tinyllamaFolder: string = fileURLToPath(new URL('../../test/fixtures/tinyllama', import.meta.url))
+
+export const realNames = ['qwen3', 'llama3', 'deepseek_v3', 'gpt2', 'tinyllama'] as const
+export type RealName = (typeof realNames)[number]
+
+export interface RealTokenizer {
+  readonly name: string
+  readonly file: TokenizerFile
+  readonly config: TokenizerConfigFile
+  readonly plan: EncoderPlan
+  readonly vocabulary: Vocabulary
+  newEncoder(options?: EncoderOptions): Encoder
+  /** What the Rust binding says, without special tokens around the text unless asked for. */
+  oracle(text: string, addSpecialTokens?: boolean): Promise<number[]>
+}
+
+const loaded = new Map<string, RealTokenizer>()
+
+export function readTokenizerText(name: RealName): string {
+  if (name === 'tinyllama') return gunzipSync(readFileSync(join(tinyllamaFolder, 'tokenizer.json.gz'))).toString('utf8')
+  return readFileSync(join(tokenizerFolder(name), 'tokenizer.json'), 'utf8')
+}
+
+export function readTokenizerConfig(name: RealName): TokenizerConfigFile {
+  const folder = name === 'tinyllama' ? tinyllamaFolder : tokenizerFolder(name)
+  return JSON.parse(readFileSync(join(folder, 'tokenizer_config.json'), 'utf8')) as TokenizerConfigFile
+}
+
+/** The tokenizer as its own `tokenizer.json` describes it. */
+export function realTokenizer(name: RealName): RealTokenizer {
+  return loadOnce(name, () => loadTokenizer(name, readTokenizerText(name), readTokenizerConfig(name)))
+}
+
+/** A real tokenizer with parts of its file replaced, to meet steps that none of the five has. */
+export function changedTokenizer(name: RealName, what: string, change: Partial<TokenizerFile>): RealTokenizer {
+  return loadOnce(`${name} ${what}`, () => {
+    const file = { ...(JSON.parse(readTokenizerText(name)) as TokenizerFile), ...change }
+    return loadTokenizer(`${name} ${what}`, JSON.stringify(file), readTokenizerConfig(name))
+  })
+}
+
+function loadOnce(key: string, load: () => RealTokenizer): RealTokenizer {
+  const known = loaded.get(key)
+  if (known) return known
+  const fresh = load()
+  loaded.set(key, fresh)
+  return fresh
+}
+
+function loadTokenizer(name: string, text: string, config: TokenizerConfigFile): RealTokenizer {
+  const file = JSON.parse(text) as TokenizerFile
+  const options: PlanOptions = { llamaPrefix: 'file' }
+  const plan = planEncoder(file, {}, options)
+  if (plan.kind === 'library') throw new Error(`${name} needs the library: ${plan.reason}`)
+  const vocabulary = buildVocabulary(file.model, plan.kind)
+  if (typeof vocabulary === 'string') throw new Error(`${name} needs the library: ${vocabulary}`)
+  const rust = RustTokenizer.fromString(text)
+  return {
+    name,
+    file,
+    config,
+    plan,
+    vocabulary,
+    newEncoder: (encoderOptions) => new Encoder(plan, vocabulary, encoderOptions),
+    oracle: async (input, addSpecialTokens = false) => (await rust.encode(input, null, { addSpecialTokens })).getIds(),
+  }
+}

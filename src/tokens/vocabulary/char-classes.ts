@@ -1,0 +1,48 @@
+/**
+ * Which pre-tokenizer classes a code point belongs to, as one byte per code point. Built once per vocabulary by running
+ * the Unicode properties over every code point, so that scanning a text is table lookups and no regular expression.
+ */
+export const letter = 1
+export const number = 2
+export const space = 4 // \p{White_Space}, which is what \s means to the engines' regular expressions
+export const newline = 8 // \r and \n only
+export const mark = 16
+export const punctuation = 32
+export const symbol = 64
+export const cjk = 128 // the ranges that DeepSeek's pre-tokenizer isolates
+
+export const codePointCount = 0x11_0000
+
+const properties: readonly (readonly [number, RegExp])[] = [
+  [letter, /\p{L}+/gu],
+  [number, /\p{N}+/gu],
+  [space, /\p{White_Space}+/gu],
+  [newline, /[\r\n]+/gu],
+  [mark, /\p{M}+/gu],
+  [punctuation, /\p{P}+/gu],
+  [symbol, /\p{S}+/gu],
+  [cjk, /[一-龥\u3040-ゟ゠-ヿ]+/gu],
+]
+
+/** Fills `table[codePoint]`. Works page by page: one string of a million code points would need a flat copy of 4 MB per property. */
+export function fillCharClasses(table: Uint8Array): void {
+  const page = 0x1000
+  for (let first = 0; first < codePointCount; first += page) {
+    if (first === 0x4_0000) first = 0xe_0000 // nothing is assigned between
+    if (first === 0xf_0000) break // private use: in no class
+    const codePoints: number[] = []
+    for (let codePoint = first; codePoint < first + page; codePoint++) {
+      if (codePoint < 0xd800 || codePoint > 0xdfff) codePoints.push(codePoint)
+    }
+    if (codePoints.length === 0) continue
+    const text = String.fromCodePoint(...codePoints)
+    const unitsEach = first >= 0x1_0000 ? 2 : 1
+    for (const [bit, pattern] of properties) {
+      for (const match of text.matchAll(pattern)) {
+        const from = match.index / unitsEach
+        const to = from + match[0].length / unitsEach
+        for (let index = from; index < to; index++) table[codePoints[index]!]! |= bit
+      }
+    }
+  }
+}

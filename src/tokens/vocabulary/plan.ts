@@ -1,0 +1,234 @@
+/**
+ * Reads a `tokenizer.json` and says how texts are encoded with it: by our own exact paths, or by the library when the file
+ * asks for a step that we have no fast twin of. Pure; the plan is plain data and travels to threads.
+ */
+import { letter, mark } from './char-classes.js'
+import type { AddedTokenEntry, Step, TokenizerConfigFile, TokenizerFile } from './tokenizer-file.js'
+import { specialTokenText } from './tokenizer-file.js'
+
+/** How a section between added tokens is cut into pieces that are merged on their own. */
+export type SplitPlan =
+  | { readonly kind: 'gpt2' }
+  | { readonly kind: 'cl100k'; readonly digitsMax: number; readonly letters: number } // Llama 3, Qwen 2 and 3, and their kin
+  | { readonly kind: 'deepseek' }
+  | { readonly kind: 'steps'; readonly steps: readonly Step[] } // any list of isolating splits, run by the library
+  | { readonly kind: 'joins'; readonly cutsAtMark: boolean } // no pre-tokenizer: cut where no merge can cross
+
+/** What stands before the first character of a section. */
+export type SectionPrefix =
+  | 'none'
+  | 'always' // a word mark, always: the `Prepend` normaliser
+  | 'unless-marked' // Metaspace `always`: a word mark where the section does not begin with one
+  | 'first' // Metaspace `first`: the same, at the start of the text only
+
+export interface EncoderPlan {
+  readonly kind: 'byte-level' | 'sentencepiece'
+  readonly split: SplitPlan
+  readonly prefix: SectionPrefix
+  readonly isNfc: boolean
+  readonly ignoresMerges: boolean
+  readonly addedTokens: readonly AddedTokenEntry[]
+  /** What `add_special_tokens` puts around a text. */
+  readonly specialsBefore: readonly number[]
+  readonly specialsAfter: readonly number[]
+}
+
+export interface LibraryPlan {
+  readonly kind: 'library'
+  /** Which step has no fast twin. */
+  readonly reason: string
+  readonly specialsBefore: readonly number[]
+  readonly specialsAfter: readonly number[]
+}
+
+export interface PlanOptions {
+  /**
+   * Where a Llama-style tokenizer puts its word mark. `auto` follows transformers 5, which ignores the file's own steps and goes by
+   * `legacy` and `add_prefix_space`; `file` takes `tokenizer.json` as written, as transformers 4 does.
+   */
+  readonly llamaPrefix?: 'auto' | 'file'
+}
+
+const gpt2Pattern = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+const knownPatterns: Readonly<Record<string, SplitPlan>> = {
+  [gpt2Pattern]: { kind: 'gpt2' },
+  [cl100k(String.raw`\p{L}`, String.raw`\p{N}{1,3}`)]: { kind: 'cl100k', digitsMax: 3, letters: letter },
+  [cl100k(String.raw`\p{L}`, String.raw`\p{N}`)]: { kind: 'cl100k', digitsMax: 1, letters: letter },
+  [cl100k(String.raw`[\p{L}\p{M}]`, String.raw`\p{N}`, String.raw`\p{L}\p{M}`)]: {
+    kind: 'cl100k',
+    digitsMax: 1,
+    letters: letter | mark,
+  },
+}
+const deepseekPatterns: readonly string[] = [
+  String.raw`\p{N}{1,3}`,
+  '[一-龥\u3040-ゟ゠-ヿ]+',
+  String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_` +
+    '`{|}~][A-Za-z]+|[^\r\n' +
+    String.raw`\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[` +
+    '\r\n' +
+    String.raw`]*|\s*[` +
+    '\r\n' +
+    String.raw`]+|\s+(?!\S)|\s+`,
+]
+
+export function planEncoder(
+  file: TokenizerFile,
+  config: TokenizerConfigFile,
+  options: PlanOptions = {},
+): EncoderPlan | LibraryPlan {
+  const specials = planSpecials(file, config)
+  const shape = planShape(file, config, options.llamaPrefix ?? 'auto')
+  if (typeof shape === 'string') return { kind: 'library', reason: shape, ...specials }
+  // An added token that the vocabulary has already keeps the vocabulary's id, whatever the list says.
+  const addedTokens = (file.added_tokens ?? []).map((token) => ({
+    ...token,
+    id: file.model.vocab[token.content] ?? token.id,
+  }))
+  return { ...shape, ...specials, addedTokens }
+}
+
+type Shape = Omit<EncoderPlan, 'addedTokens' | 'specialsBefore' | 'specialsAfter'>
+
+function planShape(file: TokenizerFile, config: TokenizerConfigFile, llamaPrefix: 'auto' | 'file'): Shape | string {
+  const { model } = file
+  if ((model.type ?? 'BPE') !== 'BPE' || !model.merges) return `model ${model.type ?? 'without merges'}`
+  if (model.dropout) return 'dropout'
+  if (model.continuing_subword_prefix || model.end_of_word_suffix) return 'subword affixes'
+  return model.byte_fallback ? planSentencepiece(file, config, llamaPrefix) : planByteLevel(file)
+}
+
+function planByteLevel(file: TokenizerFile): Shape | string {
+  const normalizers = flatten(file.normalizer, 'normalizers')
+  const odd = normalizers.find((step) => step.type !== 'NFC')
+  if (odd) return `normalizer ${odd.type}`
+  const steps = flatten(file.pre_tokenizer, 'pretokenizers')
+  const last = steps.at(-1)
+  if (last?.type !== 'ByteLevel') return `pre-tokenizer ${last?.type ?? 'null'}`
+  if (last['add_prefix_space'] === true) return 'add_prefix_space'
+  const splits = steps.slice(0, -1)
+  const foreign = splits.find((step) => !isIsolating(step))
+  if (foreign) return `pre-tokenizer ${foreign.type}`
+  if (last['use_regex'] !== false) {
+    splits.push({ type: 'Split', pattern: { Regex: gpt2Pattern }, behavior: 'Isolated', invert: false })
+  }
+  return {
+    kind: 'byte-level',
+    split: recognise(splits),
+    prefix: 'none',
+    isNfc: normalizers.length > 0,
+    ignoresMerges: file.model.ignore_merges ?? false,
+  }
+}
+
+function recognise(splits: readonly Step[]): SplitPlan {
+  const patterns = splits.map((step) => (step['pattern'] as { Regex?: string } | undefined)?.Regex)
+  if (patterns.length === 1 && patterns[0] !== undefined) {
+    const known = knownPatterns[patterns[0]]
+    if (known) return known
+  }
+  const isDeepseek = patterns.length === 3 && patterns.every((pattern, index) => pattern === deepseekPatterns[index])
+  return isDeepseek ? { kind: 'deepseek' } : { kind: 'steps', steps: splits }
+}
+
+/** A step that only cuts: what it leaves is the text, in pieces. */
+function isIsolating(step: Step): boolean {
+  if (step.type === 'Digits') return true
+  return step.type === 'Split' && step['behavior'] === 'Isolated' && step['invert'] !== true
+}
+
+function planSentencepiece(
+  file: TokenizerFile,
+  config: TokenizerConfigFile,
+  llamaPrefix: 'auto' | 'file',
+): Shape | string {
+  if (file.model.ignore_merges) return 'ignore_merges without a pre-tokenizer'
+  const found = sentencepieceSteps(file)
+  if (typeof found === 'string') return found
+  const isLlama = /^(Code)?LlamaTokenizer(Fast)?$/.test(config.tokenizer_class ?? '')
+  const steps = isLlama && llamaPrefix === 'auto' ? { prefix: prefixOfTransformers5(config), cutsAtMark: false } : found
+  return {
+    kind: 'sentencepiece',
+    split: { kind: 'joins', cutsAtMark: steps.cutsAtMark },
+    prefix: steps.prefix,
+    isNfc: false,
+    ignoresMerges: false,
+  }
+}
+
+function prefixOfTransformers5(config: TokenizerConfigFile): SectionPrefix {
+  if (config.add_prefix_space === false) return 'none'
+  return config.legacy === true ? 'unless-marked' : 'first'
+}
+
+function sentencepieceSteps(
+  file: TokenizerFile,
+): { readonly prefix: SectionPrefix; readonly cutsAtMark: boolean } | string {
+  const normalizers = flatten(file.normalizer, 'normalizers')
+  const pre = flatten(file.pre_tokenizer, 'pretokenizers')
+  const prepends = normalizers[0]?.type === 'Prepend' && normalizers[0]['prepend'] === '▁'
+  const rest = prepends ? normalizers.slice(1) : normalizers
+  const replaces = rest.length === 1 && isSpaceToMark(rest[0]!)
+  if (replaces && pre.every(isSplitAtSpace)) return { prefix: prepends ? 'always' : 'none', cutsAtMark: false }
+  if (normalizers.length === 0 && pre.length === 1 && pre[0]!.type === 'Metaspace') {
+    const { replacement, prepend_scheme: scheme, split } = pre[0]!
+    if (replacement !== '▁') return 'Metaspace with its own mark'
+    const prefix = scheme === 'never' ? 'none' : scheme === 'first' ? 'first' : 'unless-marked'
+    return { prefix, cutsAtMark: split !== false }
+  }
+  const names = [...normalizers, ...pre].map((step) => step.type).join(', ')
+  return `steps ${names}`
+}
+
+function isSpaceToMark(step: Step): boolean {
+  const pattern = (step['pattern'] as { String?: string } | undefined)?.String
+  return step.type === 'Replace' && pattern === ' ' && step['content'] === '▁'
+}
+
+/** Gemma splits at spaces after its normaliser has replaced them all: the step never cuts. */
+function isSplitAtSpace(step: Step): boolean {
+  return step.type === 'Split' && (step['pattern'] as { String?: string } | undefined)?.String === ' '
+}
+
+function planSpecials(
+  file: TokenizerFile,
+  config: TokenizerConfigFile,
+): { readonly specialsBefore: readonly number[]; readonly specialsAfter: readonly number[] } {
+  const idOf = (text: string | undefined): readonly number[] => {
+    if (text === undefined) return []
+    const id = file.added_tokens?.find((token) => token.content === text)?.id ?? file.model.vocab[text]
+    return id === undefined ? [] : [id]
+  }
+  // transformers rebuilds a Llama tokenizer's template from these two switches, whatever the file says.
+  if (
+    /^(Code)?LlamaTokenizer(Fast)?$/.test(config.tokenizer_class ?? '') &&
+    typeof config.add_bos_token === 'boolean'
+  ) {
+    return {
+      specialsBefore: config.add_bos_token ? idOf(specialTokenText(config['bos_token'])) : [],
+      specialsAfter: config.add_eos_token === true ? idOf(specialTokenText(config['eos_token'])) : [],
+    }
+  }
+  const template = flatten(file.post_processor, 'processors').find((step) => step.type === 'TemplateProcessing')
+  if (!template) return { specialsBefore: [], specialsAfter: [] }
+  const single = template['single'] as readonly Record<string, { readonly id: string }>[]
+  const known = template['special_tokens'] as Record<string, { readonly ids: readonly number[] }>
+  const text = single.findIndex((part) => 'Sequence' in part)
+  const idsOf = (parts: readonly Record<string, { readonly id: string }>[]): number[] =>
+    parts.flatMap((part) => known[part['SpecialToken']?.id ?? '']?.ids ?? [])
+  return { specialsBefore: idsOf(single.slice(0, text)), specialsAfter: idsOf(single.slice(text + 1)) }
+}
+
+/** The steps of a `Sequence`, however deep, in order. */
+function flatten(step: Step | null | undefined, key: string): Step[] {
+  if (!step) return []
+  if (step.type !== 'Sequence') return [step]
+  return ((step[key] as readonly Step[] | undefined) ?? []).flatMap((inner) => flatten(inner, key))
+}
+
+function cl100k(letters: string, digits: string, lettersInClass: string = letters): string {
+  return (
+    String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?${letters}+|${digits}| ?[^\s${lettersInClass}\p{N}]+[\r\n]*` +
+    String.raw`|\s*[\r\n]+|\s+(?!\S)|\s+`
+  )
+}
