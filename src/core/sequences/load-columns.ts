@@ -1,0 +1,29 @@
+/** What a request would find on every rank: one column per figure, indexed by rank, filled again and again. */
+
+export interface LoadColumns {
+  /** The columns are valid for ranks below this. */
+  rankCount: number
+  /** 1: the tracker knows the rank. The other columns are 0 where it does not. */
+  isTracked: Uint8Array
+  /** Prompt tokens that are booked there and not computed yet; the request's own are not among them. */
+  prefillTokens: Float64Array
+  /** Blocks that the rank would hold with this request: those it holds, and those of the query that it does not share. */
+  decodeBlocks: Float64Array
+  activeRequests: Uint32Array
+}
+
+export function newLoadColumns(rankCapacity = 0): LoadColumns {
+  return {
+    rankCount: 0,
+    isTracked: new Uint8Array(rankCapacity),
+    prefillTokens: new Float64Array(rankCapacity),
+    decodeBlocks: new Float64Array(rankCapacity),
+    activeRequests: new Uint32Array(rankCapacity),
+  }
+}
+
+/** Makes room; what the columns held is lost. */
+export function resetLoadColumns(columns: LoadColumns, rankCount: number): void {
+  if (columns.isTracked.length < rankCount) Object.assign(columns, newLoadColumns(Math.max(rankCount, 16) * 2))
+  columns.rankCount = rankCount
+}

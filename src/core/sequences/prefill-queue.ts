@@ -1,0 +1,111 @@
+/**
+ * Prompt tokens that each rank still has to compute: a queue per rank, oldest first, that an engine works off in order.
+ * The oldest entry is the anchor. Where its duration is predicted its tokens fade with the time since it became oldest.
+ *
+ * `anchor`: only the oldest fades (lib/kv-router/src/sequences at v1.2.0).
+ * `full`: when every entry has a duration, fading goes on past the oldest (1.5.0-dev).
+ */
+import { growFloat64, growUint32, roomFor } from './columns.js'
+import { LinkedLists } from './linked-lists.js'
+
+export type PrefillDecay = 'anchor' | 'full'
+
+export class PrefillQueue {
+  readonly #decay: PrefillDecay
+  readonly #queue = new LinkedLists() // list: rank, item: request
+  // By request. 0 tokens: not in the queue. NaN: no duration is predicted.
+  #tokens = new Float64Array(0)
+  #durationMs = new Float64Array(0)
+  // By rank.
+  #sum = new Float64Array(0)
+  #anchoredAtMs = new Float64Array(0)
+  #unpredicted = new Uint32Array(0)
+
+  constructor(decay: PrefillDecay) {
+    this.#decay = decay
+  }
+
+  get byteLength(): number {
+    return 16 * this.#tokens.length + 20 * this.#sum.length + this.#queue.byteLength
+  }
+
+  makeRoomForRanks(rankCount: number): void {
+    if (rankCount <= this.#sum.length) return
+    const length = roomFor(rankCount, this.#sum.length)
+    this.#sum = growFloat64(this.#sum, length)
+    this.#anchoredAtMs = growFloat64(this.#anchoredAtMs, length)
+    this.#unpredicted = growUint32(this.#unpredicted, length)
+  }
+
+  /** `tokens` is above 0; `durationMs` is NaN where none is predicted. */
+  push(rank: number, request: number, tokens: number, durationMs: number, nowMs: number): void {
+    if (request >= this.#tokens.length) {
+      const length = roomFor(request + 1, this.#tokens.length)
+      this.#tokens = growFloat64(this.#tokens, length)
+      this.#durationMs = growFloat64(this.#durationMs, length)
+    }
+    if (this.#queue.first(rank) < 0) this.#anchoredAtMs[rank] = nowMs
+    this.#queue.push(rank, request)
+    this.#tokens[request] = tokens
+    this.#durationMs[request] = durationMs
+    this.#sum[rank]! += tokens
+    if (Number.isNaN(durationMs)) this.#unpredicted[rank]!++
+  }
+
+  /** False: the request had no tokens there, or none any more. */
+  remove(rank: number, request: number, nowMs: number): boolean {
+    const tokens = request < this.#tokens.length ? this.#tokens[request]! : 0
+    if (tokens === 0) return false
+    const durationMs = this.#durationMs[request]!
+    const wasOldest = this.#queue.first(rank) === request
+    this.#queue.remove(rank, request)
+    this.#tokens[request] = 0
+    this.#sum[rank]! -= tokens
+    if (Number.isNaN(durationMs)) this.#unpredicted[rank]!--
+    if (wasOldest) this.#anchoredAtMs[rank] = nowMs
+    else if (this.#decay === 'full' && !Number.isNaN(durationMs)) {
+      // What faded past the anchor faded from this entry too; without it the clock must not run ahead of the rest.
+      const moved = this.#anchoredAtMs[rank]! + durationMs
+      this.#anchoredAtMs[rank] = Math.max(this.#anchoredAtMs[rank]!, Math.min(moved, nowMs))
+    }
+    return true
+  }
+
+  activeTokens(rank: number, nowMs: number): number {
+    const oldest = this.#queue.first(rank)
+    if (oldest < 0) return 0
+    const sum = this.#sum[rank]!
+    const durationMs = this.#durationMs[oldest]!
+    if (Number.isNaN(durationMs)) return sum
+    const tokens = this.#tokens[oldest]!
+    const elapsedMs = this.#elapsedMs(rank, nowMs)
+    if (durationMs === 0) return sum - tokens
+    if (this.#decay === 'full' && this.#unpredicted[rank] === 0)
+      return Math.max(0, sum - Math.floor((tokens * elapsedMs) / durationMs))
+    return sum - tokens + Math.ceil(tokens * Math.max(0, 1 - elapsedMs / durationMs))
+  }
+
+  /** Fills `out[rank]` for all ranks below `rankCount`; once per request. */
+  fillActiveTokens(out: Float64Array, rankCount: number, nowMs: number): void {
+    for (let rank = 0; rank < rankCount; rank++) {
+      // Most ranks of a calm fleet have nothing to compute.
+      out[rank] = this.#sum[rank] === 0 ? 0 : this.activeTokens(rank, nowMs)
+    }
+  }
+
+  /** Time until the rank has computed all it has, or undefined where a duration is missing. */
+  remainingMs(rank: number, nowMs: number): number | undefined {
+    const oldest = this.#queue.first(rank)
+    if (oldest < 0) return 0
+    if (this.#unpredicted[rank]! > 0) return undefined
+    let total = 0
+    for (let request = oldest; request >= 0; request = this.#queue.next(request)) total += this.#durationMs[request]!
+    return Math.max(0, total - this.#elapsedMs(rank, nowMs))
+  }
+
+  /** A clock that stands still, runs backwards or is no number fades nothing. */
+  #elapsedMs(rank: number, nowMs: number): number {
+    const elapsedMs = nowMs - this.#anchoredAtMs[rank]!
+    return elapsedMs > 0 ? elapsedMs : 0
+  }
+}
