@@ -6,7 +6,14 @@
  * `route` may wait (a full fleet parks requests) and ends early with its signal. The three lifecycle calls are told, not
  * asked: they return at once, keep their order per request, and a failure is counted and logged, never thrown.
  */
-import type { HashColumn, RouterConfigOverride, WorkerConfig, WorkerRank } from '../core/protocol/index.js'
+import type {
+  HashColumn,
+  MmExtraInfo,
+  RouterConfigOverride,
+  RouterEvent,
+  WorkerConfig,
+  WorkerRank,
+} from '../core/protocol/index.js'
 import type { Receipt } from '../core/router/index.js'
 
 export interface RouteRequest {
@@ -19,6 +26,8 @@ export interface RouteRequest {
   readonly tokenCount?: number | undefined
   /** Hashes of the complete blocks where the caller has them already; `tokens` is then not hashed again. */
   readonly hashes?: PromptHashes | undefined
+  /** Images and other media per block of the prompt; null where there are none. */
+  readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
   readonly loraName?: string | undefined
   /** Keeps the caches of tenants apart; it is part of every hash. */
   readonly cacheNamespace?: string | undefined
@@ -80,6 +89,10 @@ export interface RouterPort {
   setWorker(workerId: bigint, config: WorkerConfig): void
   /** Its bookings and its cached blocks are forgotten; parked requests that only it could serve are refused. */
   removeWorker(workerId: bigint): void
+  /** What caches gained and lost. An event that cannot be applied is counted, never thrown. */
+  applyEvents(events: readonly RouterEvent[]): void
+  /** Without events: the worker is taken to hold this prompt from now on, for `router_ttl_secs`. */
+  recordDecision(prompt: PromptHashes, worker: WorkerRank): void
   /** The current load of every rank, by worker id and rank. */
   loads(): Promise<readonly RankLoad[]>
   /** Called with each rank whose load changed, at most once per rank and turn of the event loop. Returns the way to stop. */
