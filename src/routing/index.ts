@@ -2,3 +2,5 @@
 export type { PromptHashes, RankLoad, RouteAnswer, RouterPort, RouteRequest } from './router-port.js'
 export { RequestGuard } from './request-guard.js'
 export type { BookingPort, GuardedRequest, GuardEnd, GuardHooks, GuardSummary } from './request-guard.js'
+export { WorkerMonitor } from './worker-monitor.js'
+export type { Watched, WorkerMonitorOptions, WorkerMonitorPorts } from './worker-monitor.js'
