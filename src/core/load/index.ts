@@ -1,6 +1,10 @@
-/** Who is busy: load reports and thresholds in, the set of busy workers out. */
+/** Who is busy, and how long a prefill would take. */
 export { LoadMonitor } from './load-monitor.js'
 export type { DepartedWorker, LoadMonitorOptions, WorkerCapacity } from './load-monitor.js'
+export { OnlineEstimator } from './online-estimator.js'
+export type { OnlineEstimatorOptions } from './online-estimator.js'
+export { mockerCoefficients, PolynomialEstimator, TableEstimator } from './prefill-estimate.js'
+export type { MeasuredPrefill, PrefillCoefficients, PrefillEstimator } from './prefill-estimate.js'
 export type { ActiveLoad } from './rank-load.js'
 export { isConfigured } from './thresholds.js'
 export type { LoadThresholds, MonitorVersion } from './thresholds.js'

@@ -1,0 +1,159 @@
+/**
+ * Learns prefill times from prefills that were seen. One shape for the fleet (base, per token, per token squared, per token
+ * and prefix token) by recursive least squares on relative errors with forgetting, and one speed per worker beside it, so
+ * that a worker that has served little already profits from what the others showed.
+ *
+ * Robust: an observation that is far off what is usual moves the shape only as far as a usual one would. Bounded: four
+ * coefficients, ten numbers of covariance, and two numbers per worker.
+ */
+import type { PrefillCoefficients, PrefillEstimator } from './prefill-estimate.js'
+import { evaluate } from './prefill-estimate.js'
+
+export interface OnlineEstimatorOptions {
+  /** What to believe before anything was seen; a few observations outweigh it. */
+  readonly prior?: PrefillCoefficients
+  readonly workersMax?: number
+}
+
+/** Observations after which one has lost half of its weight: ln 2 / (1 - forgetting). */
+const forgetting = 0.9985
+/** A residual beyond this many times the usual one is cut to it. */
+const outlierAt = 4
+/** Observations before the shape is trusted without a prior. */
+const enough = 8
+/** A worker's speed is used only when it is this far off the fleet's: closer, it is noise. */
+const deadZone = 1.33
+/** Tokens are counted in thousands, so that the four features have one order of magnitude. */
+const thousand = 1000
+
+interface WorkerSpeed {
+  /** Moving mean of ln(observed / shape). */
+  logRatio: number
+  count: number
+}
+
+export class OnlineEstimator implements PrefillEstimator {
+  readonly #weights = new Float64Array(4)
+  /** Inverse covariance of the features, row by row: how sure we are in which direction. */
+  readonly #covariance = new Float64Array(16)
+  readonly #speeds = new Map<bigint, WorkerSpeed>()
+  readonly #workersMax: number
+  #count = 0
+  /** Usual size of a relative residual. */
+  #scale = 0.5
+  #hasPrior = false
+  /** Median of the workers' `logRatio`: what the shape itself is off by is nobody's slowness. */
+  #fleetLogRatio = 0
+
+  constructor(options: OnlineEstimatorOptions = {}) {
+    this.#workersMax = options.workersMax ?? 10_000
+    const prior = options.prior
+    if (prior) {
+      this.#hasPrior = true
+      this.#weights.set([
+        prior.base,
+        prior.perToken * thousand,
+        prior.perToken2 * thousand ** 2,
+        prior.perTokenPrefix * thousand ** 2,
+      ])
+    }
+    // A prior is believed to be right within its own size; without one every direction is open.
+    for (let i = 0; i < 4; i++) this.#covariance[5 * i] = prior ? Math.max(100, this.#weights[i]! ** 2) : 1000
+  }
+
+  /** Prefills that were learned from. */
+  get observations(): number {
+    return this.#count
+  }
+
+  /** Usual relative error of a prediction: 0.1 is ten percent. Fit for a gauge. */
+  get errorRatio(): number {
+    return this.#scale
+  }
+
+  /** The fleet's shape as coefficients. */
+  coefficients(): PrefillCoefficients {
+    const [base, perToken, perToken2, perTokenPrefix] = this.#weights as unknown as [number, number, number, number]
+    return {
+      base,
+      perToken: perToken / thousand,
+      perToken2: perToken2 / thousand ** 2,
+      perTokenPrefix: perTokenPrefix / thousand ** 2,
+    }
+  }
+
+  predictMs(workerId: bigint, newTokens: number, prefixTokens: number): number | undefined {
+    if (!this.#hasPrior && this.#count < enough) return undefined
+    return evaluate(this.coefficients(), newTokens, prefixTokens) * this.speedOf(workerId)
+  }
+
+  /** Times slower than the fleet: 2 takes twice as long. 1 inside the dead zone. */
+  speedOf(workerId: bigint): number {
+    const speed = this.#speeds.get(workerId)
+    if (!speed || speed.count < enough) return 1
+    const ratio = Math.exp(speed.logRatio - this.#fleetLogRatio)
+    return ratio > deadZone || ratio < 1 / deadZone ? ratio : 1
+  }
+
+  /** A prefill ended. Values that no clock can have shown are ignored. */
+  observe(workerId: bigint, newTokens: number, prefixTokens: number, ms: number): void {
+    if (!(newTokens > 0 && prefixTokens >= 0 && ms > 0 && Number.isFinite(newTokens + prefixTokens + ms))) return
+    const predicted = evaluate(this.coefficients(), newTokens, prefixTokens)
+    this.#learnSpeed(workerId, ms, predicted)
+    this.#learnShape(newTokens, prefixTokens, ms / this.speedOf(workerId))
+    this.#count++
+  }
+
+  removeWorker(workerId: bigint): void {
+    this.#speeds.delete(workerId)
+  }
+
+  #learnShape(newTokens: number, prefixTokens: number, ms: number): void {
+    // Divided by the observation, so that a 10 ms prefill counts as much as a 2 s one: relative errors are what routing feels.
+    const n = newTokens / thousand
+    const features = [1 / ms, n / ms, (n * n) / ms, (n * prefixTokens) / thousand / ms]
+    const gain = this.#gainOf(features)
+    let residual = 1
+    for (let i = 0; i < 4; i++) residual -= features[i]! * this.#weights[i]!
+    const limit = outlierAt * this.#scale
+    const cut = this.#count < enough ? residual : Math.max(-limit, Math.min(limit, residual))
+    for (let i = 0; i < 4; i++) this.#weights[i]! += gain[i]! * cut
+    this.#scale = Math.max(0.01, 0.98 * this.#scale + 0.02 * Math.min(Math.abs(residual), 2 * limit))
+  }
+
+  /** One step of recursive least squares; updates the covariance and answers with the gain. */
+  #gainOf(features: readonly number[]): number[] {
+    const p = this.#covariance
+    const pf = [0, 1, 2, 3].map((i) => features.reduce((sum, f, j) => sum + p[4 * i + j]! * f, 0))
+    const denominator = forgetting + features.reduce((sum, f, i) => sum + f * pf[i]!, 0)
+    const gain = pf.map((value) => value / denominator)
+    let trace = 0
+    for (let i = 0; i < 4; i++) {
+      for (let j = 0; j < 4; j++) p[4 * i + j] = (p[4 * i + j]! - gain[i]! * pf[j]!) / forgetting
+      trace += p[5 * i]!
+    }
+    // Forgetting without news blows the covariance up; held here, it can only ever be unsure, never wild.
+    if (trace > 4e5) for (let k = 0; k < 16; k++) p[k]! *= 4e5 / trace
+    return gain
+  }
+
+  #learnSpeed(workerId: bigint, ms: number, predicted: number): void {
+    if (predicted <= 0 || (!this.#hasPrior && this.#count < enough)) return
+    let speed = this.#speeds.get(workerId)
+    if (!speed) {
+      if (this.#speeds.size >= this.#workersMax) return
+      this.#speeds.set(workerId, (speed = { logRatio: 0, count: 0 }))
+    }
+    speed.count++
+    const step = Math.max(-1.5, Math.min(1.5, Math.log(ms / predicted) - speed.logRatio))
+    speed.logRatio += step / Math.min(speed.count + 1, 30)
+    // Sorting costs as much as there are workers, so it is done once in as many observations.
+    if (this.#count % Math.max(8, this.#speeds.size) === 0) this.#fleetLogRatio = medianOf([...this.#speeds.values()])
+  }
+}
+
+function medianOf(speeds: readonly WorkerSpeed[]): number {
+  const ratios = speeds.filter((speed) => speed.count >= enough).map((speed) => speed.logRatio)
+  ratios.sort((a, b) => a - b)
+  return ratios[ratios.length >> 1] ?? 0
+}
