@@ -41,7 +41,13 @@ export type {
   SharedCacheType,
   TrackingHash,
 } from './router-config.js'
-export { parseRouterEvents, readRouterEvent, stringifyRouterEvents, writeRouterEvent } from './router-event-json.js'
+export {
+  parseRouterEvents,
+  readMmInfo,
+  readRouterEvent,
+  stringifyRouterEvents,
+  writeRouterEvent,
+} from './router-event-json.js'
 export { newRouterEvent } from './router-event.js'
 export type {
   ClearedData,

@@ -131,7 +131,8 @@ function writeBlock(block: StoredBlock): JsonInput {
   }
 }
 
-function readMmInfo(value: JsonValue, path: string): MmExtraInfo {
+/** Media of one block, as events and requests carry them. */
+export function readMmInfo(value: JsonValue, path = 'mm_extra_info'): MmExtraInfo {
   return {
     mmObjects: list(record(value, path)['mm_objects'], `${path}.mm_objects`).map((it, index) => {
       const at = `${path}.mm_objects[${index}]`
