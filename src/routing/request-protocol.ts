@@ -44,17 +44,12 @@ export type RouterResponse =
 export function parseRouterRequest(text: string): RouterRequest {
   const value = parseLosslessJson(text)
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refused('a request is an object')
-  switch (value['method']) {
-    case 'new':
-      return readNew(value)
-    case 'mark_prefill':
-    case 'mark_free':
-      return { method: value['method'], requestId: optionalText(value, 'request_id') }
-    case 'potential_loads':
-      return { method: 'potential_loads', tokens: readTokens(value['tokens']) }
-    default:
-      throw refused('method must be new, mark_prefill, mark_free or potential_loads')
-  }
+  const { method } = value
+  if (method === 'new') return readNew(value)
+  if (method === 'mark_prefill' || method === 'mark_free')
+    return { method, requestId: optionalText(value, 'request_id') }
+  if (method === 'potential_loads') return { method, tokens: readTokens(value['tokens']) }
+  throw refused('method must be new, mark_prefill, mark_free or potential_loads')
 }
 
 export function stringifyRouterResponse(response: RouterResponse): string {
