@@ -6,3 +6,11 @@ export { WorkerMonitor } from './worker-monitor.js'
 export type { Watched, WorkerMonitorOptions, WorkerMonitorPorts } from './worker-monitor.js'
 export { parseRouterRequest, requestIdOr, stringifyRouterResponse } from './request-protocol.js'
 export type { NewRequest, RouterRequest, RouterResponse } from './request-protocol.js'
+export { AgentController } from './agent-controller.js'
+export type {
+  AgentControllerOptions,
+  OpenSession,
+  SessionControl,
+  SessionPort,
+  SessionReply,
+} from './agent-controller.js'

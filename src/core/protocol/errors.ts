@@ -17,6 +17,7 @@ export const errorTexts = {
   WR_REQUEST_NOT_FOUND: 'no request with this id is booked',
   WR_SELECTION_POLICY_FAILED: 'the selection policy failed',
   WR_SESSION_CAPACITY: 'no more sessions can be tracked',
+  WR_SESSION_OPEN_FAILED: 'the worker did not open the session',
   WR_SESSION_TARGET_MISMATCH: 'the request names another worker than its session is bound to',
   WR_SNAPSHOT_INVALID: 'an index snapshot cannot be used',
   WR_TRACKER_FULL: 'the tracker of active requests is full',

@@ -1,0 +1,94 @@
+import { expect, it } from 'vitest'
+import { StickySessions } from '../core/sessions/index.js'
+import type { SessionPort, SessionReply } from './agent-controller.js'
+import { AgentController } from './agent-controller.js'
+
+interface Scene {
+  readonly agent: AgentController
+  readonly sessions: StickySessions
+  readonly asked: string[]
+}
+
+function scene(change: Partial<SessionPort> = {}, reply: SessionReply = { status: 'ok' }): Scene {
+  const asked: string[] = []
+  const sessions = new StickySessions()
+  const port: SessionPort = {
+    isAvailable: () => {
+      asked.push('available?')
+      return Promise.resolve(true)
+    },
+    open: (worker, request) => {
+      asked.push(`open ${request.sessionId} on ${worker} for ${request.timeoutSecs} s, ${request.capacityOfStrLen}`)
+      return Promise.resolve(reply)
+    },
+    close: (worker, session) => {
+      asked.push(`close ${session} on ${worker}`)
+      return Promise.resolve()
+    },
+    ...change,
+  }
+  return { agent: new AgentController({ sessions, port, now: () => 0, warn: () => {} }), sessions, asked }
+}
+
+it.each([undefined, { sessionId: 's' }])('does nothing without an action', async (control) => {
+  const { agent, asked } = scene()
+  expect(await agent.begin(control, 1n)).toBeUndefined()
+  expect(asked).toEqual([])
+})
+
+it('opens a session on the chosen worker, 30 s longer than it is bound, and binds it', async () => {
+  const { agent, sessions, asked } = scene()
+  await agent.begin({ sessionId: 's', action: 'open', timeoutSecs: 100 }, 7n)
+  expect(asked).toEqual(['available?', 'open s on 7 for 130 s, 65536'])
+  expect(agent.resolve({ sessionId: 's' })).toBe(7n)
+  expect(sessions.resolve('s', 100_000)).toBeUndefined()
+})
+
+it('opens for 300 s when the request does not say', async () => {
+  const { agent, asked } = scene()
+  await agent.begin({ sessionId: 's', action: 'open' }, 7n)
+  expect(asked[1]).toContain('330 s')
+})
+
+it.each<[string, Partial<SessionPort>, SessionReply]>([
+  ['the worker cannot be reached', { open: () => Promise.reject(new Error('refused')) }, {}],
+  ['the worker says no', {}, { status: 'error', message: 'full' }],
+  ['the worker gives no status', {}, {}],
+])('fails the request and binds nothing when %s', async (_says, port, reply) => {
+  const { agent, sessions } = scene(port, reply)
+  await expect(agent.begin({ sessionId: 's', action: 'open' }, 7n)).rejects.toMatchObject({
+    code: 'WR_SESSION_OPEN_FAILED',
+  })
+  expect(sessions.size).toBe(0)
+})
+
+it('unbinds at once when a request closes its session, and tells the worker afterwards', async () => {
+  const { agent, sessions, asked } = scene()
+  sessions.bind('s', 7n, 1000, 0)
+  const afterwards = await agent.begin({ sessionId: 's', action: 'close' }, 7n)
+  expect(sessions.size).toBe(0)
+  expect(asked).toEqual(['available?'])
+  afterwards?.()
+  await agent.close()
+  expect(asked.at(-1)).toBe('close s on 7')
+})
+
+it('asks once whether sessions exist, and without them serves as if none was asked for', async () => {
+  let asked = 0
+  const { agent, sessions } = scene({ isAvailable: () => Promise.reject(new Error(`none (${asked++})`)) })
+  for (let i = 0; i < 3; i++) expect(await agent.begin({ sessionId: 's', action: 'open' }, 7n)).toBeUndefined()
+  expect([asked, sessions.size]).toEqual([1, 0])
+})
+
+it('does not override a worker that the request names, and knows nothing without a session', () => {
+  const { agent, sessions } = scene()
+  sessions.bind('s', 7n, 1000, 0)
+  expect(agent.resolve({ sessionId: 's' }, 3n)).toBeUndefined()
+  expect(agent.resolve(undefined)).toBeUndefined()
+})
+
+it('a session that cannot be closed is a warning, not an error', async () => {
+  const { agent } = scene({ close: () => Promise.reject(new Error('gone')) })
+  agent.closeLater('s', 7n)
+  await expect(agent.close()).resolves.toBeUndefined()
+})
