@@ -14,3 +14,5 @@ export type {
   SessionPort,
   SessionReply,
 } from './agent-controller.js'
+export { decodeOverride, PrefillRouter, prefillRouterConfig } from './prefill-router.js'
+export type { InnerRoute, PrefillRouterOptions } from './prefill-router.js'
