@@ -28,9 +28,16 @@ const SECRET: usize = memory.data<u8>([
   0x2b, 0x16, 0xbe, 0x58, 0x7d, 0x47, 0xa1, 0xfc, 0x8f, 0xf8, 0xb8, 0xd1, 0x7a, 0xd0, 0x31, 0xce, 0x45, 0xcb, 0x3a, 0x8f,
   0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
 ])
-/** The secret of the long path, derived from the seed once per call. */
-const DERIVED: usize = memory.data(192, 16)
-const ACC: usize = memory.data(64, 16)
+/**
+ * The secret plus and minus the seed, word by word: what inputs meet. Loading a key from memory beats holding it in a
+ * register, of which there are too few (docs/decisions/0010).
+ */
+const KEYS: usize = memory.data(192, 16)
+/** For inputs of 129 to 240 bytes: seven keys from the secret's fourth byte on, and one from byte 119 for the last 16 bytes. */
+const SHIFTED_KEYS: usize = memory.data(128, 16)
+
+/** How far the chain runs behind the local hashes: three of them. */
+const LAG_BYTES: usize = 24
 
 const P32_1: u64 = 0x9e3779b1
 const P32_2: u64 = 0x85ebca77
@@ -50,117 +57,77 @@ const PRIME_MX2: u64 = 0x9fb21c651e98df25
 export function hashChunk(count: i32, strideBytes: i32, windowBytes: i32, isFirst: i32): void {
   if (count <= 0) return
   const seed = load<u64>(SEEDS)
-  if (windowBytes > 240) deriveSecret(seed)
-  let previous: u64 = load<u64>(SEEDS, 16)
-  let done: i32 = 0
-  if (isFirst) {
-    previous = windowBytes == 64 ? hash64(TOKENS, seed) : hash(TOKENS, windowBytes, seed)
-    store<u64>(LOCAL, previous)
-    store<u64>(SEQUENCE, previous)
-    done = 1
-  }
-  if (windowBytes == 64) previous = hashChunk64(done, count, strideBytes, seed, previous)
-  else {
-    const flip1 = chainFlip1()
-    const flip2 = chainFlip2()
-    for (let block = done; block < count; block++) {
-      const local = hash(TOKENS + <usize>block * strideBytes, windowBytes, seed)
-      store<u64>(LOCAL + ((<usize>block) << 3), local)
-      previous = chainStep(previous ^ flip1, local ^ flip2)
-      store<u64>(SEQUENCE + ((<usize>block) << 3), previous)
-    }
-  }
-  store<u64>(SEEDS, previous, 16)
+  deriveKeys(seed)
+  // Inlined twice: the 16-token block, which most engines use, gets a loop without a question in it.
+  if (windowBytes == 64) hashAndChain(count, strideBytes, 64, isFirst, seed)
+  else hashAndChain(count, strideBytes, windowBytes, isFirst, seed)
 }
 
 /** Chains `count` local hashes that already lie at LOCAL. */
 export function chainChunk(count: i32, isFirst: i32): void {
   if (count <= 0) return
-  let previous = load<u64>(SEEDS, 16)
-  const flip1 = chainFlip1()
-  const flip2 = chainFlip2()
-  let at: i32 = 0
-  if (isFirst) {
-    previous = load<u64>(LOCAL)
-    store<u64>(SEQUENCE, previous)
-    at = 1
-  }
-  for (; at < count; at++) {
-    previous = chainStep(previous ^ flip1, load<u64>(LOCAL + ((<usize>at) << 3)) ^ flip2)
-    store<u64>(SEQUENCE + ((<usize>at) << 3), previous)
-  }
-  store<u64>(SEEDS, previous, 16)
+  chain(LOCAL, LOCAL + ((<usize>count) << 3), isFirst)
 }
 
 /** One hash of any bytes that lie at TOKENS, written to LOCAL. */
 export function hashBytes(length: i32): void {
   const seed = load<u64>(SEEDS)
-  if (length > 240) deriveSecret(seed)
+  deriveKeys(seed)
   store<u64>(LOCAL, hash(TOKENS, length, seed))
 }
 
 /**
- * The 16-token block, which nearly every engine uses: four folds, each lane of a vector one of them. The chain is a
- * dependency of about twenty cycles per block; in one loop with the local hashes it hides behind their work.
+ * A step of the chain waits for the one before, about twenty cycles. In one loop with local hashes it hides behind their
+ * work, as long as it never waits for a local hash of the same turn. So the chain runs some blocks behind.
  */
-function hashChunk64(from: i32, count: i32, strideBytes: i32, seed: u64, start: u64): u64 {
+// @ts-ignore: decorator
+@inline
+function hashAndChain(count: i32, strideBytes: i32, windowBytes: i32, isFirst: i32, seed: u64): void {
   const flip1 = chainFlip1()
   const flip2 = chainFlip2()
-  const key0 = seededKey(0, seed)
-  const key1 = seededKey(16, seed)
-  const key2 = seededKey(32, seed)
-  const key3 = seededKey(48, seed)
-  let previous = start
-  let input = TOKENS + <usize>from * strideBytes
-  let out = LOCAL + ((<usize>from) << 3)
   const end = LOCAL + ((<usize>count) << 3)
-  while (out < end) {
-    const local = folded64(input, key0, key1, key2, key3)
-    store<u64>(out, local)
-    previous = chainStep(previous ^ flip1, local ^ flip2)
-    store<u64>(out + (SEQUENCE - LOCAL), previous)
+  const lead = min<usize>(end, LOCAL + LAG_BYTES)
+  let input = TOKENS
+  let out = LOCAL
+  while (out < lead) {
+    store<u64>(out, hash(input, windowBytes, seed))
     out += 8
     input += strideBytes
   }
-  return previous
+  let previous = load<u64>(SEEDS, 16)
+  let chained = LOCAL
+  if (isFirst) {
+    previous = load<u64>(LOCAL)
+    store<u64>(SEQUENCE, previous)
+    chained += 8
+  }
+  while (out < end) {
+    store<u64>(out, windowBytes == 64 ? hash64(input) : hash(input, windowBytes, seed))
+    previous = chainStep(previous ^ flip1, load<u64>(chained) ^ flip2)
+    store<u64>(chained + (SEQUENCE - LOCAL), previous)
+    out += 8
+    chained += 8
+    input += strideBytes
+  }
+  store<u64>(SEEDS, previous, 16)
+  chain(chained, end, 0)
 }
 
-function hash64(input: usize, seed: u64): u64 {
-  return folded64(input, seededKey(0, seed), seededKey(16, seed), seededKey(32, seed), seededKey(48, seed))
-}
-
-/** The two words of the secret at `at`, plus and minus the seed. */
-// @ts-ignore: decorator
-@inline
-function seededKey(at: usize, seed: u64): v128 {
-  return v128.replace_lane<u64>(v128.splat<u64>(load<u64>(SECRET + at) + seed), 1, load<u64>(SECRET + at + 8) - seed)
-}
-
-// @ts-ignore: decorator
-@inline
-function folded64(input: usize, key0: v128, key1: v128, key2: v128, key3: v128): u64 {
-  // Bytes 0-15 meet key 0, the last 16 key 1, 16-31 key 2, 32-47 key 3.
-  const a = foldPair(v128.xor(v128.load(input), key0), v128.xor(v128.load(input, 48), key1))
-  const b = foldPair(v128.xor(v128.load(input, 16), key2), v128.xor(v128.load(input, 32), key3))
-  const sum = v128.add<u64>(a, b)
-  return avalanche(64 * P64_1 + v128.extract_lane<u64>(sum, 0) + v128.extract_lane<u64>(sum, 1))
-}
-
-/** Low half xor high half of x.0 * x.1 and of y.0 * y.1, each a 64 by 64 bit product made of four 32 by 32 bit ones. */
-// @ts-ignore: decorator
-@inline
-function foldPair(x: v128, y: v128): v128 {
-  const mask = v128.splat<u64>(0xffffffff)
-  const a = v128.shuffle<u32>(x, y, 0, 4, 1, 5) // x0.lo y0.lo x0.hi y0.hi
-  const b = v128.shuffle<u32>(x, y, 2, 6, 3, 7) // x1.lo y1.lo x1.hi y1.hi
-  const swapped = v128.shuffle<u32>(b, b, 2, 3, 0, 1)
-  const lowLow = v128.extmul_low<u32>(a, b)
-  const highHigh = v128.extmul_high<u32>(a, b)
-  const lowHigh = v128.extmul_low<u32>(a, swapped)
-  const highLow = v128.extmul_high<u32>(a, swapped)
-  const cross = v128.add<u64>(v128.add<u64>(v128.shr<u64>(lowLow, 32), v128.and(highLow, mask)), lowHigh)
-  const upper = v128.add<u64>(v128.add<u64>(v128.shr<u64>(highLow, 32), v128.shr<u64>(cross, 32)), highHigh)
-  return v128.xor(upper, v128.or(v128.shl<u64>(cross, 32), v128.and(lowLow, mask)))
+/** Chains the local hashes from `chained` to `end`; addresses inside LOCAL. */
+function chain(chained: usize, end: usize, isFirst: i32): void {
+  const flip1 = chainFlip1()
+  const flip2 = chainFlip2()
+  let previous = load<u64>(SEEDS, 16)
+  if (isFirst) {
+    previous = load<u64>(chained)
+    store<u64>(chained + (SEQUENCE - LOCAL), previous)
+    chained += 8
+  }
+  for (; chained < end; chained += 8) {
+    previous = chainStep(previous ^ flip1, load<u64>(chained) ^ flip2)
+    store<u64>(chained + (SEQUENCE - LOCAL), previous)
+  }
+  store<u64>(SEEDS, previous, 16)
 }
 
 // @ts-ignore: decorator
@@ -182,10 +149,11 @@ function chainStep(low: u64, high: u64): u64 {
   return avalanche(16 + bswap<u64>(low) + high + fold(low, high))
 }
 
+/** Any length. The keys of this seed are in KEYS and SHIFTED_KEYS. */
 function hash(input: usize, length: usize, seed: u64): u64 {
   if (length > 240) return hashLong(input, length)
-  if (length > 128) return hash129To240(input, length, seed)
-  if (length > 16) return hash17To128(input, length, seed)
+  if (length > 128) return hash129To240(input, length)
+  if (length > 16) return hash17To128(input, length)
   if (length > 8) return hash9To16(input, length, seed)
   if (length >= 4) return hash4To8(input, length, seed)
   if (length > 0) return hash1To3(input, length, seed)
@@ -219,103 +187,152 @@ function hash9To16(input: usize, length: usize, seed: u64): u64 {
   return avalanche(<u64>length + bswap<u64>(low) + high + fold(low, high))
 }
 
-function hash17To128(input: usize, length: usize, seed: u64): u64 {
-  let acc = <u64>length * P64_1
+function hash17To128(input: usize, length: usize): u64 {
   const end = input + length
+  let acc = mixPair(input, KEYS, end - 16, KEYS + 16)
   if (length > 32) {
+    acc = v128.add<u64>(acc, mixPair(input + 16, KEYS + 32, end - 32, KEYS + 48))
     if (length > 64) {
-      if (length > 96) acc += mix(input + 48, SECRET + 96, seed) + mix(end - 64, SECRET + 112, seed)
-      acc += mix(input + 32, SECRET + 64, seed) + mix(end - 48, SECRET + 80, seed)
+      acc = v128.add<u64>(acc, mixPair(input + 32, KEYS + 64, end - 48, KEYS + 80))
+      if (length > 96) acc = v128.add<u64>(acc, mixPair(input + 48, KEYS + 96, end - 64, KEYS + 112))
     }
-    acc += mix(input + 16, SECRET + 32, seed) + mix(end - 32, SECRET + 48, seed)
   }
-  acc += mix(input, SECRET, seed) + mix(end - 16, SECRET + 16, seed)
-  return avalanche(acc)
+  return avalanche(<u64>length * P64_1 + laneSum(acc))
 }
 
-function hash129To240(input: usize, length: usize, seed: u64): u64 {
-  let acc = <u64>length * P64_1
-  for (let at: usize = 0; at < 128; at += 16) acc += mix(input + at, SECRET + at, seed)
-  acc = avalanche(acc)
-  const whole = length & ~15
-  for (let at: usize = 128; at < whole; at += 16) acc += mix(input + at, SECRET + at - 125, seed)
-  return avalanche(acc + mix(input + length - 16, SECRET + 119, seed))
-}
-
-/** The secret is in DERIVED. */
-function hashLong(input: usize, length: usize): u64 {
-  store<u64>(ACC, P32_3)
-  store<u64>(ACC, P64_1, 8)
-  store<u64>(ACC, P64_2, 16)
-  store<u64>(ACC, P64_3, 24)
-  store<u64>(ACC, P64_4, 32)
-  store<u64>(ACC, P32_2, 40)
-  store<u64>(ACC, P64_5, 48)
-  store<u64>(ACC, P32_1, 56)
-  const blocks = (length - 1) >> 10
-  for (let block: usize = 0; block < blocks; block++) {
-    accumulate(input + (block << 10), DERIVED, 16)
-    scramble()
-  }
-  const rest = input + (blocks << 10)
-  accumulate(rest, DERIVED, (length - 1 - (blocks << 10)) >> 6)
-  accumulate(input + length - 64, DERIVED + 121, 1)
-  let result = <u64>length * P64_1
-  for (let at: usize = 0; at < 64; at += 16) {
-    result += fold(
-      load<u64>(ACC + at) ^ load<u64>(DERIVED + 11 + at),
-      load<u64>(ACC + at + 8) ^ load<u64>(DERIVED + 19 + at),
-    )
-  }
-  return avalanche(result)
-}
-
-function accumulate(input: usize, secret: usize, stripes: usize): void {
-  let acc0 = v128.load(ACC)
-  let acc1 = v128.load(ACC, 16)
-  let acc2 = v128.load(ACC, 32)
-  let acc3 = v128.load(ACC, 48)
-  for (let stripe: usize = 0; stripe < stripes; stripe++) {
-    acc0 = accumulated(acc0, v128.load(input), v128.load(secret))
-    acc1 = accumulated(acc1, v128.load(input, 16), v128.load(secret, 16))
-    acc2 = accumulated(acc2, v128.load(input, 32), v128.load(secret, 32))
-    acc3 = accumulated(acc3, v128.load(input, 48), v128.load(secret, 48))
-    input += 64
-    secret += 8
-  }
-  v128.store(ACC, acc0)
-  v128.store(ACC, acc1, 16)
-  v128.store(ACC, acc2, 32)
-  v128.store(ACC, acc3, 48)
-}
-
+/** Offsets as second arguments become part of the load; written as a sum they would be an addition each. */
 // @ts-ignore: decorator
 @inline
-function accumulated(acc: v128, data: v128, secret: v128): v128 {
-  const key = v128.xor(data, secret)
-  const halves = v128.shuffle<u32>(key, key, 0, 2, 1, 3) // both low halves, then both high halves
+function hash64(input: usize): u64 {
+  const outer = foldPair(
+    v128.xor(v128.load(input), v128.load(KEYS)),
+    v128.xor(v128.load(input, 48), v128.load(KEYS, 16)),
+  )
+  const inner = foldPair(
+    v128.xor(v128.load(input, 16), v128.load(KEYS, 32)),
+    v128.xor(v128.load(input, 32), v128.load(KEYS, 48)),
+  )
+  return avalanche(64 * P64_1 + laneSum(v128.add<u64>(outer, inner)))
+}
+
+function hash129To240(input: usize, length: usize): u64 {
+  let acc = mixPair(input, KEYS, input + 16, KEYS + 16)
+  for (let at: usize = 32; at < 128; at += 32) {
+    acc = v128.add<u64>(acc, mixPair(input + at, KEYS + at, input + at + 16, KEYS + at + 16))
+  }
+  const first = avalanche(<u64>length * P64_1 + laneSum(acc))
+  acc = v128.splat<u64>(0)
+  const last = input + length - 16
+  let at: usize = 128
+  const whole = length & ~15
+  for (; at + 16 < whole; at += 32) {
+    acc = v128.add<u64>(acc, mixPair(input + at, SHIFTED_KEYS + at - 128, input + at + 16, SHIFTED_KEYS + at - 112))
+  }
+  const lastKeyed = v128.xor(v128.load(last), v128.load(SHIFTED_KEYS + 112))
+  const other = at < whole ? v128.xor(v128.load(input + at), v128.load(SHIFTED_KEYS + at - 128)) : v128.splat<u64>(0)
+  return avalanche(first + laneSum(v128.add<u64>(acc, foldPair(lastKeyed, other))))
+}
+
+function hashLong(input: usize, length: usize): u64 {
+  let acc0 = pair(P32_3, P64_1)
+  let acc1 = pair(P64_2, P64_3)
+  let acc2 = pair(P64_4, P32_2)
+  let acc3 = pair(P64_5, P32_1)
+  const last = input + length - 64
+  // Stripes of 64 bytes, each with the keys 8 bytes further on; after 16 of them the accumulators are scrambled.
+  let stripe: usize = 0
+  for (; input < last; input += 64) {
+    acc0 = accumulated(acc0, v128.load(input), v128.load(KEYS + stripe))
+    acc1 = accumulated(acc1, v128.load(input, 16), v128.load(KEYS + stripe, 16))
+    acc2 = accumulated(acc2, v128.load(input, 32), v128.load(KEYS + stripe, 32))
+    acc3 = accumulated(acc3, v128.load(input, 48), v128.load(KEYS + stripe, 48))
+    stripe += 8
+    if (stripe == 128) {
+      acc0 = scrambled(acc0, KEYS + 128)
+      acc1 = scrambled(acc1, KEYS + 144)
+      acc2 = scrambled(acc2, KEYS + 160)
+      acc3 = scrambled(acc3, KEYS + 176)
+      stripe = 0
+    }
+  }
+  acc0 = accumulated(acc0, v128.load(last), v128.load(KEYS + 121))
+  acc1 = accumulated(acc1, v128.load(last, 16), v128.load(KEYS + 137))
+  acc2 = accumulated(acc2, v128.load(last, 32), v128.load(KEYS + 153))
+  acc3 = accumulated(acc3, v128.load(last, 48), v128.load(KEYS + 169))
+  const merged = v128.add<u64>(
+    foldPair(v128.xor(acc0, v128.load(KEYS + 11)), v128.xor(acc1, v128.load(KEYS + 27))),
+    foldPair(v128.xor(acc2, v128.load(KEYS + 43)), v128.xor(acc3, v128.load(KEYS + 59))),
+  )
+  return avalanche(<u64>length * P64_1 + laneSum(merged))
+}
+
+/** Each lane adds its neighbour's data and the product of its keyed halves. */
+// @ts-ignore: decorator
+@inline
+function accumulated(acc: v128, data: v128, key: v128): v128 {
+  const keyed = v128.xor(data, key)
+  const halves = v128.shuffle<u32>(keyed, keyed, 0, 2, 1, 3) // both low halves, then both high halves
   const product = v128.extmul_low<u32>(halves, v128.shuffle<u32>(halves, halves, 2, 3, 0, 1))
   return v128.add<u64>(v128.add<u64>(acc, v128.shuffle<u64>(data, data, 1, 0)), product)
 }
 
-function scramble(): void {
-  for (let at: usize = 0; at < 64; at += 8) {
-    const acc = load<u64>(ACC + at)
-    store<u64>(ACC + at, (acc ^ (acc >> 47) ^ load<u64>(DERIVED + 128 + at)) * P32_1)
-  }
+// @ts-ignore: decorator
+@inline
+function scrambled(acc: v128, key: usize): v128 {
+  const mixed = v128.xor(v128.xor(acc, v128.shr<u64>(acc, 47)), v128.load(key))
+  const halves = v128.shuffle<u32>(mixed, mixed, 0, 2, 1, 3)
+  const prime = v128.splat<u32>(<u32>P32_1)
+  return v128.add<u64>(v128.extmul_low<u32>(halves, prime), v128.shl<u64>(v128.extmul_high<u32>(halves, prime), 32))
 }
 
-function deriveSecret(seed: u64): void {
-  for (let at: usize = 0; at < 192; at += 16) {
-    store<u64>(DERIVED + at, load<u64>(SECRET + at) + seed)
-    store<u64>(DERIVED + at, load<u64>(SECRET + at + 8) - seed, 8)
-  }
+/** Nothing to do when the keys of this seed are there already; two words tell, because fresh memory fits no seed. */
+function deriveKeys(seed: u64): void {
+  if (load<u64>(KEYS) == load<u64>(SECRET) + seed && load<u64>(KEYS, 8) == load<u64>(SECRET, 8) - seed) return
+  for (let at: usize = 0; at < 192; at += 16) v128.store(KEYS + at, seededKey(SECRET + at, seed))
+  for (let at: usize = 0; at < 112; at += 16) v128.store(SHIFTED_KEYS + at, seededKey(SECRET + 3 + at, seed))
+  v128.store(SHIFTED_KEYS, seededKey(SECRET + 119, seed), 112)
 }
 
 // @ts-ignore: decorator
 @inline
-function mix(input: usize, secret: usize, seed: u64): u64 {
-  return fold(load<u64>(input) ^ (load<u64>(secret) + seed), load<u64>(input, 8) ^ (load<u64>(secret, 8) - seed))
+function seededKey(secret: usize, seed: u64): v128 {
+  return pair(load<u64>(secret) + seed, load<u64>(secret, 8) - seed)
+}
+
+/** The folds of two times 16 bytes, each with its key. */
+// @ts-ignore: decorator
+@inline
+function mixPair(x: usize, keyOfX: usize, y: usize, keyOfY: usize): v128 {
+  return foldPair(v128.xor(v128.load(x), v128.load(keyOfX)), v128.xor(v128.load(y), v128.load(keyOfY)))
+}
+
+/** Low half xor high half of x.0 * x.1 and of y.0 * y.1, each a 64 by 64 bit product made of four 32 by 32 bit ones. */
+// @ts-ignore: decorator
+@inline
+function foldPair(x: v128, y: v128): v128 {
+  const mask = v128.splat<u64>(0xffffffff)
+  const a = v128.shuffle<u32>(x, y, 0, 4, 1, 5) // x0.lo y0.lo x0.hi y0.hi
+  const b = v128.shuffle<u32>(x, y, 2, 6, 3, 7) // x1.lo y1.lo x1.hi y1.hi
+  const swapped = v128.shuffle<u32>(b, b, 2, 3, 0, 1)
+  const lowLow = v128.extmul_low<u32>(a, b)
+  const highHigh = v128.extmul_high<u32>(a, b)
+  const lowHigh = v128.extmul_low<u32>(a, swapped)
+  const highLow = v128.extmul_high<u32>(a, swapped)
+  const cross = v128.add<u64>(v128.add<u64>(v128.shr<u64>(lowLow, 32), v128.and(highLow, mask)), lowHigh)
+  const upper = v128.add<u64>(v128.add<u64>(v128.shr<u64>(highLow, 32), v128.shr<u64>(cross, 32)), highHigh)
+  return v128.xor(upper, v128.or(v128.shl<u64>(cross, 32), v128.and(lowLow, mask)))
+}
+
+// @ts-ignore: decorator
+@inline
+function pair(low: u64, high: u64): v128 {
+  return v128.replace_lane<u64>(v128.splat<u64>(low), 1, high)
+}
+
+// @ts-ignore: decorator
+@inline
+function laneSum(lanes: v128): u64 {
+  return v128.extract_lane<u64>(lanes, 0) + v128.extract_lane<u64>(lanes, 1)
 }
 
 /** Low half xor high half of the 128-bit product. */
