@@ -19,6 +19,15 @@ export interface BlockHasherOptions {
   readonly backend?: HashBackendName | undefined
 }
 
+export interface ExtendOptions {
+  /** Where the result goes; left out, into the known hashes. */
+  readonly into?: BlockHashes | undefined
+  /** Of the new prompt. */
+  readonly media?: BlockMedia | undefined
+  /** So many leading tokens are known to be the same (a token cache may know) and are not compared again. */
+  readonly sharedTokens?: number | undefined
+}
+
 /** Makes a hasher with memory of its own (about 200 kB); one per thread is enough. */
 export function createBlockHasher(options: BlockHasherOptions = {}): BlockHasher {
   if (options.backend === 'ts') return new BlockHasher(new TsBackend())
@@ -52,18 +61,13 @@ export class BlockHasher {
   }
 
   /**
-   * The same result as `hash`, taking from `known` what both prompts share. `into` may be `known` itself: then nothing is
-   * copied. Answers how many blocks were taken over.
+   * The same result as `hash`, taking from `known` what both prompts share. Answers how many blocks were taken over.
+   * Without `options.into`, `known` itself is extended and no hash is copied.
    */
-  extend(
-    known: BlockHashes,
-    tokens: Uint32Array,
-    scheme: HashScheme,
-    into: BlockHashes = known,
-    media?: BlockMedia,
-  ): number {
+  extend(known: BlockHashes, tokens: Uint32Array, scheme: HashScheme, options: ExtendOptions = {}): number {
+    const { into = known, media } = options
     const count = blockCountOf(scheme, tokens.length)
-    const shared = sharedBlocks(known, tokens, scheme, count, media)
+    const shared = sharedBlocks(known, tokens, scheme, count, options)
     into.reserve(count, into === known ? shared : 0)
     if (into !== known && shared > 0) {
       into.local.set(known.local.subarray(0, 2 * shared))
@@ -133,9 +137,9 @@ function sharedBlocks(
   tokens: Uint32Array,
   scheme: HashScheme,
   count: number,
-  media: BlockMedia | undefined,
+  { media, sharedTokens = 0 }: ExtendOptions,
 ): number {
   if (known.scheme === undefined || known.count === 0 || !isSameScheme(known.scheme, scheme)) return 0
-  const blocks = blockCountOf(scheme, commonPrefix(known.tokens, tokens))
+  const blocks = blockCountOf(scheme, commonPrefix(known.tokens, tokens, sharedTokens))
   return commonMediaBlocks(known.media, media, Math.min(blocks, known.count, count))
 }

@@ -21,7 +21,7 @@ export function toBlockMedia(blocks: readonly (MmExtraInfo | null | undefined)[]
   const sorted: bigint[] = []
   for (let block = 0; block < blocks.length; block++) {
     const hashes = (blocks[block]?.mmObjects ?? []).map(({ mmHash }) => BigInt.asUintN(64, mmHash))
-    sorted.push(...hashes.sort((a, b) => (a < b ? -1 : a > b ? 1 : 0)))
+    for (const hash of hashes.sort((a, b) => (a < b ? -1 : a > b ? 1 : 0))) sorted.push(hash)
     starts[block + 1] = sorted.length
   }
   if (sorted.length === 0) return undefined

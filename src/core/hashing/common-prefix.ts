@@ -9,16 +9,22 @@ const walkTokensMax = 256
 type CompareBytes = (a: Uint8Array, b: Uint8Array) => number
 
 /** Node's `Buffer.compare` is memcmp: 2 ns per 64 bytes where a loop takes 15 (docs/decisions/0011). It is absent in browsers. */
-const compareBytes = (globalThis as { readonly Buffer?: { readonly compare: CompareBytes } }).Buffer?.compare
+const compareBytes = (globalThis as { readonly Buffer?: { readonly compare: CompareBytes } }).Buffer?.compare ?? null
 
-export function commonPrefix(a: Uint32Array, b: Uint32Array, compare: CompareBytes | undefined = compareBytes): number {
+/** The first `from` tokens are taken to be equal. */
+export function commonPrefix(
+  a: Uint32Array,
+  b: Uint32Array,
+  from = 0,
+  compare: CompareBytes | null = compareBytes,
+): number {
   const length = Math.min(a.length, b.length)
-  if (a === b) return length
+  if (a === b || from >= length) return length
   // Prompts of different conversations part here, before anything is handed over.
-  const start = walk(a, b, 0, Math.min(length, 16))
-  if (start < 16 || compare === undefined) return walk(a, b, start, length)
-  if (isEqual(a, b, start, length, compare)) return length
-  let low = start // equal below
+  const first = Math.min(length, from + 16)
+  let low = walk(a, b, from, first) // equal below
+  if (low < first || compare === null) return walk(a, b, low, length)
+  if (isEqual(a, b, low, length, compare)) return length
   let high = length // a difference lies below this
   while (high - low > walkTokensMax) {
     const middle = low + ((high - low) >>> 1)

@@ -1,7 +1,7 @@
 /** From tokens to block hashes, byte for byte as the engines' side computes them. */
 export type { HashBackendName } from './backend.js'
 export { BlockHasher, createBlockHasher } from './block-hasher.js'
-export type { BlockHasherOptions } from './block-hasher.js'
+export type { BlockHasherOptions, ExtendOptions } from './block-hasher.js'
 export { BlockHashes } from './block-hashes.js'
 export { padValue, toBlockExtraInfo, toBlockMedia } from './block-media.js'
 export type { BlockMedia } from './block-media.js'

@@ -81,7 +81,7 @@ export function fillTrackingHashes(
     into.count = count
     fillRandom(into.sequence.subarray(0, 2 * count))
     into.local.set(into.sequence.subarray(0, 2 * count))
-  } else if (known) hasher.extend(known, tokens, scheme, into, media)
+  } else if (known) hasher.extend(known, tokens, scheme, { into, media })
   else hasher.hash(tokens, scheme, into, media)
 }
 
