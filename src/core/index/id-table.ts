@@ -59,10 +59,9 @@ export class IdTable {
     this.#size--
   }
 
-  clear(): void {
-    this.#slots = new Uint32Array(2 * slotsMin)
-    this.#mask = slotsMin - 1
-    this.#size = 0
+  deleteId(hash: number, id: number): void {
+    for (let slot = this.first(hash); slot >= 0; slot = this.next(slot, hash))
+      if (this.idAt(slot) === id) return this.deleteAt(slot)
   }
 
   #seek(from: number, hash: number): number {

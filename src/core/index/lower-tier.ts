@@ -98,14 +98,18 @@ export class LowerTier {
     external: HashColumn,
     local: HashColumn,
     count: number = hashCount(external),
+    externalAt = 0, // in words: the two columns may be parts of one buffer
+    localAt = 0,
   ): number {
     let kind = hasParent ? withParent : noParent
     let lo = hasParent ? parentLo : 0
     let hi = hasParent ? parentHi : 0
     for (let block = 0; block < count; block++) {
-      const childLo = external[2 * block]!
-      const childHi = external[2 * block + 1]!
-      if (!this.#storeOne(owner, kind, lo, hi, local[2 * block]!, local[2 * block + 1]!, childLo, childHi)) {
+      const childLo = external[externalAt + 2 * block]!
+      const childHi = external[externalAt + 2 * block + 1]!
+      const localLo = local[localAt + 2 * block]!
+      const localHi = local[localAt + 2 * block + 1]!
+      if (!this.#storeOne(owner, kind, lo, hi, localLo, localHi, childLo, childHi)) {
         this.#conflicts++
         return block
       }
@@ -117,10 +121,11 @@ export class LowerTier {
   }
 
   /** Takes the owner off each block's edge; edges behind a hole stay. Answers how many hashes were unknown. */
-  remove(owner: Owner, external: HashColumn, count: number = hashCount(external)): number {
+  remove(owner: Owner, external: HashColumn, count: number = hashCount(external), externalAt = 0): number {
     let unknown = 0
     for (let block = 0; block < count; block++) {
-      const hold = this.#findHold(owner, external[2 * block]!, external[2 * block + 1]!)
+      const at = externalAt + 2 * block
+      const hold = this.#findHold(owner, external[at]!, external[at + 1]!)
       if (hold < 0) unknown++
       else this.#drop(hold)
     }
@@ -265,7 +270,7 @@ export class LowerTier {
   #drop(hold: number): void {
     const owner = this.#holds[2 * hold]!
     const edge = this.#holds[2 * hold + 1]!
-    deleteId(this.#holdTable, this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
+    this.#holdTable.deleteId(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
     this.#ofEdge.remove(edge, hold)
     this.#ofOwner.remove(owner, hold)
     this.#byAge.remove(0, hold)
@@ -275,7 +280,7 @@ export class LowerTier {
     const at = edgeWords * edge
     const edges = this.#edges
     const hash = this.#edgeHash(edges[at + 6]!, edges[at]!, edges[at + 1]!, edges[at + 2]!, edges[at + 3]!)
-    deleteId(this.#edgeTable, hash, edge)
+    this.#edgeTable.deleteId(hash, edge)
     this.#freeEdges.push(edge)
   }
 
@@ -286,9 +291,4 @@ export class LowerTier {
   #holdHash(owner: Owner, childLo: number, childHi: number): number {
     return mixWords(this.#seed, owner, childLo, childHi, 0)
   }
-}
-
-function deleteId(table: IdTable, hash: number, id: number): void {
-  for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash))
-    if (table.idAt(slot) === id) return table.deleteAt(slot)
 }

@@ -1,0 +1,154 @@
+/**
+ * A `KvIndex` against plain facts: per rank a set of held prefixes on the device, per tier a list of edges, per decision
+ * an instant at which it ends. Nothing is shared with the real one but the events.
+ */
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { lowerTiers, type RouterEvent, type StorageTier } from '../protocol/index.js'
+import { cleared, nameOf, newKv, removed, stored } from './kv-index.case.js'
+import { NaiveTier, naiveTierWalk } from './naive-tiers.case.js'
+import type { PrefixIndex } from './prefix-index.js'
+
+type Prefix = readonly bigint[]
+type Step =
+  | { kind: 'store'; rank: number; tier: StorageTier; after: Prefix; locals: Prefix }
+  | { kind: 'remove'; rank: number; tier: StorageTier; prefix: Prefix }
+  /** Offloading as engines do it: the block leaves one tier and appears on another. */
+  | { kind: 'move'; rank: number; from: StorageTier; to: StorageTier; prefix: Prefix }
+  | { kind: 'clear'; rank: number }
+  | { kind: 'decide'; rank: number; locals: Prefix }
+  | { kind: 'wait'; ms: number }
+  | { kind: 'reset'; rank: number }
+
+const fleet: readonly (readonly [workerId: bigint, dpRank: number])[] = [
+  [1n, 0],
+  [1n, 1],
+  [2n, 0],
+]
+const ttlMs = 300
+
+class Model {
+  readonly held = fleet.map(() => new Map<string, Prefix>())
+  readonly tiers = lowerTiers.map(() => new NaiveTier())
+  readonly ends = fleet.map(() => new Map<string, number>())
+  nowMs = 0
+
+  store(rank: number, tier: StorageTier, after: Prefix, locals: Prefix): void {
+    const prefixes = locals.map((_, index) => [...after, ...locals.slice(0, index + 1)])
+    if (tier === 'device') {
+      if (after.length > 0 && !this.held[rank]!.has(after.join())) return
+      for (const prefix of prefixes) this.held[rank]!.set(prefix.join(), prefix)
+    } else {
+      const blocks = prefixes.map((prefix, index) => ({ local: locals[index]!, child: nameOf(prefix) }))
+      this.tiers[lowerTiers.indexOf(tier)]!.store(rank, after.length > 0 ? nameOf(after) : null, blocks)
+    }
+  }
+
+  remove(rank: number, tier: StorageTier, prefix: Prefix): void {
+    if (tier === 'device') this.held[rank]!.delete(prefix.join())
+    else this.tiers[lowerTiers.indexOf(tier)]!.remove(rank, [nameOf(prefix)])
+  }
+
+  clear(rank: number): void {
+    this.held[rank]!.clear()
+    for (const tier of this.tiers) tier.clearOwner(rank)
+  }
+
+  decide(rank: number, locals: Prefix): void {
+    const end = Math.ceil((this.nowMs + ttlMs) / 100) * 100
+    for (let depth = 1; depth <= locals.length; depth++) this.ends[rank]!.set(locals.slice(0, depth).join(), end)
+  }
+
+  find(rank: number, prompt: Prefix): number[] {
+    const depthOf = (isHeld: (key: string) => boolean) => {
+      let depth = 0
+      while (depth < prompt.length && isHeld(prompt.slice(0, depth + 1).join())) depth++
+      return depth
+    }
+    const device = depthOf((key) => this.held[rank]!.has(key))
+    const predicted = depthOf((key) => (this.ends[rank]!.get(key) ?? 0) > this.nowMs)
+    const from = { position: device, last: device > 0 ? nameOf(prompt.slice(0, device)) : null }
+    return [Math.max(device, predicted), ...naiveTierWalk(this.tiers, [rank], from, prompt)]
+  }
+}
+
+const block = fc.bigInt(1n, 3n)
+const prefix = fc.array(block, { minLength: 1, maxLength: 4 })
+const rank = fc.nat(fleet.length - 1)
+const tier = fc.constantFrom<StorageTier>('device', 'device', ...lowerTiers)
+const anyStep: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('store' as const),
+      rank,
+      tier,
+      after: fc.array(block, { maxLength: 3 }),
+      locals: prefix,
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('remove' as const), rank, tier, prefix }) },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('move' as const), rank, from: tier, to: tier, prefix }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('clear' as const), rank }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('decide' as const), rank, locals: prefix }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.nat(250) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('reset' as const), rank }) },
+)
+
+export function kvIndexAgreesWithFacts(name: string, newIndex: () => PrefixIndex, numRuns = 150): void {
+  it(`${name}: moves between tiers, decisions and resets leave what plain facts leave, after every step`, () => {
+    const anySteps = fc.array(anyStep, { maxLength: 40 })
+    const anyPrompts = fc.array(fc.array(block, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 5 })
+    fc.assert(
+      fc.property(anySteps, anyPrompts, (steps, prompts) => {
+        const real = newKv(newIndex, { predicted: { index: newIndex(), ttlMs } })
+        for (const pair of fleet) real.ranks.intern(...pair)
+        const model = new Model()
+        for (const step of steps) {
+          applyStep(real, model, step)
+          for (const prompt of prompts) {
+            const answers = real.find(prompt)
+            for (const [index, [worker, dp]] of fleet.entries())
+              expect(answers[`${worker}.${dp}`] ?? [0, 0, 0, 0]).toEqual(model.find(index, prompt))
+          }
+        }
+      }),
+      { numRuns },
+    )
+  })
+}
+
+function applyStep(real: ReturnType<typeof newKv>, model: Model, step: Step): void {
+  const apply = (...events: RouterEvent[]) => real.apply(...events)
+  switch (step.kind) {
+    case 'store':
+      apply(stored(fleet[step.rank]!, step.locals, { after: step.after, tier: step.tier }))
+      return model.store(step.rank, step.tier, step.after, step.locals)
+    case 'remove':
+      apply(removed(fleet[step.rank]!, [step.prefix], { tier: step.tier }))
+      return model.remove(step.rank, step.tier, step.prefix)
+    case 'move': {
+      const [after, last] = [step.prefix.slice(0, -1), step.prefix.slice(-1)]
+      apply(
+        removed(fleet[step.rank]!, [step.prefix], { tier: step.from }),
+        stored(fleet[step.rank]!, last, { after, tier: step.to }),
+      )
+      model.remove(step.rank, step.from, step.prefix)
+      return model.store(step.rank, step.to, after, last)
+    }
+    case 'clear':
+      apply(cleared(fleet[step.rank]!))
+      return model.clear(step.rank)
+    case 'decide':
+      real.decide(fleet[step.rank]!, step.locals, model.nowMs)
+      return model.decide(step.rank, step.locals)
+    case 'wait':
+      model.nowMs += step.ms
+      real.kv.expire(model.nowMs)
+      return
+    case 'reset':
+      real.kv.resetRank(step.rank)
+      model.ends[step.rank]!.clear()
+      return model.clear(step.rank)
+  }
+}

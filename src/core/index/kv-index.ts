@@ -1,0 +1,279 @@
+/**
+ * Everything that is known about caches, behind one door: the exact index of the device, the tiers below it, and the
+ * predictions made from our own decisions. The router asks it for a prompt's depths; event intake feeds it; recovery
+ * dumps, resets and restores it.
+ *
+ *   events ──► TieredBatch ──► device index        decisions ──► predictions (beside the device index, or in it)
+ *                        └───► lower tiers          lookup = device, extended by the tiers; then max with predictions
+ *
+ * Synchronous, so that a reset is ordered by being called. Time is an argument.
+ */
+import type { HashColumn, MatchColumns, Rank, RankTable, RouterEvent, StorageTier } from '../protocol/index.js'
+import { hashAt, hashCount, lowerTiers, newHashColumn, resetMatchColumns, WarmrouteError } from '../protocol/index.js'
+import { ApplyReport, type EventStatus } from './apply-report.js'
+import { applyRouterEvents, type EventTarget } from './apply-router-events.js'
+import { dumpEvents, type FactSource } from './dump-events.js'
+import { EventCounts, type EventOutcome } from './event-counts.js'
+import { PredictedIndex } from './predicted-index.js'
+import type { IndexStats, PrefixIndex } from './prefix-index.js'
+import type { OwnerProjection } from './tier-owners.js'
+import { type LowerTierName, TierSet, type TierStats } from './tier-set.js'
+import type { TieredBatch } from './tiered-batch.js'
+
+export interface KvIndexOptions {
+  /** Shared with the router: the caller releases a rank after `resetRank`. */
+  readonly ranks: RankTable
+  readonly device: PrefixIndex
+  /** Without engine events: decisions go into the device index itself, for this long. */
+  readonly approximateTtlMs?: number | undefined
+  /** With engine events: decisions go into an index of their own, for this long. */
+  readonly predicted?: { readonly index: PrefixIndex; readonly ttlMs: number } | undefined
+  /** False (`overlap_score_credit` is 0): caches do not matter, nothing is kept and every depth is 0. */
+  readonly isEnabled?: boolean | undefined
+  /** Expiry buckets are counted from here. */
+  readonly startMs: number
+  /** Keeps table positions unpredictable to those who choose hashes. */
+  readonly seed: number
+  /** Per lower tier, over all owners. */
+  readonly tierBlocksMax?: number | undefined
+  /** Predictions over all ranks. */
+  readonly predictedBlocksMax?: number | undefined
+}
+
+export interface RankBlocks extends Readonly<Record<StorageTier, number>> {
+  /** In the index of predictions beside the exact one. */
+  readonly predicted: number
+}
+
+export interface PredictedStats {
+  /** Blocks that will expire unless they are asked for again. */
+  readonly predictedBlocks: number
+  readonly expiredBlocks: number
+  readonly evictedBlocks: number
+}
+
+export interface KvIndexStats {
+  readonly device: IndexStats
+  readonly tiers: Readonly<Record<LowerTierName, TierStats>>
+  readonly predicted: PredictedStats | undefined
+  readonly bytesUsed: number
+}
+
+/** What became of a routing decision: nobody keeps decisions here, or the store's own status. */
+export type DecisionOutcome = 'ignored' | EventStatus
+
+export const tierBlocksMaxDefault = 16_000_000
+export const predictedBlocksMaxDefault = 4_000_000
+
+export class KvIndex {
+  readonly counts: EventCounts = new EventCounts()
+  readonly #ranks: RankTable
+  readonly #device: PrefixIndex
+  readonly #tiers: TierSet
+  /** In approximate mode this wraps the device index; otherwise it has an index of its own, or does not exist. */
+  readonly #predictions: PredictedIndex | undefined
+  readonly #isApproximate: boolean
+  readonly #isEnabled: boolean
+  readonly #reports = reportPerTier()
+  readonly #target: EventTarget
+  #lastExternal = newHashColumn(0)
+  /** The last lookup's depths without predictions: the caller's column, or our copy where predictions were added. */
+  #exactDepths: Uint32Array = new Uint32Array(0)
+  #exactCopy = new Uint32Array(0)
+  #predictedDepths = new Uint32Array(0)
+
+  constructor(options: KvIndexOptions) {
+    const { ranks, device, approximateTtlMs, predicted, startMs, seed } = options
+    if (approximateTtlMs !== undefined && predicted)
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'predictions beside an index need engine events' })
+    const blocksMax = options.predictedBlocksMax ?? predictedBlocksMaxDefault
+    this.#ranks = ranks
+    this.#device = device
+    this.#tiers = new TierSet(ranks, { seed, blocksMax: options.tierBlocksMax ?? tierBlocksMaxDefault })
+    this.#isEnabled = options.isEnabled ?? true
+    this.#isApproximate = approximateTtlMs !== undefined
+    const ttlMs = approximateTtlMs ?? predicted?.ttlMs
+    if (ttlMs !== undefined)
+      this.#predictions = new PredictedIndex(predicted?.index ?? device, { ttlMs, startMs, seed, blocksMax })
+    this.#target = {
+      ranks,
+      tiers: this.#tiers,
+      counts: this.counts,
+      apply: (batch) => this.apply(batch),
+      reportOf: (tier) => this.#reports[tier],
+    }
+  }
+
+  /** The hot way in: one crossing per tier, however many events. */
+  apply(batch: TieredBatch): void {
+    if (!this.#isEnabled) return
+    const { device } = batch
+    if (device.eventCount > 0) {
+      if (this.#isApproximate) this.#predictions!.confirm(device)
+      this.#device.apply(device, this.#reports.device)
+      this.counts.addBatch(device, this.#reports.device, true)
+    }
+    for (const name of lowerTiers) {
+      const events = batch.of(name)
+      if (events.eventCount === 0) continue
+      this.#tiers.apply(name, events, this.#reports[name])
+      this.counts.addBatch(events, this.#reports[name], false)
+    }
+  }
+
+  /** Events in their plain form; one outcome each, none where caches do not matter. Interns ranks that store something. */
+  applyEvents(events: Iterable<RouterEvent>): readonly EventOutcome[] {
+    return this.#isEnabled ? applyRouterEvents(events, this.#target) : []
+  }
+
+  /** Fills the columns with what every rank holds of the prompt's first `blockCount` blocks. Changes nothing held. */
+  findMatches(local: HashColumn, blockCount: number, into: MatchColumns): void {
+    const rankCount = this.#ranks.size
+    resetMatchColumns(into, rankCount)
+    if (this.#lastExternal.length < 2 * rankCount) this.#lastExternal = newHashColumn(2 * rankCount)
+    this.#exactDepths = into.device
+    if (!this.#isEnabled || blockCount === 0) return
+    this.#device.find(local, blockCount, into.device, this.#lastExternal)
+    this.#tiers.extend(local, blockCount, this.#lastExternal, into)
+    if (this.#predictions && !this.#isApproximate) this.#addPredictions(local, blockCount, into)
+  }
+
+  /** The engine's own hash of the last block that the last lookup credited a rank for on the device; predictions have none. */
+  lastMatchedHash(rank: Rank): bigint | undefined {
+    return rank < this.#exactDepths.length && this.#exactDepths[rank]! > 0
+      ? hashAt(this.#lastExternal, rank)
+      : undefined
+  }
+
+  /**
+   * The request goes to this rank, which will hold its blocks. Kept where decisions are kept, for a time. Throws
+   * `WR_INVALID_ARGUMENT` where the two columns do not pair up.
+   */
+  recordRoutingDecision(
+    rank: Rank,
+    local: HashColumn,
+    sequence: HashColumn,
+    nowMs: number,
+    blockCount: number = hashCount(local),
+  ): DecisionOutcome {
+    if (!this.#isEnabled || !this.#predictions) return 'ignored'
+    return this.#predictions.record(rank, local, sequence, nowMs, blockCount)
+  }
+
+  /** Forgets decisions whose time has ended; answers how many blocks those were. */
+  expire(nowMs: number): number {
+    return this.#predictions?.expire(nowMs) ?? 0
+  }
+
+  /** When to call `expire` next, if ever. */
+  get nextExpiryMs(): number | undefined {
+    return this.#predictions?.nextExpiryMs
+  }
+
+  /** Which rank each cache owner's blocks count for from now on. Throws where one owner has two. */
+  projectCacheOwners(projection: OwnerProjection): void {
+    this.#tiers.owners.project(projection)
+  }
+
+  /** Forgets all that the rank holds, on every tier, predictions and their timers included. Cache owners keep theirs. */
+  resetRank(rank: Rank): void {
+    this.#device.clearRank(rank)
+    this.#predictions?.clearRank(rank)
+    this.#tiers.clearOwner(this.#tiers.owners.ofRank(rank))
+  }
+
+  /** The same for every rank of a worker; an unknown worker holds nothing. The ranks stay interned. */
+  removeWorker(workerId: bigint): void {
+    for (const rank of this.#ranks.ofWorker(workerId)) this.resetRank(rank)
+  }
+
+  /** Forgets everything. */
+  reset(): void {
+    for (const rank of this.#ranks.live()) this.resetRank(rank)
+    for (const [owner] of this.#tiers.owners.cacheOwners()) this.#tiers.clearOwner(owner)
+  }
+
+  /**
+   * Everything that can be replayed, as events: the device first, then each tier; parents before children; ids from 0.
+   * Predictions beside the index are left out. The index must not change while this is iterated.
+   */
+  dump(): Iterable<RouterEvent> {
+    return dumpEvents(this.#factSources())
+  }
+
+  /** Forgets everything and applies a dump instead; one outcome per event. */
+  restore(events: Iterable<RouterEvent>): readonly EventOutcome[] {
+    this.reset()
+    return this.applyEvents(events)
+  }
+
+  blocksOf(rank: Rank): RankBlocks {
+    return {
+      device: this.#device.blocksOf(rank),
+      host_pinned: this.#tiers.blocksOf('host_pinned', rank),
+      disk: this.#tiers.blocksOf('disk', rank),
+      external: this.#tiers.blocksOf('external', rank),
+      predicted: this.#isApproximate ? 0 : (this.#predictions?.index.blocksOf(rank) ?? 0),
+    }
+  }
+
+  stats(): KvIndexStats {
+    const predictions = this.#predictions
+    const device = this.#device.stats()
+    const tiers = {
+      host_pinned: this.#tiers.stats('host_pinned'),
+      disk: this.#tiers.stats('disk'),
+      external: this.#tiers.stats('external'),
+    }
+    const beside = this.#isApproximate ? 0 : (predictions?.index.stats().bytesUsed ?? 0)
+    const tierBytes = tiers.host_pinned.bytesUsed + tiers.disk.bytesUsed + tiers.external.bytesUsed
+    return {
+      device,
+      tiers,
+      predicted: predictions && {
+        predictedBlocks: predictions.predictedBlocks,
+        expiredBlocks: predictions.expiredBlocks,
+        evictedBlocks: predictions.evictedBlocks,
+      },
+      bytesUsed: device.bytesUsed + tierBytes + beside + (predictions?.timerBytesUsed ?? 0),
+    }
+  }
+
+  /** Per rank the greater of the two: engines salt their hashes, so one block would be keyed twice in a single index. */
+  #addPredictions(local: HashColumn, blockCount: number, into: MatchColumns): void {
+    const { rankCount } = into
+    if (this.#predictedDepths.length < rankCount) {
+      this.#predictedDepths = new Uint32Array(into.device.length)
+      this.#exactCopy = new Uint32Array(into.device.length)
+    }
+    const exact = (this.#exactDepths = this.#exactCopy)
+    const predicted = this.#predictedDepths.fill(0, 0, rankCount)
+    this.#predictions!.index.find(local, blockCount, predicted)
+    for (let rank = 0; rank < rankCount; rank++) {
+      const depth = (exact[rank] = into.device[rank]!)
+      if (predicted[rank]! > depth) into.device[rank] = predicted[rank]!
+    }
+  }
+
+  *#factSources(): Iterable<FactSource> {
+    for (const rank of this.#ranks.live())
+      yield { pair: this.#ranks.pairOf(rank), tier: 'device', facts: this.#device.facts(rank) }
+    for (const tier of lowerTiers) {
+      const held = this.#tiers.tier(tier)
+      if (!held) continue
+      for (const rank of this.#ranks.live())
+        yield { pair: this.#ranks.pairOf(rank), tier, facts: held.facts(this.#tiers.owners.ofRank(rank)) }
+      for (const [owner, id] of this.#tiers.owners.cacheOwners())
+        yield { pair: { workerId: 0n, dpRank: 0 }, tier, owner: id, facts: held.facts(owner) }
+    }
+  }
+}
+
+function reportPerTier(): Readonly<Record<StorageTier, ApplyReport>> {
+  return {
+    device: new ApplyReport(),
+    host_pinned: new ApplyReport(),
+    disk: new ApplyReport(),
+    external: new ApplyReport(),
+  }
+}

@@ -1,0 +1,230 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { toHashColumn } from '../protocol/index.js'
+import { ApplyReport } from './apply-report.js'
+import { EventBatch } from './event-batch.js'
+import { NaiveIndex } from './naive-index.case.js'
+import { PredictedIndex } from './predicted-index.js'
+
+const sequenceOf = (local: readonly bigint[]) =>
+  local.map((_, index) => local.slice(0, index + 1).reduce((a, b) => a * 31n + b, 7n))
+
+function predictions(ttlMs: number, options: { blocksMax?: number; startMs?: number } = {}) {
+  const index = new NaiveIndex()
+  const startMs = options.startMs ?? 0
+  const predicted = new PredictedIndex(index, { ttlMs, startMs, seed: 3, blocksMax: options.blocksMax ?? 1000 })
+  const real = (fill: (batch: EventBatch) => void) => {
+    const batch = new EventBatch()
+    fill(batch)
+    predicted.confirm(batch)
+    index.apply(batch, new ApplyReport())
+  }
+  return {
+    index,
+    predicted,
+    record: (rank: number, local: bigint[], nowMs: number) =>
+      predicted.record(rank, toHashColumn(local), toHashColumn(sequenceOf(local)), nowMs),
+    real,
+    find: (local: bigint[]) => {
+      const depths = new Uint32Array(3)
+      index.find(toHashColumn(local), local.length, depths)
+      return [...depths]
+    },
+  }
+}
+
+it('a routing decision creates a match', () => {
+  const it = predictions(1000)
+  expect(it.record(1, [1n, 2n, 3n], 0)).toBe('ok')
+  expect(it.find([1n, 2n, 3n])).toEqual([0, 3, 0])
+})
+
+it('a decision is stored under its precomputed sequence hashes', () => {
+  const it = predictions(1000)
+  it.record(1, [1n, 2n], 0)
+  for (const hash of sequenceOf([1n, 2n])) expect(it.index.holds(1, toHashColumn([hash]))).toBe(true)
+})
+
+it('refuses a decision whose hashes do not pair up, and stores nothing', () => {
+  const it = predictions(1000)
+  expect(() => it.predicted.record(0, toHashColumn([1n, 2n]), toHashColumn([1n]), 0)).toThrow(
+    /one sequence hash per local/,
+  )
+  expect([it.predicted.predictedBlocks, it.index.stats().heldBlocks]).toEqual([0, 0])
+})
+
+it('a decision that the index refuses starts no timer', () => {
+  const it = predictions(1000)
+  it.predicted.index.apply = (batch, report) => {
+    report.begin(batch.eventCount)
+    report.statuses[0] = 5
+  }
+  expect(it.record(0, [1n, 2n], 0)).toBe('capacity_exhausted')
+  expect([it.predicted.predictedBlocks, it.predicted.nextExpiryMs]).toEqual([0, undefined])
+})
+
+it('a prediction is gone after its time to live, rounded up to a bucket', () => {
+  const it = predictions(1000, { startMs: 5000 })
+  it.record(0, [1n, 2n], 5250)
+  expect(it.predicted.nextExpiryMs).toBe(6300)
+  expect(it.predicted.expire(6299)).toBe(0)
+  expect(it.find([1n, 2n])).toEqual([2, 0, 0])
+  expect(it.predicted.expire(6300)).toBe(2)
+  expect(it.find([1n, 2n])).toEqual([0, 0, 0])
+})
+
+it.each([
+  { says: 'at a bucket’s edge nothing is added', ttlMs: 1000, nowMs: 200, endMs: 1200 },
+  { says: 'just behind it a whole bucket is', ttlMs: 1000, nowMs: 201, endMs: 1300 },
+  { says: 'a time to live of less than a bucket', ttlMs: 1, nowMs: 0, endMs: 100 },
+  { says: 'noise of binary fractions does not cost a bucket', ttlMs: 0.07 * 1000, nowMs: 30, endMs: 100 },
+])('bucket rounding: $says', ({ ttlMs, nowMs, endMs }) => {
+  const it = predictions(ttlMs)
+  it.record(0, [1n], nowMs)
+  expect(it.predicted.nextExpiryMs).toBe(endMs)
+})
+
+it('asking again in the same bucket changes nothing', () => {
+  const it = predictions(1000)
+  it.record(0, [1n], 10)
+  it.record(1, [1n], 20)
+  it.record(0, [1n], 90)
+  expect([it.predicted.predictedBlocks, it.predicted.nextExpiryMs]).toEqual([2, 1100])
+})
+
+it('asking again later moves the end to a later bucket', () => {
+  const it = predictions(1000)
+  it.record(0, [1n, 2n], 0)
+  it.record(0, [1n], 500)
+  expect(it.predicted.expire(1000)).toBe(1)
+  expect(it.find([1n, 2n])).toEqual([1, 0, 0])
+  expect(it.predicted.expire(1500)).toBe(1)
+  expect(it.find([1n])).toEqual([0, 0, 0])
+})
+
+it('a time to live of 0 ends at the instant of the decision', () => {
+  const it = predictions(0)
+  it.record(0, [1n, 2n], 50)
+  expect(it.find([1n, 2n])).toEqual([0, 0, 0])
+  expect([it.predicted.predictedBlocks, it.predicted.expiredBlocks, it.index.stats().heldBlocks]).toEqual([0, 2, 0])
+})
+
+it('predictions of several ranks end each in their own time', () => {
+  const it = predictions(1000)
+  for (const rank of [0, 1, 2]) it.record(rank, [1n, 2n], 100 * rank)
+  it.predicted.expire(1000)
+  expect(it.find([1n, 2n])).toEqual([0, 2, 2])
+  it.predicted.expire(1100)
+  expect(it.find([1n, 2n])).toEqual([0, 0, 2])
+  it.predicted.expire(1200)
+  expect(it.predicted.predictedBlocks).toBe(0)
+})
+
+it('a clock that jumps back ends nothing early and keeps the order', () => {
+  const it = predictions(1000)
+  it.record(0, [1n], 5000)
+  it.record(1, [1n], 100) // counts as 5000
+  expect(it.predicted.expire(5999)).toBe(0)
+  expect(it.predicted.expire(6000)).toBe(2)
+})
+
+it('clearing a rank drops its timers and keeps those of others', () => {
+  const it = predictions(1000)
+  it.record(0, [1n, 2n], 0)
+  it.record(1, [1n, 2n], 0)
+  expect(it.predicted.clearRank(0)).toBe(2)
+  expect(it.predicted.predictedBlocks).toBe(2)
+  expect(it.find([1n, 2n])).toEqual([0, 2, 0])
+  it.real((batch) => batch.stored(0, undefined, toHashColumn(sequenceOf([1n])), toHashColumn([1n])))
+  it.predicted.expire(5000)
+  expect(it.find([1n, 2n])).toEqual([1, 0, 0]) // no timer of its earlier life is left to take it
+})
+
+it('a decision does not make a reported block mortal', () => {
+  const it = predictions(1000)
+  it.real((batch) => batch.stored(0, undefined, toHashColumn(sequenceOf([1n])), toHashColumn([1n])))
+  it.record(0, [1n, 2n], 0)
+  it.predicted.expire(1e9)
+  expect(it.find([1n, 2n])).toEqual([1, 0, 0])
+})
+
+it('blocks that an engine reported never expire, even if they were predicted before', () => {
+  const it = predictions(1000)
+  const names = toHashColumn(sequenceOf([1n, 2n]))
+  it.record(0, [1n, 2n], 0)
+  it.real((batch) => batch.stored(0, undefined, names, toHashColumn([1n, 2n])))
+  it.real((batch) => batch.stored(1, undefined, toHashColumn([900n]), toHashColumn([1n])))
+  it.predicted.expire(1e9)
+  expect(it.find([1n, 2n])).toEqual([2, 1, 0])
+})
+
+it('at its cap the oldest prediction goes first, and is counted', () => {
+  const it = predictions(1000, { blocksMax: 3 })
+  it.record(0, [1n, 2n], 0)
+  it.record(1, [1n, 2n], 200)
+  expect([it.predicted.predictedBlocks, it.predicted.evictedBlocks]).toEqual([3, 1])
+  expect(it.find([1n, 2n])).toEqual([0, 2, 0])
+  it.record(2, [1n, 2n, 3n, 4n, 5n], 300)
+  expect([it.predicted.predictedBlocks, it.index.stats().heldBlocks]).toEqual([3, 3])
+})
+
+// Goal: no order of decisions, refreshes, clears, engine events and clock steps keeps a block past its end or loses one early.
+// Method: the model is a map from (rank, prefix) to the instant of its end, looked through on every question.
+type Step =
+  | { kind: 'record'; rank: number; local: number[] }
+  | { kind: 'wait'; ms: number }
+  | { kind: 'clear'; rank: number }
+  | { kind: 'report'; rank: number; local: number[] }
+
+const anyLocal = fc.array(fc.nat(2), { minLength: 1, maxLength: 4 })
+const anyStep: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('record' as const), rank: fc.nat(2), local: anyLocal }) },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.nat(400) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('clear' as const), rank: fc.nat(2) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('report' as const), rank: fc.nat(2), local: anyLocal }) },
+)
+
+it('holds exactly the predictions whose end has not come, after every step', () => {
+  fc.assert(
+    fc.property(
+      fc.array(anyStep, { maxLength: 50 }),
+      fc.integer({ min: 1, max: 700 }),
+      anyLocal,
+      (steps, ttlMs, query) => {
+        const it = predictions(ttlMs)
+        const ends = new Map<string, number>() // "rank:prefix" to the end of its time
+        let nowMs = 0
+        for (const step of steps) {
+          if (step.kind === 'wait') nowMs += step.ms
+          else if (step.kind === 'clear') {
+            it.predicted.clearRank(step.rank)
+            for (const key of ends.keys()) if (key.startsWith(`${step.rank}:`)) ends.delete(key)
+          } else {
+            const local = step.local.map((word) => BigInt(word) + 1n)
+            if (step.kind === 'record') it.record(step.rank, local, nowMs)
+            else
+              it.real((batch) =>
+                batch.stored(step.rank, undefined, toHashColumn(sequenceOf(local)), toHashColumn(local)),
+              )
+            const end = step.kind === 'record' ? Math.ceil((nowMs + ttlMs) / 100) * 100 : Number.POSITIVE_INFINITY
+            for (let depth = 1; depth <= local.length; depth++) {
+              const key = `${step.rank}:${local.slice(0, depth).join()}`
+              ends.set(key, Math.max(end, ends.get(key) ?? 0)) // reported once, a block stays
+            }
+          }
+          it.predicted.expire(nowMs)
+          for (const [key, end] of ends) if (end <= nowMs) ends.delete(key)
+          const prompt = query.map((word) => BigInt(word) + 1n)
+          const expected = [0, 1, 2].map((rank) => {
+            let depth = 0
+            while (depth < prompt.length && ends.has(`${rank}:${prompt.slice(0, depth + 1).join()}`)) depth++
+            return depth
+          })
+          expect(it.find(prompt)).toEqual(expected)
+          expect(it.index.stats().heldBlocks).toBe(ends.size)
+        }
+      },
+    ),
+    { numRuns: 300 },
+  )
+})

@@ -1,0 +1,152 @@
+/**
+ * An index of what our own routing decisions should have put into caches. A decision is stored as if the engine had
+ * reported it, under sequence hashes, and is forgotten after a time to live; asking again in time keeps it. Used alone
+ * where engines send no events (approximate mode), and beside the exact index to bridge the time until events arrive.
+ *
+ * Blocks that an engine did report have no timer and never expire.
+ */
+import { type HashColumn, hashCount, newHashColumn, type Rank, WarmrouteError } from '../protocol/index.js'
+import { ApplyReport, type EventStatus } from './apply-report.js'
+import { EventBatch, eventHeaderWords, eventKinds } from './event-batch.js'
+import { ExpiryQueue, type ExpiryOptions } from './expiry-queue.js'
+import type { PrefixIndex } from './prefix-index.js'
+
+export interface PredictedOptions extends ExpiryOptions {
+  /** Predicted blocks over all ranks; past it the oldest prediction goes, and is counted. */
+  readonly blocksMax: number
+}
+
+/** Removals per crossing: bounds the batch however many predictions end together. */
+const takeMax = 65_536
+
+export class PredictedIndex {
+  readonly index: PrefixIndex
+  readonly #expiry: ExpiryQueue
+  readonly #blocksMax: number
+  readonly #batch = new EventBatch()
+  readonly #report = new ApplyReport()
+  /** False until an engine reports something: until then every block here is a prediction, and nobody need ask. */
+  #hasReported = false
+  #isReported = new Uint8Array(0) // by block of the decision at hand
+  readonly #asked = newHashColumn(1)
+  #expiredBlocks = 0
+  #evictedBlocks = 0
+
+  constructor(index: PrefixIndex, options: PredictedOptions) {
+    this.index = index
+    this.#expiry = new ExpiryQueue(options)
+    this.#blocksMax = Math.max(1, options.blocksMax)
+  }
+
+  /** Blocks that will expire unless they are asked for again. */
+  get predictedBlocks(): number {
+    return this.#expiry.size
+  }
+
+  get expiredBlocks(): number {
+    return this.#expiredBlocks
+  }
+
+  get evictedBlocks(): number {
+    return this.#evictedBlocks
+  }
+
+  get nextExpiryMs(): number | undefined {
+    return this.#expiry.nextExpiryMs
+  }
+
+  get timerBytesUsed(): number {
+    return this.#expiry.bytesUsed
+  }
+
+  /**
+   * The request went to this rank: it will hold these blocks. Columns of different lengths are refused and nothing is
+   * stored; a store that the index refuses starts no timer.
+   */
+  record(
+    rank: Rank,
+    local: HashColumn,
+    sequence: HashColumn,
+    nowMs: number,
+    blockCount = hashCount(local),
+  ): EventStatus {
+    if (hashCount(local) !== hashCount(sequence) || blockCount > hashCount(local))
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', {
+        reason: 'a decision needs one sequence hash per local hash',
+        localCount: hashCount(local),
+        sequenceCount: hashCount(sequence),
+      })
+    this.expire(nowMs)
+    const count = Math.min(blockCount, this.#blocksMax)
+    if (count === 0) return 'ok'
+    this.#findReported(rank, sequence, count)
+    this.#batch.clear()
+    this.#batch.stored(rank, undefined, sequence, local, count)
+    this.index.apply(this.#batch, this.#report)
+    const status = this.#report.statusOf(0)
+    if (status !== 'ok' && status !== 'duplicate_store') return status
+    for (let block = 0; block < count; block++)
+      if (this.#isReported[block] === 0) this.#expiry.start(rank, sequence[2 * block]!, sequence[2 * block + 1]!, nowMs)
+    this.#evict()
+    this.expire(nowMs) // a time to live of 0 has ended already
+    return status
+  }
+
+  /** Forgets every prediction that has ended; answers how many blocks those were. */
+  expire(nowMs: number): number {
+    let total = 0
+    for (;;) {
+      this.#batch.clear()
+      const taken = this.#expiry.takeEnded(nowMs, takeMax, this.#batch)
+      if (taken === 0) break
+      // What a cap or an engine's own removal took before is simply gone: the status does not matter.
+      this.index.apply(this.#batch, this.#report)
+      total += taken
+    }
+    this.#expiredBlocks += total
+    return total
+  }
+
+  /** Before a batch of real events is applied: what an engine speaks of is no prediction any more. */
+  confirm(batch: EventBatch): void {
+    this.#hasReported ||= batch.eventCount > 0
+    if (this.#expiry.size === 0) return
+    const words = batch.words
+    for (let at = 0; at < batch.wordCount; ) {
+      const kind = words[at]! & 0xff
+      const rank = words[at + 1]!
+      const count = words[at + 2]!
+      at += eventHeaderWords
+      if (kind === eventKinds.cleared) this.#expiry.cancelRank(rank)
+      else
+        for (let block = 0; block < count; block++)
+          this.#expiry.cancel(rank, words[at + 2 * block]!, words[at + 2 * block + 1]!)
+      at += kind === eventKinds.stored ? 4 * count : 2 * count
+    }
+  }
+
+  /** Forgets all of one rank, timers included; answers how many external hashes it held. */
+  clearRank(rank: Rank): number {
+    this.#expiry.cancelRank(rank)
+    return this.index.clearRank(rank)
+  }
+
+  /** A block that is held without a timer was reported by the engine: a decision does not make it mortal. */
+  #findReported(rank: Rank, sequence: HashColumn, count: number): void {
+    if (this.#isReported.length < count) this.#isReported = new Uint8Array(2 * count)
+    if (!this.#hasReported) return
+    for (let block = 0; block < count; block++) {
+      const lo = (this.#asked[0] = sequence[2 * block]!)
+      const hi = (this.#asked[1] = sequence[2 * block + 1]!)
+      this.#isReported[block] = !this.#expiry.has(rank, lo, hi) && this.index.holds(rank, this.#asked) ? 1 : 0
+    }
+  }
+
+  #evict(): void {
+    const surplus = this.#expiry.size - this.#blocksMax
+    if (surplus <= 0) return
+    this.#batch.clear()
+    this.#evictedBlocks += this.#expiry.takeOldest(surplus, this.#batch)
+    this.index.apply(this.#batch, this.#report)
+  }
+}
