@@ -15,6 +15,7 @@ if (only.length === 0) {
     { name: 'build', command: ['npm', 'run', '--silent', 'build'], live: true },
     { name: 'package', command: ['publint', '--strict'] },
     { name: 'package types', command: ['attw', '--pack', '.', '--profile', 'esm-only'] },
+    { name: 'api report', command: ['npm', 'run', '--silent', 'api:report', '--', '--check'] },
     { name: 'unused code', command: ['knip'] },
   ])
 }

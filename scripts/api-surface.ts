@@ -1,0 +1,75 @@
+/** Reads what a package entry exports from its declaration files. Pure over a `read` function, so that tests can feed it. */
+import { posix } from 'node:path'
+
+export interface ApiName {
+  readonly name: string
+  /** The declaration as the compiler wrote it, comments taken out. */
+  readonly declaration: string
+  readonly hasExample: boolean
+}
+
+/** Every name that the entry exports, sorted, with its declaration. */
+export function readSurface(entry: string, read: (path: string) => string): ApiName[] {
+  const names = [...exportedNames(entry, read)].map(([name, from]) => describe(name, from.name, from.path, read))
+  return names.sort((a, b) => (a.name < b.name ? -1 : 1))
+}
+
+interface Origin {
+  readonly name: string
+  readonly path: string
+}
+
+/** Follows `export { a, b as c } from './x.js'` to the files that declare the names. */
+function exportedNames(path: string, read: (path: string) => string): Map<string, Origin> {
+  const source = read(path)
+  const found = new Map<string, Origin>()
+  for (const match of source.matchAll(/export (?:type )?\{([^}]*)\} from '([^']+)'/g)) {
+    const target = posix.join(posix.dirname(path), match[2]!.replace(/\.js$/, '.d.ts'))
+    const origins = exportedNames(target, read)
+    for (const part of match[1]!
+      .split(',')
+      .map((it) => it.trim())
+      .filter(Boolean)) {
+      const [inner, outer = inner] = part.replace(/^type /, '').split(' as ')
+      found.set(outer!, origins.get(inner!) ?? { name: inner!, path: target })
+    }
+  }
+  const declared = /^export (?:declare )?(?:abstract )?(?:class|function|const|interface|type) (\w+)/gm
+  for (const match of source.matchAll(declared)) found.set(match[1]!, { name: match[1]!, path })
+  return found
+}
+
+function describe(name: string, inner: string, path: string, read: (path: string) => string): ApiName {
+  const source = read(path)
+  const start = new RegExp(
+    `^export (?:declare )?(?:abstract )?(?:class|function|const|interface|type) ${inner}\\b`,
+    'm',
+  ).exec(source)
+  if (!start) return { name, declaration: `(not found in ${path})`, hasExample: false }
+  const comment = /\/\*\*(?:(?!\*\/)[\s\S])*\*\/\s*$/.exec(source.slice(0, start.index))?.[0] ?? ''
+  const declaration = source.slice(start.index, endOfDeclaration(source, start.index))
+  return { name, declaration: withoutComments(declaration), hasExample: comment.includes('@example') }
+}
+
+/** One past the declaration: the brace that closes it, or the semicolon of its line where no brace is open. */
+function endOfDeclaration(source: string, start: number): number {
+  let depth = 0
+  for (let at = start; at < source.length; at++) {
+    const char = source[at]!
+    if ('{(['.includes(char)) depth++
+    else if ('})]'.includes(char)) {
+      depth--
+      if (depth === 0 && char === '}' && source[at + 1] === '\n') return at + 1
+    } else if (char === ';' && depth === 0) return at + 1
+  }
+  return source.length
+}
+
+function withoutComments(text: string): string {
+  return text
+    .replaceAll(/\/\*[\s\S]*?\*\//g, '')
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .filter((line) => line !== '')
+    .join('\n')
+}
