@@ -4,12 +4,12 @@
  * Follows lib/kv-router/src/indexer/pruning.rs at 1.5.0: ends are rounded up to buckets of 100 ms since the start, and
  * a time to live of 0 ends at once. Time is an argument and never runs backwards here.
  *
- *   timer  rank, hashLo, hashHi, bucket     16 bytes, 16 for its two lists, 16 or more in the table
+ *   timer  rank, hashLo, hashHi, bucket, and its places in two lists      32 bytes, and 16 to 32 in the table
  */
 import type { Rank } from '../protocol/index.js'
 import type { EventBatch } from './event-batch.js'
-import { IdLists, widened } from './id-lists.js'
 import { IdTable, mixWords } from './id-table.js'
+import { LinkedRecords, widened } from './linked-records.js'
 
 export const bucketMs = 100
 
@@ -21,20 +21,19 @@ export interface ExpiryOptions {
   readonly seed: number
 }
 
-const timerWords = 4
-const byAge = 0
+const timerWords = 8
+const byAge = 0 // rings of a timer
+const ofRank = 1
 
 export class ExpiryQueue {
   readonly #ttlMs: number
   readonly #startMs: number
   readonly #seed: number
   #nowMs: number
-  #timers = new Uint32Array(timerWords * 16)
-  #timerEnd = 0
-  readonly #free: number[] = []
+  readonly #timers = new LinkedRecords(4, 2)
   readonly #table = new IdTable()
-  readonly #ofRank = new IdLists()
-  readonly #byAge = new IdLists()
+  readonly #oldest = new Uint32Array(1)
+  #ranks = new Uint32Array(16) // by rank: first timer + 1
 
   constructor(options: ExpiryOptions) {
     this.#ttlMs = options.ttlMs
@@ -48,12 +47,12 @@ export class ExpiryQueue {
   }
 
   get bytesUsed(): number {
-    return this.#timers.byteLength + this.#table.bytesUsed + this.#ofRank.bytesUsed + this.#byAge.bytesUsed
+    return this.#timers.bytesUsed + this.#table.bytesUsed + this.#ranks.byteLength
   }
 
   /** When the next timer ends, or undefined: what a caller's clock has to wait for. */
   get nextExpiryMs(): number | undefined {
-    const oldest = this.#byAge.first(byAge)
+    const oldest = this.#first
     return oldest < 0 ? undefined : this.#endMs(oldest)
   }
 
@@ -62,20 +61,11 @@ export class ExpiryQueue {
     const bucket = this.#bucketAt(nowMs)
     let timer = this.#find(rank, hashLo, hashHi)
     if (timer >= 0) {
-      if (this.#timers[timerWords * timer + 3] === bucket) return
-      this.#byAge.remove(byAge, timer)
-    } else {
-      timer = this.#free.pop() ?? this.#timerEnd++
-      const at = timerWords * timer
-      if (at + timerWords > this.#timers.length) this.#timers = widened(this.#timers, at + timerWords)
-      this.#timers[at] = rank
-      this.#timers[at + 1] = hashLo
-      this.#timers[at + 2] = hashHi
-      this.#table.add(this.#hash(rank, hashLo, hashHi), timer)
-      this.#ofRank.append(rank, timer)
-    }
-    this.#timers[timerWords * timer + 3] = bucket
-    this.#byAge.append(byAge, timer)
+      if (this.#timers.words[timerWords * timer + 3] === bucket) return
+      this.#timers.remove(byAge, this.#oldest, 0, timer)
+    } else timer = this.#newTimer(rank, hashLo, hashHi)
+    this.#timers.words[timerWords * timer + 3] = bucket
+    this.#timers.append(byAge, this.#oldest, 0, timer)
   }
 
   /** The block is no prediction any more. True if it had a timer. */
@@ -90,18 +80,14 @@ export class ExpiryQueue {
   }
 
   cancelRank(rank: Rank): void {
-    for (let timer = this.#ofRank.first(rank); timer >= 0; timer = this.#ofRank.first(rank)) this.#drop(timer)
+    while (rank < this.#ranks.length && this.#ranks[rank] !== 0) this.#drop(this.#ranks[rank]! - 1)
   }
 
   /** Moves timers that have ended, at most `blocksMax`, into removals; answers how many blocks those name. */
   takeEnded(nowMs: number, blocksMax: number, into: EventBatch): number {
     this.#nowMs = Math.max(this.#nowMs, nowMs)
     let count = 0
-    for (
-      let timer = this.#byAge.first(byAge);
-      timer >= 0 && count < blocksMax;
-      timer = this.#byAge.after(byAge, timer)
-    ) {
+    for (let timer = this.#first; timer >= 0 && count < blocksMax; timer = this.#after(timer)) {
       if (this.#endMs(timer) > this.#nowMs) break
       count++
     }
@@ -113,13 +99,13 @@ export class ExpiryQueue {
     let left = Math.min(blockCount, this.size)
     const taken = left
     while (left > 0) {
-      const rank = this.#timers[timerWords * this.#byAge.first(byAge)]!
+      const rank = this.#timers.words[timerWords * this.#first]!
       const run = this.#runLength(rank, left)
       let word = into.openRemoved(rank, run)
       for (let block = 0; block < run; block++) {
-        const timer = this.#byAge.first(byAge)
-        into.words[word++] = this.#timers[timerWords * timer + 1]!
-        into.words[word++] = this.#timers[timerWords * timer + 2]!
+        const timer = this.#first
+        into.words[word++] = this.#timers.words[timerWords * timer + 1]!
+        into.words[word++] = this.#timers.words[timerWords * timer + 2]!
         this.#drop(timer)
       }
       left -= run
@@ -129,9 +115,9 @@ export class ExpiryQueue {
 
   #runLength(rank: Rank, lengthMax: number): number {
     let length = 0
-    for (let timer = this.#byAge.first(byAge); timer >= 0 && length < lengthMax; length++) {
-      if (this.#timers[timerWords * timer] !== rank) break
-      timer = this.#byAge.after(byAge, timer)
+    for (let timer = this.#first; timer >= 0 && length < lengthMax; length++) {
+      if (this.#timers.words[timerWords * timer] !== rank) break
+      timer = this.#after(timer)
     }
     return length
   }
@@ -144,12 +130,32 @@ export class ExpiryQueue {
   }
 
   #endMs(timer: number): number {
-    return this.#startMs + bucketMs * this.#timers[timerWords * timer + 3]!
+    return this.#startMs + bucketMs * this.#timers.words[timerWords * timer + 3]!
+  }
+
+  get #first(): number {
+    return this.#oldest[0]! - 1
+  }
+
+  #after(timer: number): number {
+    return this.#timers.after(byAge, this.#oldest, 0, timer)
+  }
+
+  #newTimer(rank: Rank, hashLo: number, hashHi: number): number {
+    const timer = this.#timers.allocate()
+    const { words } = this.#timers
+    words[timerWords * timer] = rank
+    words[timerWords * timer + 1] = hashLo
+    words[timerWords * timer + 2] = hashHi
+    if (rank >= this.#ranks.length) this.#ranks = widened(this.#ranks, rank + 1)
+    this.#timers.append(ofRank, this.#ranks, rank, timer)
+    this.#table.add(this.#hash(rank, hashLo, hashHi), timer)
+    return timer
   }
 
   #find(rank: Rank, hashLo: number, hashHi: number): number {
     const table = this.#table
-    const timers = this.#timers
+    const timers = this.#timers.words
     const hash = this.#hash(rank, hashLo, hashHi)
     for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) {
       const timer = table.idAt(slot)
@@ -161,11 +167,11 @@ export class ExpiryQueue {
 
   #drop(timer: number): void {
     const at = timerWords * timer
-    const rank = this.#timers[at]!
-    this.#table.deleteId(this.#hash(rank, this.#timers[at + 1]!, this.#timers[at + 2]!), timer)
-    this.#ofRank.remove(rank, timer)
-    this.#byAge.remove(byAge, timer)
-    this.#free.push(timer)
+    const rank = this.#timers.words[at]!
+    this.#table.deleteId(this.#hash(rank, this.#timers.words[at + 1]!, this.#timers.words[at + 2]!), timer)
+    this.#timers.remove(ofRank, this.#ranks, rank, timer)
+    this.#timers.remove(byAge, this.#oldest, 0, timer)
+    this.#timers.release(timer)
   }
 
   #hash(rank: Rank, hashLo: number, hashHi: number): number {

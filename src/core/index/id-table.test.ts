@@ -1,6 +1,5 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { IdLists } from './id-lists.js'
 import { IdTable, mixWords } from './id-table.js'
 
 function idsOf(table: IdTable, hash: number): number[] {
@@ -31,31 +30,6 @@ it('table: holds exactly the ids that a list of pairs holds', () => {
         expect(table.size).toBe(model.length)
         for (const other of new Set(steps.map((it) => it.hash)))
           expect(idsOf(table, other)).toEqual(model.filter((it) => it.hash === other).map((it) => it.id))
-      }
-    }),
-  )
-})
-
-it('lists: keep order of arrival through any removal', () => {
-  const step = fc.record({ list: fc.nat(2), id: fc.nat(20) })
-  fc.assert(
-    fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
-      const lists = new IdLists()
-      const model: number[][] = [[], [], []]
-      for (const { list, id } of steps) {
-        const at = model.findIndex((it) => it.includes(id))
-        if (at >= 0) {
-          lists.remove(at, id)
-          model[at] = model[at]!.filter((it) => it !== id)
-        } else {
-          lists.append(list, id)
-          model[list]!.push(id)
-        }
-        for (const [number, expected] of model.entries()) {
-          const ids: number[] = []
-          for (let it = lists.first(number); it >= 0; it = lists.after(number, it)) ids.push(it)
-          expect(ids).toEqual(expected)
-        }
       }
     }),
   )

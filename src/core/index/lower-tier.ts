@@ -5,12 +5,12 @@
  *   edge   (parent's external hash or root, local hash) -> the child's external hash      one per pair, first one wins
  *   hold   one owner holds one edge                                                       one per (owner, child)
  *
- * Columns: 32 bytes per edge, 8 per hold and 24 for its three lists (of the edge, of the owner, by age), 16 or more per
- * edge and per hold in the tables. Storing, removing and walking a block each take one or two table lookups.
+ * 32 bytes per edge, 32 per hold (owner, edge, and its places in the lists of the edge, of the owner and by age), 16 to
+ * 32 per edge and per hold in the tables. Storing, removing and walking a block each take one or two table lookups.
  */
 import { type HashColumn, hashCount } from '../protocol/index.js'
-import { IdLists, widened } from './id-lists.js'
 import { IdTable, mixWords } from './id-table.js'
+import { LinkedRecords, widened } from './linked-records.js'
 import type { Owner } from './tier-owners.js'
 
 /** What one owner holds, for dumps. Reused between steps. */
@@ -31,7 +31,12 @@ export interface LowerTierOptions {
   readonly blocksMax: number
 }
 
-const edgeWords = 8 // parentLo, parentHi, localLo, localHi, childLo, childHi, hasParent, unused
+const edgeWords = 8 // parentLo, parentHi, localLo, localHi, childLo, childHi, hasParent, first hold + 1
+const edgeHead = 7
+// A hold's payload is [owner, edge]; its rings:
+const ofEdge = 0
+const ofOwner = 1
+const byAge = 2
 const noParent = 0
 const withParent = 1
 
@@ -39,17 +44,13 @@ export class LowerTier {
   readonly #seed: number
   readonly #blocksMax: number
   #edges = new Uint32Array(edgeWords * 16)
-  #holds = new Uint32Array(2 * 16) // owner, edge
   readonly #freeEdges: number[] = []
-  readonly #freeHolds: number[] = []
   #edgeEnd = 0
-  #holdEnd = 0
+  readonly #holds = new LinkedRecords(2, 3)
   readonly #edgeTable = new IdTable()
   readonly #holdTable = new IdTable()
-  readonly #ofEdge = new IdLists()
-  readonly #ofOwner = new IdLists()
-  readonly #byAge = new IdLists()
-  #blocksOf = new Uint32Array(16) // by owner
+  #owners = new Uint32Array(2 * 16) // by owner: first hold + 1, count of holds
+  readonly #oldest = new Uint32Array(1)
   #evictedBlocks = 0
   #conflicts = 0
 
@@ -77,13 +78,12 @@ export class LowerTier {
   }
 
   get bytesUsed(): number {
-    const lists = this.#ofEdge.bytesUsed + this.#ofOwner.bytesUsed + this.#byAge.bytesUsed
     const tables = this.#edgeTable.bytesUsed + this.#holdTable.bytesUsed
-    return this.#edges.byteLength + this.#holds.byteLength + this.#blocksOf.byteLength + lists + tables
+    return this.#edges.byteLength + this.#holds.bytesUsed + this.#owners.byteLength + tables
   }
 
   blocksOf(owner: Owner): number {
-    return owner < this.#blocksOf.length ? this.#blocksOf[owner]! : 0
+    return 2 * owner < this.#owners.length ? this.#owners[2 * owner + 1]! : 0
   }
 
   /**
@@ -135,7 +135,7 @@ export class LowerTier {
   /** Forgets all that one owner holds; answers how many blocks that were. */
   clearOwner(owner: Owner): number {
     let count = 0
-    for (let hold = this.#ofOwner.first(owner); hold >= 0; hold = this.#ofOwner.first(owner), count++) this.#drop(hold)
+    for (let hold = this.#firstOf(owner); hold >= 0; hold = this.#firstOf(owner), count++) this.#drop(hold)
     return count
   }
 
@@ -154,22 +154,22 @@ export class LowerTier {
 
   /** An edge's holds, one by one: -1 ends the list. */
   firstHold(edge: number): number {
-    return this.#ofEdge.first(edge)
+    return this.#edges[edgeWords * edge + edgeHead]! - 1
   }
 
   nextHold(edge: number, hold: number): number {
-    return this.#ofEdge.after(edge, hold)
+    return this.#holds.after(ofEdge, this.#edges, edgeWords * edge + edgeHead, hold)
   }
 
   ownerOfHold(hold: number): Owner {
-    return this.#holds[2 * hold]!
+    return this.#holds.words[this.#holds.stride * hold]!
   }
 
   /** Everything that one owner holds, in order of arrival. The tier must not change meanwhile; `fact` is reused. */
   *facts(owner: Owner): Iterable<Readonly<EdgeFact>> {
     const fact = { hasParent: false, parentLo: 0, parentHi: 0, localLo: 0, localHi: 0, externalLo: 0, externalHi: 0 }
-    for (let hold = this.#ofOwner.first(owner); hold >= 0; hold = this.#ofOwner.after(owner, hold)) {
-      const at = edgeWords * this.#holds[2 * hold + 1]!
+    for (let hold = this.#firstOf(owner); hold >= 0; hold = this.#holds.after(ofOwner, this.#owners, 2 * owner, hold)) {
+      const at = edgeWords * this.#edgeOf(hold)
       fact.parentLo = this.#edges[at]!
       fact.parentHi = this.#edges[at + 1]!
       fact.localLo = this.#edges[at + 2]!
@@ -193,13 +193,13 @@ export class LowerTier {
   ): boolean {
     let edge = this.#findEdge(kind, parentLo, parentHi, localLo, localHi)
     const hold = this.#findHold(owner, childLo, childHi)
-    if (hold >= 0) return this.#holds[2 * hold + 1] === edge
+    if (hold >= 0) return this.#edgeOf(hold) === edge
     if (edge >= 0) {
       if (this.childLo(edge) !== childLo || this.childHi(edge) !== childHi) return false
     } else edge = this.#newEdge(kind, parentLo, parentHi, localLo, localHi, childLo, childHi)
     this.#newHold(owner, edge)
     if (this.#holdTable.size > this.#blocksMax) {
-      this.#drop(this.#byAge.first(0))
+      this.#drop(this.#oldest[0]! - 1)
       this.#evictedBlocks++
     }
     return true
@@ -223,8 +223,8 @@ export class LowerTier {
     const hash = this.#holdHash(owner, childLo, childHi)
     for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) {
       const hold = table.idAt(slot)
-      if (this.#holds[2 * hold] !== owner) continue
-      const edge = this.#holds[2 * hold + 1]!
+      if (this.ownerOfHold(hold) !== owner) continue
+      const edge = this.#edgeOf(hold)
       if (this.childLo(edge) === childLo && this.childHi(edge) === childHi) return hold
     }
     return -1
@@ -250,38 +250,47 @@ export class LowerTier {
     edges[at + 4] = childLo
     edges[at + 5] = childHi
     edges[at + 6] = kind
+    edges[at + edgeHead] = 0
     this.#edgeTable.add(this.#edgeHash(kind, parentLo, parentHi, localLo, localHi), edge)
     return edge
   }
 
   #newHold(owner: Owner, edge: number): void {
-    const hold = this.#freeHolds.pop() ?? this.#holdEnd++
-    if (2 * hold + 2 > this.#holds.length) this.#holds = widened(this.#holds, 2 * hold + 2)
-    if (owner >= this.#blocksOf.length) this.#blocksOf = widened(this.#blocksOf, owner + 1)
-    this.#holds[2 * hold] = owner
-    this.#holds[2 * hold + 1] = edge
+    const hold = this.#holds.allocate()
+    const { words, stride } = this.#holds
+    words[stride * hold] = owner
+    words[stride * hold + 1] = edge
+    if (2 * owner + 2 > this.#owners.length) this.#owners = widened(this.#owners, 2 * owner + 2)
     this.#holdTable.add(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
-    this.#ofEdge.append(edge, hold)
-    this.#ofOwner.append(owner, hold)
-    this.#byAge.append(0, hold)
-    this.#blocksOf[owner]!++
+    this.#holds.append(ofEdge, this.#edges, edgeWords * edge + edgeHead, hold)
+    this.#holds.append(ofOwner, this.#owners, 2 * owner, hold)
+    this.#holds.append(byAge, this.#oldest, 0, hold)
+    this.#owners[2 * owner + 1]!++
   }
 
   #drop(hold: number): void {
-    const owner = this.#holds[2 * hold]!
-    const edge = this.#holds[2 * hold + 1]!
-    this.#holdTable.deleteId(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
-    this.#ofEdge.remove(edge, hold)
-    this.#ofOwner.remove(owner, hold)
-    this.#byAge.remove(0, hold)
-    this.#blocksOf[owner]!--
-    this.#freeHolds.push(hold)
-    if (this.#ofEdge.first(edge) >= 0) return
+    const owner = this.ownerOfHold(hold)
+    const edge = this.#edgeOf(hold)
     const at = edgeWords * edge
+    this.#holdTable.deleteId(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
+    this.#holds.remove(ofEdge, this.#edges, at + edgeHead, hold)
+    this.#holds.remove(ofOwner, this.#owners, 2 * owner, hold)
+    this.#holds.remove(byAge, this.#oldest, 0, hold)
+    this.#holds.release(hold)
+    this.#owners[2 * owner + 1]!--
     const edges = this.#edges
+    if (edges[at + edgeHead] !== 0) return
     const hash = this.#edgeHash(edges[at + 6]!, edges[at]!, edges[at + 1]!, edges[at + 2]!, edges[at + 3]!)
     this.#edgeTable.deleteId(hash, edge)
     this.#freeEdges.push(edge)
+  }
+
+  #firstOf(owner: Owner): number {
+    return 2 * owner < this.#owners.length ? this.#owners[2 * owner]! - 1 : -1
+  }
+
+  #edgeOf(hold: number): number {
+    return this.#holds.words[this.#holds.stride * hold + 1]!
   }
 
   #edgeHash(kind: number, parentLo: number, parentHi: number, localLo: number, localHi: number): number {
