@@ -4,6 +4,7 @@
  */
 import { setHashAt, toHashColumn, WarmrouteError } from '../protocol/index.js'
 import type { HashColumn } from '../protocol/index.js'
+import { utf8 } from './bytes.js'
 import { xxh3Into } from './xxh3.js'
 
 /** The seed of every chain, and what the block seed starts from. */
@@ -79,11 +80,6 @@ export function xxh3(bytes: Uint8Array, seed: bigint): bigint {
   return resultAsU64[0]!
 }
 
-export function utf8(text: string): Uint8Array {
-  return encoder.encode(text)
-}
-
-const encoder = new TextEncoder()
 const seedWords: HashColumn = new Uint32Array(2)
 const result: HashColumn = new Uint32Array(2)
 const resultAsU64 = new BigUint64Array(result.buffer)

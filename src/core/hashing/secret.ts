@@ -1,5 +1,7 @@
 /** XXH3's constants: the default secret of 192 bytes and its primes, each as low and high word. */
 
+import { fromHex } from './bytes.js'
+
 const secretHex =
   'b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221' +
   'b8084674f743248ee03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8' +
@@ -7,9 +9,7 @@ const secretHex =
   '170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e'
 
 /** The default secret, read by byte offset. */
-export const secret: DataView<ArrayBuffer> = new DataView(
-  Uint8Array.from(secretHex.match(/../g)!, (byte) => Number.parseInt(byte, 16)).buffer,
-)
+export const secret: DataView<ArrayBuffer> = new DataView(fromHex(secretHex).buffer)
 
 export const prime32x1 = 0x9e3779b1
 export const prime64x1Low = 0x85ebca87

@@ -9,8 +9,9 @@ import type { TrackingHash } from '../protocol/index.js'
 import type { BlockHasher } from './block-hasher.js'
 import type { BlockHashes } from './block-hashes.js'
 import type { BlockMedia } from './block-media.js'
+import { joined, u32le, u64le, utf8 } from './bytes.js'
 import type { HashScheme, HashSchemeOptions } from './hash-scheme.js'
-import { blockCountOf, createHashScheme, seededScheme, utf8 } from './hash-scheme.js'
+import { blockCountOf, createHashScheme, seededScheme } from './hash-scheme.js'
 
 /** As configured: `router_tracking_hash`, `router_tracking_key_file`, `router_tracking_key_id`. */
 export interface TrackingHashOptions {
@@ -97,18 +98,16 @@ class KeyedHashing implements TrackingHashing {
 
   schemeOf(scope: TrackingScope): HashScheme {
     const isEagle = scope.isEagle ?? false
-    const size = new Uint8Array(4)
-    new DataView(size.buffer).setUint32(0, scope.blockSize, true)
-    const message = joined([
+    const message = joined(
       utf8('dynamo.router.tracking-hash/keyed-xxh3-v1\0'),
       field(1, utf8(this.#keyId)),
       field(2, utf8(scope.modelName)),
       field(3, utf8(scope.routingGroup)),
-      field(4, size),
+      field(4, u32le(scope.blockSize)),
       optionalField(5, scope.cacheNamespace),
       optionalField(6, scope.loraName),
       field(7, Uint8Array.of(isEagle ? 1 : 0)),
-    ])
+    )
     const digest = blake3(message, { key: this.#key })
     const seeds = new DataView(digest.buffer, digest.byteOffset)
     return seededScheme(scope.blockSize, isEagle, seeds.getBigUint64(0, true), seeds.getBigUint64(8, true))
@@ -138,25 +137,11 @@ function refused(reason: string): WarmrouteError {
 
 /** tag, length as u64, value: no two lists of fields have the same bytes. */
 function field(tag: number, value: Uint8Array): Uint8Array {
-  const framed = new Uint8Array(9 + value.length)
-  framed[0] = tag
-  new DataView(framed.buffer).setBigUint64(1, BigInt(value.length), true)
-  framed.set(value, 9)
-  return framed
+  return joined(Uint8Array.of(tag), u64le(BigInt(value.length)), value)
 }
 
 function optionalField(tag: number, text: string | null | undefined): Uint8Array {
   if (!text) return Uint8Array.of(tag, 0)
-  const framed = field(tag, utf8(text))
-  return joined([Uint8Array.of(tag, 1), framed.subarray(1)])
-}
-
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0))
-  let at = 0
-  for (const part of parts) {
-    whole.set(part, at)
-    at += part.length
-  }
-  return whole
+  const value = utf8(text)
+  return joined(Uint8Array.of(tag, 1), u64le(BigInt(value.length)), value)
 }

@@ -50,6 +50,29 @@ interface Vectors {
     readonly local_hash: string
   }
   readonly tracking_keyed: readonly KeyedVector[]
+  readonly sglang_page_hashes: readonly {
+    readonly origin: string
+    readonly tokens: readonly number[]
+    readonly page_size: number
+    readonly is_eagle: boolean
+    readonly page_hashes: readonly string[]
+  }[]
+  readonly residency_owner_keys: readonly {
+    readonly worker_id: string
+    readonly dp_rank: number
+    readonly key_hex: string
+  }[]
+  readonly kv_hashing_mm_frames: readonly {
+    readonly description: string
+    readonly block_size: number
+    readonly tokens: readonly number[]
+    readonly mm_runs: readonly { readonly mm_hash: string; readonly offset: number; readonly length: number }[]
+    readonly block_hashes: readonly string[]
+    readonly sequence_hashes: readonly string[]
+  }[]
+  readonly positional_lineage: {
+    readonly entries: readonly { readonly position: number; readonly plh_hex: string }[]
+  }
 }
 
 interface LiveVector {
