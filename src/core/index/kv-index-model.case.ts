@@ -95,27 +95,34 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('reset' as const), rank }) },
 )
 
-export function kvIndexAgreesWithFacts(name: string, newIndex: () => PrefixIndex, numRuns = 150): void {
+export function kvIndexAgreesWithFacts(name: string, newIndex: () => PrefixIndex): void {
   it(`${name}: moves between tiers, decisions and resets leave what plain facts leave, after every step`, () => {
-    const anySteps = fc.array(anyStep, { maxLength: 40 })
-    const anyPrompts = fc.array(fc.array(block, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 5 })
-    fc.assert(
-      fc.property(anySteps, anyPrompts, (steps, prompts) => {
-        const real = newKv(newIndex, { predicted: { index: newIndex(), ttlMs } })
-        for (const pair of fleet) real.ranks.intern(...pair)
-        const model = new Model()
-        for (const step of steps) {
-          applyStep(real, model, step)
-          for (const prompt of prompts) {
-            const answers = real.find(prompt)
-            for (const [index, [worker, dp]] of fleet.entries())
-              expect(answers[`${worker}.${dp}`] ?? [0, 0, 0, 0]).toEqual(model.find(index, prompt))
-          }
-        }
-      }),
-      { numRuns },
-    )
+    checkKvIndexAgainstFacts(newIndex, { numRuns: 150 })
   })
+}
+
+export function checkKvIndexAgainstFacts(
+  newIndex: () => PrefixIndex,
+  parameters: { numRuns: number; seed?: number },
+): void {
+  const anySteps = fc.array(anyStep, { maxLength: 40 })
+  const anyPrompts = fc.array(fc.array(block, { minLength: 1, maxLength: 6 }), { minLength: 2, maxLength: 5 })
+  fc.assert(
+    fc.property(anySteps, anyPrompts, (steps, prompts) => {
+      const real = newKv(newIndex, { predicted: { index: newIndex(), ttlMs } })
+      for (const pair of fleet) real.ranks.intern(...pair)
+      const model = new Model()
+      for (const step of steps) {
+        applyStep(real, model, step)
+        for (const prompt of prompts) {
+          const answers = real.find(prompt)
+          for (const [index, [worker, dp]] of fleet.entries())
+            expect(answers[`${worker}.${dp}`] ?? [0, 0, 0, 0]).toEqual(model.find(index, prompt))
+        }
+      }
+    }),
+    parameters,
+  )
 }
 
 function applyStep(real: ReturnType<typeof newKv>, model: Model, step: Step): void {
