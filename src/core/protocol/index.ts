@@ -63,7 +63,6 @@ export type {
   StoredBlock,
   StoredData,
 } from './router-event.js'
-export { SharedCacheHits } from './shared-cache-hits.js'
 export { lowerTiers, storageTiers } from './storage-tier.js'
 export type { StorageTier } from './storage-tier.js'
 export {

@@ -65,8 +65,19 @@ export class RankTable {
     ofWorker.delete(dpRank)
     if (ofWorker.size === 0) this.#ranks.delete(workerId)
     this.#pairs[rank] = undefined
-    this.#free.push(rank)
-    this.#free.sort((a, b) => b - a)
+    this.#free.splice(this.#placeOf(rank), 0, rank)
+  }
+
+  /** Where a number belongs among the free ones; a fleet of thousands may leave at once. */
+  #placeOf(rank: Rank): number {
+    let low = 0
+    let high = this.#free.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (this.#free[middle]! > rank) low = middle + 1
+      else high = middle
+    }
+    return low
   }
 
   /** Live ranks in ascending order of (worker id, dp rank): the stable order that seeded tests rely on. */

@@ -1,0 +1,156 @@
+/**
+ * Selects a rank for one request and books it there: one step, so nothing can come between. Everything that can fail does
+ * so before the booking, and a booking that fails leaves nothing behind.
+ */
+import type { MatchColumns, Rank, RouterConfig, RouterConfigOverride, WorkerTable } from '../protocol/index.js'
+import { WarmrouteError } from '../protocol/index.js'
+import type {
+  CacheHit,
+  CostSettings,
+  RankFlags,
+  SelectionRequest,
+  SelectorLabel,
+  WorkerSelector,
+} from '../selection/index.js'
+import { cacheHitOf, costSettingsOf, DefaultWorkerSelector, validateSelection } from '../selection/index.js'
+import type { ActiveSequences, LoadColumns } from '../sequences/index.js'
+import { newLoadColumns } from '../sequences/index.js'
+import type { Picked, Refused } from './decision.js'
+import type { Moment } from './moment.js'
+import type { PrefillEstimator } from './prefill-hint.js'
+import { prefillHint } from './prefill-hint.js'
+import { makeReceipt } from './receipt.js'
+import type { SchedulingRequest } from './scheduling-request.js'
+
+export interface PlacerOptions {
+  readonly workers: WorkerTable
+  readonly sequences: ActiveSequences
+  readonly config: RouterConfig
+  readonly blockSize: number
+  readonly label: SelectorLabel
+  /** The default one unless told. */
+  readonly selector?: WorkerSelector | undefined
+  readonly estimatePrefill?: PrefillEstimator | undefined
+  readonly onEstimateFailed?: ((cause: unknown) => void) | undefined
+}
+
+export class Placer {
+  /** Ranks that can be reached. Absent: nobody knows, so everybody counts. */
+  available: RankFlags | undefined
+  /** Ranks over their limits. */
+  overloaded: RankFlags | undefined
+  /** Of a request without wishes of its own. */
+  readonly settings: CostSettings
+  readonly #options: PlacerOptions
+  readonly #selector: WorkerSelector
+  readonly #loads: LoadColumns = newLoadColumns()
+
+  constructor(options: PlacerOptions) {
+    this.#options = options
+    this.#selector = options.selector ?? new DefaultWorkerSelector()
+    this.settings = costSettingsOf(options.config)
+  }
+
+  place(request: SchedulingRequest, matches: MatchColumns, moment: Moment, waitedMs: number): Picked | Refused {
+    const { workers, sequences } = this.#options
+    try {
+      sequences.fillLoads(this.#loads, moment.nowMs, request.sequenceHashes, request.blockCount)
+      const selection = this.#selectionOf(request, matches, moment.draw())
+      const chosen = this.#select(selection)
+      const { rank, effectiveOverlapBlocks, cachedTokens } = chosen
+      const worker = workers.ranks.pairOf(rank)
+      const receipt =
+        request.wantReceipt === true && this.#selector instanceof DefaultWorkerSelector
+          ? makeReceipt(workers, this.#selector, selection, worker, waitedMs)
+          : undefined
+      if (!request.isQueryOnly)
+        this.book(request, rank, cachedTokens, selection.settings.trackPrefillTokens, moment.nowMs)
+      return { kind: 'picked', rank, worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt }
+    } catch (error) {
+      if (error instanceof WarmrouteError) return { kind: 'refused', error }
+      throw error
+    }
+  }
+
+  /** Throws what the tracker throws. */
+  book(request: SchedulingRequest, rank: Rank, cachedTokens: number, tracksPrefill: boolean, nowMs: number): void {
+    const { sequences, estimatePrefill, onEstimateFailed } = this.#options
+    const { requestId, sequenceHashes, blockCount, promptTokens, expectedOutputTokens, loraName } = request
+    const prefillLoadHint = prefillHint({
+      promptTokens,
+      cachedTokens,
+      tracksPrefillTokens: tracksPrefill,
+      estimate: estimatePrefill,
+      onFailure: onEstimateFailed,
+    })
+    sequences.book(
+      {
+        requestId: requestId!,
+        rank,
+        sequenceHashes,
+        blockCount,
+        trackPrefillTokens: tracksPrefill,
+        prefillLoadHint,
+        expectedOutputTokens,
+        loraName,
+      },
+      nowMs,
+    )
+  }
+
+  #select(selection: SelectionRequest): CacheHit & { readonly rank: Rank } {
+    const { workers, blockSize } = this.#options
+    if (this.#selector instanceof DefaultWorkerSelector) {
+      const rank = this.#selector.select(workers, selection)
+      const { effectiveOverlapBlocks, cachedTokens } = cacheHitOf(selection.cache, rank, selection.settings, blockSize)
+      return { rank, effectiveOverlapBlocks, cachedTokens }
+    }
+    const chosen = this.#askSelector(selection)
+    const { worker, effectiveOverlapBlocks, cachedTokens } = chosen
+    const rank = workers.servedRank(worker.workerId, worker.dpRank)
+    if (rank === undefined)
+      throw new WarmrouteError('WR_NO_ENDPOINTS', { reason: 'the selector chose an unknown rank', ...worker })
+    return { rank, effectiveOverlapBlocks, cachedTokens }
+  }
+
+  /** A selector that is not ours may throw anything; its request then fails, and nothing else. */
+  #askSelector(selection: SelectionRequest): ReturnType<WorkerSelector['selectWorker']> {
+    try {
+      const chosen = this.#selector.selectWorker(this.#options.workers, selection, this.#options.blockSize)
+      validateSelection(chosen)
+      return chosen
+    } catch (cause) {
+      if (cause instanceof WarmrouteError) throw cause
+      throw new WarmrouteError('WR_SELECTION_POLICY_FAILED', { reason: (cause as Error).message }, { cause })
+    }
+  }
+
+  #selectionOf(request: SchedulingRequest, matches: MatchColumns, draw: number): SelectionRequest {
+    return {
+      requestId: request.requestId,
+      promptTokens: request.promptTokens,
+      blockTokens: this.#options.blockSize,
+      label: this.#options.label,
+      settings: this.#settingsFor(request.override),
+      load: this.#loads,
+      cache: { match: matches },
+      sharedHits: request.sharedHits,
+      pin: request.pin,
+      allowedWorkerIds: request.allowedWorkerIds,
+      excludedWorkerIds: request.excludedWorkerIds,
+      available: this.available,
+      constraints: request.constraints,
+      overloaded: this.overloaded,
+      trackedBlocks: request.sequenceHashes ? request.blockCount : 0,
+      draw,
+      loraName: request.loraName,
+      expectedOutputTokens: request.expectedOutputTokens,
+      priorityJump: request.priorityJump,
+      session: request.session,
+    }
+  }
+
+  #settingsFor(override: RouterConfigOverride | undefined): CostSettings {
+    return override ? costSettingsOf(this.#options.config, override) : this.settings
+  }
+}
