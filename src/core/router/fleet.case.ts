@@ -124,7 +124,8 @@ export function outcome(decision: Decision | Dispatch['decision']): string {
       return `${decision.worker.workerId}${decision.worker.dpRank === 0 ? '' : `/${decision.worker.dpRank}`}`
     case 'refused':
       return decision.error.code
-    default:
+    case 'parked':
+    case 'refresh':
       return decision.kind
   }
 }

@@ -184,7 +184,8 @@ export class Scheduler {
 
   /** Shutdown: everybody who waits is refused. */
   refuseAll(error: WarmrouteError): void {
-    for (const { payload } of [...this.#queue]) {
+    const everybody = Array.from(this.#queue, (entry) => entry.payload) // cancelling changes what is iterated
+    for (const payload of everybody) {
       this.cancel(payload)
       this.#dispatched.push({ parked: payload, decision: { kind: 'refused', error } })
     }
