@@ -1,0 +1,157 @@
+/**
+ * 64-bit hash -> u32, for what the intake must remember of each block: open addressing, linear probing, deletion by
+ * shifting back, so no tombstones gather under turnover. Twelve bytes a slot, at most two thirds full.
+ *
+ *   slots   [ lo, hi, value ]*      value 0 marks a free slot, so stored values are 1 and above
+ *
+ * The home slot mixes in a seed: engine hashes are attacker-chosen where clients choose prompts.
+ */
+const slotWords = 3
+const slotsMin = 64
+
+export class HashTable {
+  #slots: Uint32Array = new Uint32Array(slotWords * slotsMin)
+  #mask = slotsMin - 1
+  #size = 0
+  readonly #seed: number
+
+  constructor(seed = 0x9e37_79b9) {
+    this.#seed = seed | 1
+  }
+
+  get size(): number {
+    return this.#size
+  }
+
+  get bytesUsed(): number {
+    return this.#slots.byteLength
+  }
+
+  /** 0: absent. */
+  get(low: number, high: number): number {
+    const slots = this.#slots
+    for (let at = slotWords * this.#home(low, high); ; at = this.#next(at)) {
+      const value = slots[at + 2]!
+      if (value === 0 || (slots[at] === low && slots[at + 1] === high)) return value
+    }
+  }
+
+  /** `value` is at least 1. */
+  set(low: number, high: number, value: number): void {
+    const at = this.#find(low, high)
+    if (this.#slots[at + 2] === 0) this.#claim(at, low, high, value)
+    else this.#slots[at + 2] = value
+  }
+
+  /** Adds 1 (saturating) and answers the new value. */
+  increment(low: number, high: number): number {
+    const at = this.#find(low, high)
+    const value = this.#slots[at + 2]!
+    if (value === 0) this.#claim(at, low, high, 1)
+    else if (value < 0xffff_ffff) this.#slots[at + 2] = value + 1
+    return value + 1
+  }
+
+  /** Takes 1 away and answers what is left; at 0 the entry goes. -1: it was not there. */
+  decrement(low: number, high: number): number {
+    const at = this.#find(low, high)
+    const value = this.#slots[at + 2]!
+    if (value === 0) return -1
+    if (value === 1) this.#release(at)
+    else this.#slots[at + 2] = value - 1
+    return value - 1
+  }
+
+  delete(low: number, high: number): boolean {
+    const at = this.#find(low, high)
+    if (this.#slots[at + 2] === 0) return false
+    this.#release(at)
+    return true
+  }
+
+  clear(): void {
+    if (this.#size === 0) return
+    if (this.#mask >= 4096) {
+      this.#slots = new Uint32Array(slotWords * slotsMin)
+      this.#mask = slotsMin - 1
+    } else this.#slots.fill(0)
+    this.#size = 0
+  }
+
+  /** Entries as flat triples, for a snapshot. */
+  dump(): Uint32Array {
+    const out = new Uint32Array(slotWords * this.#size)
+    let to = 0
+    for (let at = 0; at < this.#slots.length; at += slotWords) {
+      if (this.#slots[at + 2] === 0) continue
+      out[to++] = this.#slots[at]!
+      out[to++] = this.#slots[at + 1]!
+      out[to++] = this.#slots[at + 2]!
+    }
+    return out
+  }
+
+  load(triples: Uint32Array): void {
+    this.clear()
+    for (let at = 0; at + 2 < triples.length; at += slotWords) {
+      if (triples[at + 2]! > 0) this.set(triples[at]!, triples[at + 1]!, triples[at + 2]!)
+    }
+  }
+
+  #home(low: number, high: number): number {
+    let mixed = Math.imul(low ^ this.#seed, 0x85eb_ca6b) ^ Math.imul(high, 0xc2b2_ae35)
+    mixed ^= mixed >>> 15
+    mixed = Math.imul(mixed, 0x2c1b_3c6d)
+    return (mixed ^ (mixed >>> 13)) & this.#mask
+  }
+
+  #next(at: number): number {
+    const next = at + slotWords
+    return next === this.#slots.length ? 0 : next
+  }
+
+  #find(low: number, high: number): number {
+    const slots = this.#slots
+    for (let at = slotWords * this.#home(low, high); ; at = this.#next(at)) {
+      if (slots[at + 2] === 0 || (slots[at] === low && slots[at + 1] === high)) return at
+    }
+  }
+
+  #claim(at: number, low: number, high: number, value: number): void {
+    this.#slots[at] = low
+    this.#slots[at + 1] = high
+    this.#slots[at + 2] = value
+    this.#size++
+    if (3 * this.#size > 2 * (this.#mask + 1)) this.#grow()
+  }
+
+  /** Shifts later entries of the run back into the hole, so that every entry stays reachable from its home. */
+  #release(hole: number): void {
+    const slots = this.#slots
+    let at = this.#next(hole)
+    while (slots[at + 2] !== 0) {
+      const home = slotWords * this.#home(slots[at]!, slots[at + 1]!)
+      // Movable when the home does not lie cyclically in (hole, at].
+      const staysBehind = hole <= at ? home > hole && home <= at : home > hole || home <= at
+      if (!staysBehind) {
+        slots[hole] = slots[at]!
+        slots[hole + 1] = slots[at + 1]!
+        slots[hole + 2] = slots[at + 2]!
+        hole = at
+      }
+      at = this.#next(at)
+    }
+    slots[hole + 2] = 0
+    this.#size--
+  }
+
+  #grow(): void {
+    const old = this.#slots
+    this.#mask = 2 * (this.#mask + 1) - 1
+    this.#slots = new Uint32Array(slotWords * (this.#mask + 1))
+    this.#size = 0
+    for (let at = 0; at < old.length; at += slotWords) {
+      if (old[at + 2] !== 0) this.#claim(this.#find(old[at]!, old[at + 1]!), old[at]!, old[at + 1]!, old[at + 2]!)
+    }
+  }
+}

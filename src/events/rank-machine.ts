@@ -1,0 +1,459 @@
+/**
+ * What is believed of one rank's event stream, and what to do next. No I/O and no clock: sockets, tests and the fault
+ * fuzzer drive it alike.
+ *
+ *   connecting ──connected──► recovering ──replayed──► live ──gap, restart──► recovering
+ *        ▲                        │  ▲                   │
+ *        └──silence── suspect ◄───┴──┴───disconnected, flood
+ *
+ * The rule behind every branch: a rank is credited only while `live`, and it is live only when every batch since a known
+ * point was applied in order. A lost batch may have been a removal, so doubt that a replay cannot settle ends in a purge.
+ *
+ * A replay is asked from the last applied batch, not from the one after it: the engine must first show that batch again,
+ * byte for byte the one we applied. That proves in one answer that it is the same incarnation and that its ring still
+ * reaches back; an engine that restarted, at whatever sequence number, cannot show it.
+ */
+import type { DecodeReason } from './decoded-batch.js'
+import type { FrameAnchor } from './recent-frames.js'
+import { RecentFrames } from './recent-frames.js'
+
+export type RankState = 'connecting' | 'recovering' | 'live' | 'suspect' | 'gone'
+
+/** Why everything known of a rank was dropped. Stable: they are metric labels. */
+export const purgeReasons = [
+  'gap',
+  'restart',
+  'history_gone',
+  'replay_failed',
+  'replay_hole',
+  'reconnect',
+  'silence',
+  'overrun',
+  'undecodable',
+  'over_capacity',
+  'left',
+] as const
+
+export type PurgeReason = (typeof purgeReasons)[number]
+
+export interface RankEffects {
+  /** Decodes and applies one batch; answers why it could not. */
+  apply(payload: Uint8Array): DecodeReason | undefined
+  /** Drops all that is known of the rank. */
+  purge(reason: PurgeReason): void
+  /** Asks for every batch from `from` on. Answers come back under `ticket`; those of an older ticket are ignored. */
+  requestReplay(from: number, ticket: number): void
+  /** The time inside a payload, in seconds; NaN if it has none. */
+  timestampOf(payload: Uint8Array): number
+}
+
+export interface RankLimits {
+  /** Frames and bytes that may wait while a replay runs. Beyond: the flood is dropped and the rank starts over. */
+  readonly heldFramesMax: number
+  readonly heldBytesMax: number
+  /** A replay that shows nothing for this long has failed. */
+  readonly replayMs: number
+  readonly replayAttemptsMax: number
+  readonly retryMs: number
+  /** How long knowledge outlives its connection. */
+  readonly suspectMs: number
+  /** No engine restarts faster than this; used only where there is no replay socket to ask. */
+  readonly restartMsMin: number
+  /** A silent rank is asked for its last batch this often, so that a lost last batch is found. */
+  readonly probeMs: number
+  readonly overrunMs: number
+}
+
+export const defaultRankLimits: RankLimits = {
+  heldFramesMax: 4096,
+  heldBytesMax: 8 << 20,
+  replayMs: 5000,
+  replayAttemptsMax: 3,
+  retryMs: 200,
+  suspectMs: 10_000,
+  restartMsMin: 2000,
+  probeMs: 30_000,
+  overrunMs: 1000,
+}
+
+export interface MachineCounters {
+  frames: number
+  applied: number
+  stale: number
+  gaps: number
+  restarts: number
+  replays: number
+  replayFailures: number
+  probes: number
+  overruns: number
+  droppedFrames: number
+  undecodable: number
+  purges: number
+}
+
+interface Held {
+  readonly sequence: number
+  readonly payload: Uint8Array
+}
+
+interface Replay {
+  readonly ticket: number
+  /** The batch that must be shown again first; -1 when there is nothing to continue. */
+  readonly anchor: number
+  readonly isProbe: boolean
+  isVerified: boolean
+  deadline: number
+}
+
+const roundsMax = 4
+const never = Number.POSITIVE_INFINITY
+
+export class RankMachine {
+  readonly counters: MachineCounters = {
+    frames: 0,
+    applied: 0,
+    stale: 0,
+    gaps: 0,
+    restarts: 0,
+    replays: 0,
+    replayFailures: 0,
+    probes: 0,
+    overruns: 0,
+    droppedFrames: 0,
+    undecodable: 0,
+    purges: 0,
+  }
+  readonly #effects: RankEffects
+  readonly #hasReplay: boolean
+  readonly #limits: RankLimits
+  readonly #recent = new RecentFrames()
+  #state: RankState = 'connecting'
+  #isConnected = false
+  #cursor = -1
+  #isComplete = false
+  #held: Held[] = []
+  #heldBytes = 0
+  #ticket = 0
+  #replay: Replay | undefined
+  #attempts = 0
+  #rounds = 0
+  #retryAt = never
+  #purgeAt = never
+  #lastFrameAt = Number.NEGATIVE_INFINITY
+  #lastHeardAt = Number.NEGATIVE_INFINITY
+
+  constructor(effects: RankEffects, options: { readonly hasReplay: boolean; readonly limits?: Partial<RankLimits> }) {
+    this.#effects = effects
+    this.#hasReplay = options.hasReplay
+    this.#limits = { ...defaultRankLimits, ...options.limits }
+  }
+
+  get state(): RankState {
+    return this.#state
+  }
+
+  /** Last applied batch; -1 when none is. */
+  get lastSequence(): number {
+    return this.#cursor
+  }
+
+  /** Every batch since the engine's first is applied: nothing that it holds is unknown. */
+  get isComplete(): boolean {
+    return this.#isComplete
+  }
+
+  get lastFrameAt(): number {
+    return this.#lastFrameAt
+  }
+
+  get heldFrames(): number {
+    return this.#held.length
+  }
+
+  /** When `tick` has something to do; infinity when it has not. */
+  get nextDeadline(): number {
+    const probeAt = this.#hasReplay && this.#state === 'live' && !this.#replay ? this.#probeAt() : never
+    return Math.min(this.#replay?.deadline ?? never, this.#retryAt, this.#purgeAt, probeAt)
+  }
+
+  anchor(): FrameAnchor | undefined {
+    return this.#recent.anchor()
+  }
+
+  /** Before `connected`: knowledge up to this batch was restored from a snapshot. It is credited once the engine proves it. */
+  restore(anchor: FrameAnchor, isComplete: boolean): void {
+    this.#recent.restore(anchor)
+    this.#cursor = anchor.sequence
+    this.#isComplete = isComplete
+  }
+
+  connected(now: number): void {
+    if (this.#state === 'gone') return
+    if (this.#isConnected) this.disconnected(now) // a new connection without notice of the old one's end is as doubtful
+    this.#isConnected = true
+    this.#lastHeardAt = now
+    this.#attempts = 0
+    this.#rounds = 0
+    if (this.#hasReplay) return this.#recover(now)
+    if (this.#cursor >= 0 && now - this.#lastFrameAt <= this.#limits.restartMsMin) return // suspect until the next number proves it
+    this.#startOver('reconnect')
+    this.#state = 'live'
+    this.#purgeAt = never
+  }
+
+  disconnected(now: number): void {
+    if (this.#state === 'gone' || !this.#isConnected) return
+    this.#isConnected = false
+    this.#cancel()
+    this.#dropHeld()
+    this.#state = this.#cursor >= 0 ? 'suspect' : 'connecting'
+    this.#purgeAt = this.#cursor >= 0 ? now + this.#limits.suspectMs : never
+  }
+
+  /** One live frame. */
+  frame(sequence: number, payload: Uint8Array, now: number): void {
+    if (this.#state === 'gone') return
+    this.counters.frames++
+    if (!this.#isConnected) this.connected(now) // the frame overtook the notice of its connection
+    this.#lastFrameAt = now
+    this.#lastHeardAt = now
+    if (this.#replay || this.#state === 'recovering') return this.#hold(sequence, payload, now)
+    if (this.#state === 'suspect') return this.#resume(sequence, payload, now)
+    this.#judge(sequence, payload, now)
+  }
+
+  replayFrame(ticket: number, sequence: number, payload: Uint8Array, now: number): void {
+    const replay = this.#replay
+    if (replay?.ticket !== ticket) return
+    replay.deadline = now + this.#limits.replayMs
+    this.#lastHeardAt = now
+    if (!replay.isVerified) {
+      if (sequence < replay.anchor) return // more than was asked for
+      const timestamp = this.#effects.timestampOf(payload)
+      if (sequence === replay.anchor) {
+        if (this.#recent.has(sequence, timestamp, payload)) replay.isVerified = true
+        else this.#restarted(now)
+        return
+      }
+      this.#startOver('history_gone')
+      this.#state = 'recovering'
+      replay.isVerified = true
+    }
+    if (this.#cursor >= 0 && sequence <= this.#cursor) return
+    if (this.#cursor >= 0 && sequence !== this.#cursor + 1) {
+      this.#startOver('replay_hole')
+      this.#state = 'recovering'
+    }
+    this.#accept(sequence, payload)
+  }
+
+  replayEnded(ticket: number, now: number): void {
+    const replay = this.#replay
+    if (replay?.ticket !== ticket) return
+    this.#lastHeardAt = now
+    // The engine has no batch from the anchor on, yet it sent the anchor: it is not the engine that we knew.
+    if (!replay.isVerified) return this.#restarted(now)
+    this.#replay = undefined
+    this.#attempts = 0
+    if (this.#cursor < 0) this.#isComplete = true // asked from 0, nothing was ever sent
+    this.#drain(now)
+  }
+
+  replayFailed(ticket: number, now: number): void {
+    if (this.#replay?.ticket !== ticket) return
+    const wasProbe = this.#replay.isProbe
+    this.#replay = undefined
+    this.counters.replayFailures++
+    if (++this.#attempts < this.#limits.replayAttemptsMax) {
+      this.#retryAt = now + this.#limits.retryMs * 2 ** (this.#attempts - 1)
+      if (wasProbe) this.#state = 'recovering' // it did not answer for its own last batch: no credit until it does
+      return
+    }
+    this.#attempts = 0
+    this.#startOver('replay_failed')
+    this.#drain(now)
+  }
+
+  /** The engine behind this rank is another one, as something else than its events told us. */
+  incarnationChanged(now: number): void {
+    if (this.#state === 'gone') return
+    this.counters.restarts++
+    this.#cancel()
+    this.#dropHeld()
+    this.#startOver('restart')
+    if (!this.#isConnected) this.#state = 'connecting'
+    else if (this.#hasReplay) this.#recover(now)
+    else this.#state = 'live'
+    this.#purgeAt = never
+  }
+
+  /** What is known cannot all be true (more blocks than the engine has): it goes, and live events build it anew. */
+  distrust(): void {
+    this.#isComplete = false
+    this.counters.purges++
+    this.#effects.purge('over_capacity')
+  }
+
+  leave(): void {
+    if (this.#state === 'gone') return
+    this.#cancel()
+    this.#dropHeld()
+    this.#startOver('left')
+    this.#state = 'gone'
+    this.#purgeAt = never
+  }
+
+  tick(now: number): void {
+    if (this.#replay && now >= this.#replay.deadline) this.replayFailed(this.#replay.ticket, now)
+    if (now >= this.#purgeAt) {
+      this.#purgeAt = never
+      this.#startOver('silence')
+      this.#state = this.#isConnected ? 'live' : 'connecting'
+    }
+    if (now >= this.#retryAt && this.#isConnected) this.#recover(now)
+    if (this.#hasReplay && this.#state === 'live' && !this.#replay && this.#isConnected && now >= this.#probeAt()) {
+      this.counters.probes++
+      this.#ask(now, true)
+    }
+  }
+
+  #probeAt(): number {
+    return this.#cursor < 0 ? never : this.#lastHeardAt + this.#limits.probeMs
+  }
+
+  /** Only without a replay socket: the first number after a short break. */
+  #resume(sequence: number, payload: Uint8Array, now: number): void {
+    if (this.#retryAt !== never) {
+      this.counters.droppedFrames++ // flooded: wait for the pause to end
+      return
+    }
+    this.#purgeAt = never
+    this.#state = 'live'
+    if (sequence === this.#cursor + 1) return this.#accept(sequence, payload)
+    this.counters.gaps++
+    this.#startOver('gap')
+    this.#judge(sequence, payload, now)
+  }
+
+  #judge(sequence: number, payload: Uint8Array, now: number): void {
+    if (sequence === this.#cursor + 1) return this.#accept(sequence, payload)
+    if (this.#cursor < 0) {
+      // Joined in the middle. A replay has already been tried where there is one.
+      if (this.#hasReplay && this.#rounds < roundsMax) return this.#recoverWith(sequence, payload, now)
+      return this.#accept(sequence, payload)
+    }
+    if (sequence > this.#cursor) {
+      this.counters.gaps++
+      if (this.#hasReplay && this.#rounds < roundsMax) return this.#recoverWith(sequence, payload, now)
+      this.#startOver('gap')
+      return this.#accept(sequence, payload)
+    }
+    const timestamp = this.#effects.timestampOf(payload)
+    if (this.#recent.has(sequence, timestamp, payload) || timestamp < this.#recent.newestTimestamp) {
+      this.counters.stale++
+      return
+    }
+    if (this.#hasReplay && this.#rounds < roundsMax) return this.#recoverWith(sequence, payload, now)
+    this.counters.restarts++
+    this.#startOver('restart')
+    this.#accept(sequence, payload)
+  }
+
+  #accept(sequence: number, payload: Uint8Array): void {
+    if (this.#cursor < 0) this.#isComplete = sequence === 0
+    this.#cursor = sequence
+    this.#recent.note(sequence, this.#effects.timestampOf(payload), payload)
+    const reason = this.#effects.apply(payload)
+    this.counters.applied++
+    if (reason === undefined) return
+    // Replaying would show the same bytes. What they removed is unknown, so nothing known before them can stand.
+    this.counters.undecodable++
+    this.#isComplete = false
+    this.counters.purges++
+    this.#effects.purge('undecodable')
+  }
+
+  #recoverWith(sequence: number, payload: Uint8Array, now: number): void {
+    this.#recover(now)
+    this.#hold(sequence, payload, now)
+  }
+
+  #recover(now: number): void {
+    this.#state = 'recovering'
+    this.#purgeAt = never
+    this.#rounds++
+    this.#ask(now, false)
+  }
+
+  #ask(now: number, isProbe: boolean): void {
+    this.#retryAt = never
+    const anchor = this.#cursor
+    this.counters.replays++
+    this.#replay = {
+      ticket: ++this.#ticket,
+      anchor,
+      isProbe,
+      isVerified: anchor < 0,
+      deadline: now + this.#limits.replayMs,
+    }
+    this.#effects.requestReplay(Math.max(0, anchor), this.#ticket)
+  }
+
+  #restarted(now: number): void {
+    this.counters.restarts++
+    this.#cancel()
+    this.#startOver('restart')
+    this.#recover(now)
+  }
+
+  /** The replay is over: what waited is judged as if it came now. A hole in it starts another replay and keeps the rest. */
+  #drain(now: number): void {
+    this.#state = 'live'
+    this.#purgeAt = never
+    const waiting = this.#held.sort((a, b) => a.sequence - b.sequence)
+    this.#held = []
+    this.#heldBytes = 0
+    for (const { sequence, payload } of waiting) {
+      if (this.#replay) this.#hold(sequence, payload, now)
+      else if (this.#state === 'live') this.#judge(sequence, payload, now)
+      else this.counters.droppedFrames++
+    }
+    if (this.#state === 'live' && !this.#replay) this.#rounds = 0
+  }
+
+  #hold(sequence: number, payload: Uint8Array, now: number): void {
+    this.#held.push({ sequence, payload })
+    this.#heldBytes += payload.length
+    if (this.#held.length <= this.#limits.heldFramesMax && this.#heldBytes <= this.#limits.heldBytesMax) return
+    this.counters.overruns++
+    this.#cancel()
+    this.#dropHeld()
+    this.#startOver('overrun')
+    this.#state = 'suspect'
+    this.#rounds = 0
+    this.#retryAt = now + this.#limits.overrunMs
+  }
+
+  #dropHeld(): void {
+    this.counters.droppedFrames += this.#held.length
+    this.#held = []
+    this.#heldBytes = 0
+  }
+
+  #cancel(): void {
+    this.#replay = undefined
+    this.#retryAt = never
+    this.#ticket++
+  }
+
+  /** Forgets the cursor, and with it all knowledge if there was any. */
+  #startOver(reason: PurgeReason): void {
+    if (this.#cursor >= 0) {
+      this.counters.purges++
+      this.#effects.purge(reason)
+    }
+    this.#cursor = -1
+    this.#isComplete = false
+    this.#recent.clear()
+  }
+}
