@@ -41,6 +41,8 @@ export type DecodeReason = (typeof decodeReasons)[number]
 /** Handed to `events/` by `engines/`. Total: any bytes give `undefined` (decoded) or the reason why not; it never throws. */
 export interface BatchDecoder {
   decode(payload: Uint8Array, into: DecodedBatch): DecodeReason | undefined
+  /** The time that the payload opens with, without decoding the rest; NaN if it has none. */
+  timestampOf(payload: Uint8Array): number
 }
 
 export class DecodedBatch {

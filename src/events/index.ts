@@ -9,3 +9,11 @@ export {
   tierCode,
 } from './decoded-batch.js'
 export type { BatchDecoder, DecodeReason } from './decoded-batch.js'
+export type { Feed, FeedOptions, FeedStatus } from './feed.js'
+export { Intake } from './intake.js'
+export type { EventSink, IntakeOptions } from './intake.js'
+export { filterReasons } from './prefilter.js'
+export type { FilterReason } from './prefilter.js'
+export { defaultRankLimits, purgeReasons } from './rank-machine.js'
+export type { MachineCounters, PurgeReason, RankLimits, RankState } from './rank-machine.js'
+export type { LedgerCounters } from './rank-ledger.js'

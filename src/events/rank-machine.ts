@@ -100,7 +100,7 @@ interface Replay {
   readonly ticket: number
   /** The batch that must be shown again first; -1 when there is nothing to continue. */
   readonly anchor: number
-  readonly isProbe: boolean
+  isProbe: boolean
   isVerified: boolean
   deadline: number
 }
@@ -217,6 +217,7 @@ export class RankMachine {
     if (!this.#isConnected) this.connected(now) // the frame overtook the notice of its connection
     this.#lastFrameAt = now
     this.#lastHeardAt = now
+    if (this.#replay?.isProbe) this.#judgeProbe(this.#replay, sequence, payload, now)
     if (this.#replay || this.#state === 'recovering') return this.#hold(sequence, payload, now)
     if (this.#state === 'suspect') return this.#resume(sequence, payload, now)
     this.#judge(sequence, payload, now)
@@ -314,6 +315,21 @@ export class RankMachine {
     if (this.#hasReplay && this.#state === 'live' && !this.#replay && this.#isConnected && now >= this.#probeAt()) {
       this.counters.probes++
       this.#ask(now, true)
+    }
+  }
+
+  /**
+   * A live frame while a probe runs. The next number answers the question itself, and a short ring may already have
+   * dropped what was asked for. Any other number but a repeat is doubt: from here on the probe is a recovery.
+   */
+  #judgeProbe(probe: Replay, sequence: number, payload: Uint8Array, now: number): void {
+    if (sequence === this.#cursor + 1) {
+      this.#cancel()
+      this.#drain(now)
+    } else if (!this.#recent.has(sequence, this.#effects.timestampOf(payload), payload)) {
+      probe.isProbe = false
+      this.#state = 'recovering'
+      if (sequence > this.#cursor) this.counters.gaps++
     }
   }
 

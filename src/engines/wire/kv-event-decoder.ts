@@ -42,6 +42,13 @@ export class KvEventDecoder implements BatchDecoder {
     return cursor.fault
   }
 
+  /** Only the usual head (a short list that opens with a 64-bit float); anything else has no time worth comparing. */
+  timestampOf(payload: Uint8Array): number {
+    if (payload.length < 10 || (payload[0]! & 0xf0) !== 0x90 || payload[1] !== 0xcb) return Number.NaN
+    for (let index = 0; index < 8; index++) doubleBytes[index] = payload[9 - index]!
+    return double[0]!
+  }
+
   /** `[ts, events, rank]`; without the rank before vLLM v0.9.1, perhaps with more one day. */
   #readEnvelopeList(into: DecodedBatch): void {
     const cursor = this.#cursor
@@ -168,6 +175,9 @@ export class KvEventDecoder implements BatchDecoder {
     return kindNames.find(cursor.bytes, cursor.position, length)
   }
 }
+
+const double = new Float64Array(1)
+const doubleBytes = new Uint8Array(double.buffer) // little-endian wherever Node runs
 
 function envelopeField(bytes: Uint8Array, start: number, length: number): 'ts' | 'events' | 'rank' | undefined {
   if (length === 2 && bytes[start] === 0x74 && bytes[start + 1] === 0x73) return 'ts'

@@ -1,0 +1,146 @@
+/**
+ * Every feed of one model's fleet, and the one place where their events meet the index. Events gather in a batch per tier
+ * and cross into the index together, once per turn of the event loop instead of once per event; a purge crosses at once.
+ */
+import type { BlockHasher } from '../core/hashing/index.js'
+import { ApplyReport, EventBatch, eventHeaderWords, statusCodes } from '../core/index/index.js'
+import type { Rank, StorageTier } from '../core/protocol/index.js'
+import { storageTiers } from '../core/protocol/index.js'
+import { Converter } from './converter.js'
+import type { BatchDecoder } from './decoded-batch.js'
+import { DecodedBatch } from './decoded-batch.js'
+import type { FeedHost, FeedOptions, FeedStatus } from './feed.js'
+import { Feed } from './feed.js'
+import { NamespaceNames } from './namespaces.js'
+import type { TierBatches } from './normaliser.js'
+import { Normaliser } from './normaliser.js'
+import { SchemeCache } from './scheme-cache.js'
+
+/** Where events go: an index with tiers. The batch is the caller's and is reused after the call. */
+export interface EventSink {
+  apply(tier: StorageTier, batch: EventBatch, report: ApplyReport): void
+}
+
+export interface IntakeOptions {
+  readonly decoder: BatchDecoder
+  readonly sink: EventSink
+  readonly hasher: BlockHasher
+  /** Tokens per block; stores of another size are counted and give nothing. */
+  readonly blockSize: number
+  readonly imageTokenId?: number | undefined
+  /** Mixed into hash positions, so that nobody can aim at one slot. */
+  readonly seed: number
+  /** Distinct blocks believed per rank and tier. */
+  readonly blocksPerRankMax?: number
+  readonly requestReplay: (feed: Feed, from: number, ticket: number) => void
+  /** Called when something waits to be applied; the owner calls `flush` soon, from its own loop. */
+  readonly onPending?: () => void
+}
+
+/** Above this many blocks a batch crosses at once, so that a flood cannot grow it. */
+const pendingBlocksMax = 65_536
+const blocksPerRankDefault = 8_388_608
+
+export class Intake {
+  readonly #options: IntakeOptions
+  readonly #host: FeedHost
+  readonly #feeds = new Map<Rank, Feed>()
+  readonly #batches: TierBatches = [new EventBatch(), new EventBatch(), new EventBatch(), new EventBatch()]
+  readonly #report = new ApplyReport()
+  #isPending = false
+
+  constructor(options: IntakeOptions) {
+    this.#options = options
+    const schemes = new SchemeCache(options.blockSize)
+    const converter = new Converter({ hasher: options.hasher, schemes, imageTokenId: options.imageTokenId })
+    const blocksMax = options.blocksPerRankMax ?? blocksPerRankDefault
+    this.#host = {
+      decoder: options.decoder,
+      normaliser: new Normaliser(converter, options.blockSize, { blocksMax }),
+      decoded: new DecodedBatch(),
+      batches: this.#batches,
+      names: new NamespaceNames(),
+      seed: options.seed,
+      blocksMax,
+      requestReplay: options.requestReplay,
+      changed: () => this.#changed(),
+      purged: () => this.flush(),
+    }
+  }
+
+  addFeed(options: FeedOptions): Feed {
+    const feed = new Feed(this.#host, options)
+    this.#feeds.get(options.rank)?.machine.leave()
+    this.#feeds.set(options.rank, feed)
+    return feed
+  }
+
+  /** The rank is gone: its knowledge too. */
+  removeFeed(rank: Rank): void {
+    this.#feeds.get(rank)?.machine.leave()
+    this.#feeds.delete(rank)
+    this.flush()
+  }
+
+  feeds(): Iterable<Feed> {
+    return this.#feeds.values()
+  }
+
+  feedOf(rank: Rank): Feed | undefined {
+    return this.#feeds.get(rank)
+  }
+
+  /** Whether what the index says of the rank may be counted on. A rank without a feed is not ours to judge: true. */
+  isCredited(rank: Rank): boolean {
+    const feed = this.#feeds.get(rank)
+    return feed === undefined || feed.machine.state === 'live'
+  }
+
+  status(nowSeconds: number): FeedStatus[] {
+    return [...this.#feeds.values()].map((feed) => feed.status(nowSeconds))
+  }
+
+  /** Whatever waits crosses into the index now. */
+  flush(): void {
+    this.#isPending = false
+    for (let tier = 0; tier < this.#batches.length; tier++) {
+      const batch = this.#batches[tier]!
+      if (batch.eventCount === 0) continue
+      const unrooted = this.#report.counts[statusCodes.parentBlockNotFound]!
+      this.#options.sink.apply(storageTiers[tier]!, batch, this.#report)
+      if (this.#report.counts[statusCodes.parentBlockNotFound]! > unrooted) this.#countUnrooted(batch)
+      batch.clear()
+    }
+  }
+
+  /** How the index answered, over all events so far. */
+  get report(): ApplyReport {
+    return this.#report
+  }
+
+  #changed(): void {
+    let blocks = 0
+    for (const batch of this.#batches) blocks += batch.blockCount
+    if (blocks > pendingBlocksMax) return this.flush()
+    if (this.#isPending) return
+    this.#isPending = true
+    this.#options.onPending?.()
+  }
+
+  /** Stores below a parent that the rank does not hold: who sent them? Walks the batch, which is rare work. */
+  #countUnrooted(batch: EventBatch): void {
+    const { words } = batch
+    let at = 0
+    for (let event = 0; event < batch.eventCount; event++) {
+      const rank = words[at + 1]!
+      if (this.#report.statuses[event] === statusCodes.parentBlockNotFound) {
+        for (const feed of this.#feeds.values()) {
+          const ledger = feed.ledgerOf(rank)
+          if (ledger) ledger.counters.unrootedStores++
+        }
+      }
+      const kind = words[at]! & 0xff
+      at += eventHeaderWords + words[at + 2]! * (kind === 0 ? 4 : 2)
+    }
+  }
+}

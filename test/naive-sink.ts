@@ -1,0 +1,67 @@
+/** An index as plain maps, for tests: what does each rank hold, and how deep does a prompt go? Too simple to be wrong. */
+import type { ApplyReport, EventBatch } from '../src/core/index/index.js'
+import { eventHeaderWords, eventKinds, hasParentFlag, statusCodes } from '../src/core/index/index.js'
+import type { HashColumn, Rank, StorageTier } from '../src/core/protocol/index.js'
+import { hashAt, hashCount } from '../src/core/protocol/index.js'
+import type { EventSink } from '../src/events/index.js'
+
+export class NaiveSink implements EventSink {
+  /** Per tier and rank: external hash -> path of local hashes from the root. */
+  readonly #names = new Map<string, Map<bigint, string>>()
+  crossings = 0
+
+  apply(tier: StorageTier, batch: EventBatch, report: ApplyReport): void {
+    this.crossings++
+    report.begin(batch.eventCount)
+    let at = 0
+    for (let event = 0; event < batch.eventCount; event++) {
+      const word = batch.words[at]!
+      const rank = batch.words[at + 1]!
+      const count = batch.words[at + 2]!
+      const names = this.#of(tier, rank)
+      const parent = word & hasParentFlag ? hashAt(batch.words.subarray(at + 4, at + 6), 0) : undefined
+      const external = batch.words.subarray(at + eventHeaderWords, at + eventHeaderWords + 2 * count)
+      at += eventHeaderWords + 2 * count
+      let status: number = statusCodes.ok
+      if ((word & 0xff) === eventKinds.cleared) names.clear()
+      else if ((word & 0xff) === eventKinds.removed) {
+        for (let block = 0; block < count; block++) {
+          if (!names.delete(hashAt(external, block))) status = statusCodes.blockNotFound
+        }
+      } else {
+        const local = batch.words.subarray(at, at + 2 * count)
+        at += 2 * count
+        let path = parent === undefined ? '' : names.get(parent)
+        if (path === undefined) status = statusCodes.parentBlockNotFound
+        for (let block = 0; block < count && path !== undefined; block++) {
+          path = `${path}/${hashAt(local, block)}`
+          names.set(hashAt(external, block), path)
+        }
+      }
+      report.statuses[event] = status
+    }
+    report.count()
+  }
+
+  /** External hashes that the rank holds. */
+  held(rank: Rank, tier: StorageTier = 'device'): Set<bigint> {
+    return new Set(this.#of(tier, rank).keys())
+  }
+
+  depth(rank: Rank, local: HashColumn, tier: StorageTier = 'device'): number {
+    const paths = new Set(this.#of(tier, rank).values())
+    let path = ''
+    for (let depth = 0; depth < hashCount(local); depth++) {
+      path = `${path}/${hashAt(local, depth)}`
+      if (!paths.has(path)) return depth
+    }
+    return hashCount(local)
+  }
+
+  #of(tier: StorageTier, rank: Rank): Map<bigint, string> {
+    const key = `${tier}/${rank}`
+    let names = this.#names.get(key)
+    if (!names) this.#names.set(key, (names = new Map()))
+    return names
+  }
+}
