@@ -5,19 +5,12 @@ export {
   computeSequenceHashes,
   createBlockHasher,
   createHashScheme,
-  nextSequenceHash,
-  padValue,
-  toBlockExtraInfo,
-  toBlockMedia,
 } from './hashing/index.js'
-export type {
-  BlockHasher,
-  BlockHasherOptions,
-  BlockMedia,
-  ComputeOptions,
-  ExtendOptions,
-  HashScheme,
-  HashSchemeOptions,
-} from './hashing/index.js'
+export type { BlockHasher, HashScheme, HashSchemeOptions } from './hashing/index.js'
+export { KvIndex } from './index/index.js'
+export type { KvIndexOptions } from './index/index.js'
+export { LoadMonitor } from './load/index.js'
+export type { LoadThresholds } from './load/index.js'
 export { InvariantError, RankTable, WarmrouteError } from './protocol/index.js'
-export type { ErrorCode, HashColumn, MmExtraInfo, MmObject, Rank, StorageTier, WorkerRank } from './protocol/index.js'
+export type { ErrorCode, HashColumn, Rank, StorageTier, WorkerRank } from './protocol/index.js'
+export { ActiveSequences } from './sequences/index.js'
