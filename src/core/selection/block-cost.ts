@@ -12,105 +12,119 @@ import type { Rank } from '../protocol/index.js'
 import { cachedTokensOf, effectiveBlocksOf } from './cache-hits.js'
 import type { CandidateRows } from './candidates.js'
 import type { CostBreakdown, CostInputs, CostPolicy } from './cost-policy.js'
+import { at, fillFullCosts, fillPlainCosts } from './fill-costs.js'
 
 export const blockCostPolicy: CostPolicy = {
   name: 'blocks',
   unit: 'blocks',
   fill: fillBlockCosts,
-  explain: (rows, row, inputs) => explainBlockCost(rows.ranks[row]!, inputs, decayOf(rows, inputs)),
+  explain: explainBlockCost,
+}
+
+function explainBlockCost(rows: CandidateRows, row: number, inputs: CostInputs): CostBreakdown {
+  return price(rows.ranks[row]!, inputs, decayOf(rows, inputs))
 }
 
 function fillBlockCosts(rows: CandidateRows, inputs: CostInputs): void {
-  if (isPlain(inputs)) fillPlain(rows, inputs)
-  else fillAll(rows, inputs)
+  const { load, cache, sharedHits, settings } = inputs
+  if (cache.effectiveBlocks) return fillOneByOne(rows, inputs)
+  writeTerms(rows, inputs)
+  const shared = settings.sharedCacheMultiplier === 0 ? undefined : sharedHits
+  const isPlain = !cache.match.hasLowerTiers && settings.trackPrefillTokens && terms[at.decayPerToken] === 0 && !shared
+  if (isPlain) fillPlainCosts(rows, load, cache.match, terms)
+  else fillFullCosts(rows, load, cache.match, terms, shared)
 }
 
-/** Device caches only, prefill tracked: the path of nearly every request. */
-function isPlain({ cache, sharedHits, settings }: CostInputs): boolean {
-  if (cache.effectiveBlocks || cache.match.hasLowerTiers || !settings.trackPrefillTokens) return false
-  return settings.overlapScoreCreditDecay === 0 && (sharedHits === undefined || settings.sharedCacheMultiplier === 0)
-}
+/** Written and read inside one call. */
+const terms = new Float64Array(at.length)
 
-function fillPlain(rows: CandidateRows, inputs: CostInputs): void {
-  const { ranks, costs, count } = rows
-  const { isTracked, prefillTokens, decodeBlocks, activeRequests } = inputs.load
-  const { device, rankCount } = inputs.cache.match
-  const { promptTokens, blockTokens } = inputs
-  const { overlapScoreCredit, prefillLoadScale, decodeActiveRequestWeight } = inputs.settings
-  for (let row = 0; row < count; row++) {
-    const rank = ranks[row]!
-    const depth = rank < rankCount ? device[rank]! : 0
-    let tokens = promptTokens
-    let held = 0
-    if (isTracked[rank] === 1) {
-      // cached + max(0, prompt - cached) is the larger of the two.
-      tokens = prefillTokens[rank]! + Math.max(promptTokens, depth * blockTokens)
-      held = decodeBlocks[rank]! + decodeActiveRequestWeight * activeRequests[rank]!
-    }
-    const left = tokens / blockTokens - overlapScoreCredit * depth
-    costs[row] = left > 0 ? prefillLoadScale * left + held : held
-  }
-}
-
-function fillAll(rows: CandidateRows, inputs: CostInputs): void {
+function writeTerms(rows: CandidateRows, inputs: CostInputs): void {
+  const { settings } = inputs
   const decay = decayOf(rows, inputs)
-  const { ranks, costs, count } = rows
-  for (let row = 0; row < count; row++) costs[row] = explainBlockCost(ranks[row]!, inputs, decay).cost
+  terms[at.promptTokens] = inputs.promptTokens
+  terms[at.blockTokens] = inputs.blockTokens
+  terms[at.credit] = settings.overlapScoreCredit
+  terms[at.scale] = settings.prefillLoadScale
+  terms[at.requestWeight] = settings.decodeActiveRequestWeight
+  terms[at.hostWeight] = settings.hostCacheHitWeight
+  terms[at.diskWeight] = settings.diskCacheHitWeight
+  terms[at.sharedMultiplier] = settings.sharedCacheMultiplier
+  terms[at.decayPerToken] = decay?.perToken ?? 0
+  terms[at.lowestPrefillTokens] = decay?.lowest ?? 0
+  terms[at.isPrefillTracked] = settings.trackPrefillTokens ? 1 : 0
+  terms[at.isDecodeCredited] = creditsDecode(inputs) ? 1 : 0
 }
 
-/** The formula itself, term by term: receipts and rare settings use it, and the plain loop is tested against it. */
-function explainBlockCost(rank: Rank, inputs: CostInputs, decay: Decay | undefined): CostBreakdown {
-  const { promptTokens, blockTokens, settings, load, cache, sharedHits, label } = inputs
-  const isTracked = load.isTracked[rank] === 1
-  const activePrefillTokens = isTracked ? load.prefillTokens[rank]! : 0
-  const decodeBlocks = isTracked ? load.decodeBlocks[rank]! : 0
-  const activeRequests = isTracked ? load.activeRequests[rank]! : 0
+/** A source without tiers gives fractions of blocks: rare enough for the slow way. */
+function fillOneByOne(rows: CandidateRows, inputs: CostInputs): void {
+  const decay = decayOf(rows, inputs)
+  for (let row = 0; row < rows.count; row++) rows.costs[row] = price(rows.ranks[row]!, inputs, decay).cost
+}
 
-  const effective = effectiveBlocksOf(cache, rank, settings)
-  const cachedTokens = cachedTokensOf(effective, blockTokens)
-  const hasTiers = !cache.effectiveBlocks && rank < cache.match.rankCount
-  const deviceBlocks = cache.effectiveBlocks ? effective : hasTiers ? cache.match.device[rank]! : 0
-  const hasLower = hasTiers && cache.match.hasLowerTiers
-  const hostBlocks = hasLower ? cache.match.hostPinned[rank]! : 0
-  const diskBlocks = hasLower ? cache.match.disk[rank]! + cache.match.external[rank]! : 0
-  const sharedBlocks = sharedHits?.hitsBeyond(Math.round(deviceBlocks)) ?? 0
+type Terms = { -readonly [Term in keyof CostBreakdown]: CostBreakdown[Term] }
 
-  const share = decay
-    ? 1 / (1 + (decay.rate * (activePrefillTokens - decay.lowest)) / blockTokens / decay.promptBlocks)
-    : 1
-  const creditBlocks =
-    settings.overlapScoreCredit * share * deviceBlocks +
-    settings.hostCacheHitWeight * hostBlocks +
-    settings.diskCacheHitWeight * diskBlocks +
-    settings.sharedCacheMultiplier * sharedBlocks
+/** The formula itself, term by term: receipts are made of it, and the loops are tested against it. */
+function price(rank: Rank, inputs: CostInputs, decay: Decay | undefined): CostBreakdown {
+  const { settings } = inputs
+  const terms = readTerms(rank, inputs)
+  const { activePrefillTokens, deviceBlocks } = terms
+  const slowdown = decay ? 1 + decay.perToken * (activePrefillTokens - decay.lowest) : 1
+  terms.creditBlocks =
+    (settings.overlapScoreCredit * deviceBlocks) / slowdown +
+    settings.hostCacheHitWeight * terms.hostBlocks +
+    settings.diskCacheHitWeight * terms.diskBlocks +
+    settings.sharedCacheMultiplier * terms.sharedBlocks
 
-  const requestCost = settings.decodeActiveRequestWeight * activeRequests
-  let prefillCost = 0
-  let cost: number
-  if (
-    !settings.trackPrefillTokens &&
-    label === 'decode' &&
-    settings.creditsDecodeWorkers &&
-    settings.overlapScoreCredit > 0
-  )
-    cost = Math.max(0, decodeBlocks - creditBlocks) + requestCost
-  else {
-    const tracked = isTracked
-      ? activePrefillTokens + Math.max(0, promptTokens - cachedTokens) + cachedTokens
-      : promptTokens
-    const rawTokens = settings.trackPrefillTokens ? tracked : 0
-    prefillCost = settings.prefillLoadScale * Math.max(0, rawTokens / blockTokens - creditBlocks)
-    cost = prefillCost + decodeBlocks + requestCost
+  const requestCost = settings.decodeActiveRequestWeight * terms.activeRequests
+  if (creditsDecode(inputs)) {
+    terms.cost = Math.max(0, terms.decodeBlocks - terms.creditBlocks) + requestCost
+    return terms
   }
-  const held = { deviceBlocks, hostBlocks, diskBlocks, sharedBlocks }
-  return { ...held, activePrefillTokens, decodeBlocks, activeRequests, creditBlocks, prefillCost, cost }
+  const rawBlocks = rawTokensOf(rank, inputs, activePrefillTokens) / inputs.blockTokens
+  terms.prefillCost = settings.prefillLoadScale * Math.max(0, rawBlocks - terms.creditBlocks)
+  terms.cost = terms.prefillCost + terms.decodeBlocks + requestCost
+  return terms
+}
+
+/** What the rank holds and carries, before any weight. */
+function readTerms(rank: Rank, { load, cache, sharedHits }: CostInputs): Terms {
+  const isTracked = load.isTracked[rank] === 1
+  const { match, effectiveBlocks } = cache
+  const hasTiers = effectiveBlocks === undefined && rank < match.rankCount
+  const hasLower = hasTiers && match.hasLowerTiers
+  const deviceBlocks = hasTiers ? match.device[rank]! : (effectiveBlocks?.[rank] ?? 0)
+  return {
+    deviceBlocks,
+    hostBlocks: hasLower ? match.hostPinned[rank]! : 0,
+    diskBlocks: hasLower ? match.disk[rank]! + match.external[rank]! : 0,
+    sharedBlocks: sharedHits?.hitsBeyond(Math.round(deviceBlocks)) ?? 0,
+    activePrefillTokens: isTracked ? load.prefillTokens[rank]! : 0,
+    decodeBlocks: isTracked ? load.decodeBlocks[rank]! : 0,
+    activeRequests: isTracked ? load.activeRequests[rank]! : 0,
+    creditBlocks: 0,
+    prefillCost: 0,
+    cost: 0,
+  }
+}
+
+/** Prompt tokens that the rank has to answer for with this request, what is cached included. */
+function rawTokensOf(rank: Rank, inputs: CostInputs, activePrefillTokens: number): number {
+  const { settings, promptTokens, load } = inputs
+  if (!settings.trackPrefillTokens) return 0
+  if (load.isTracked[rank] !== 1) return promptTokens
+  const cachedTokens = cachedTokensOf(effectiveBlocksOf(inputs.cache, rank, settings), inputs.blockTokens)
+  return activePrefillTokens + Math.max(0, promptTokens - cachedTokens) + cachedTokens
+}
+
+function creditsDecode({ settings, label }: CostInputs): boolean {
+  if (settings.trackPrefillTokens || label !== 'decode') return false
+  return settings.creditsDecodeWorkers && settings.overlapScoreCredit > 0
 }
 
 interface Decay {
-  readonly rate: number
-  /** Booked prefill of the calmest row. */
+  /** By how much credit is divided, for each token booked beyond the calmest row. */
+  readonly perToken: number
   readonly lowest: number
-  readonly promptBlocks: number
 }
 
 /** Only where the setting asks for it: finding the calmest row is a pass over all of them. */
@@ -118,7 +132,7 @@ function decayOf(rows: CandidateRows, inputs: CostInputs): Decay | undefined {
   const { overlapScoreCreditDecay: rate, trackPrefillTokens } = inputs.settings
   if (rate === 0 || !trackPrefillTokens) return undefined
   const promptBlocks = Math.ceil(inputs.promptTokens / inputs.blockTokens)
-  return { rate, lowest: lowestPrefillTokens(rows, inputs), promptBlocks }
+  return { perToken: rate / inputs.blockTokens / promptBlocks, lowest: lowestPrefillTokens(rows, inputs) }
 }
 
 export function lowestPrefillTokens(rows: CandidateRows, { load }: CostInputs): number {

@@ -92,7 +92,10 @@ it('agrees with brute force', () => {
       expect(lowest(costs, u)).toBe(ties[Math.floor(u * ties.length)])
       const row = sampled(costs, t, u)
       const shares = chances(costs, t)
-      if (shares.some(Number.isNaN)) return expect(row).toBe(lowest(costs, u)) // a range too small to divide
+      if (shares.some(Number.isNaN)) {
+        expect(row).toBe(lowest(costs, u)) // the range is too small to divide
+        return
+      }
       const before = shares.slice(0, row).reduce((sum, it) => sum + it, 0)
       if (row < costs.length - 1) expect(before + shares[row]!).toBeGreaterThanOrEqual(u)
       if (row > 0) expect(before).toBeLessThan(u)

@@ -66,6 +66,7 @@ export class DefaultWorkerSelector implements WorkerSelector {
   /** Only the rank: the path of a request. Throws where nobody may serve, or an argument is no number. */
   select(workers: WorkerTable, request: SelectionRequest): Rank {
     validateRequest(request)
+    if (request.load.rankCount < workers.ranks.size) throw refused('load.rankCount', request.load.rankCount)
     const rows = this.#rows
     rows.gather(workers, request)
     if (request.pin) {
@@ -88,10 +89,13 @@ export class DefaultWorkerSelector implements WorkerSelector {
     const { load, promptTokens, blockTokens } = request
     const requiredBlocks = Math.ceil(promptTokens / blockTokens)
     const tracked = load.isTracked[rank] === 1 ? load.decodeBlocks[rank]! : 0
+    // Written out: on Node 20 a spread followed by more properties costs about 1 µs for each of them.
+    const { effectiveOverlapBlocks, cachedTokens } = cacheHitOf(request.cache, rank, request.settings, blockTokens)
     return {
       worker: workers.ranks.pairOf(rank),
       requiredBlocks,
-      ...cacheHitOf(request.cache, rank, request.settings, blockTokens),
+      effectiveOverlapBlocks,
+      cachedTokens,
       potentialDecodeBlocks: tracked + Math.max(0, requiredBlocks - request.trackedBlocks),
     }
   }

@@ -70,6 +70,7 @@ export class ActiveSequences {
   readonly #prefill: PrefillQueue
   readonly #loraCounts = new Map<string, number>()
   #promptBlockCount = 0
+  #trackedCount = 0
   // By rank.
   #isTracked = new Uint8Array(0)
   #checkedAtMs = new Float64Array(0)
@@ -210,6 +211,7 @@ export class ActiveSequences {
     if (!this.ranks.isLive(rank)) throw new WarmrouteError('WR_WORKER_NOT_FOUND', { rank })
     this.#makeRoom(rank + 1)
     this.#isTracked[rank] = 1
+    this.#trackedCount++
     this.#checkedAtMs[rank] = nowMs
     return true
   }
@@ -225,6 +227,7 @@ export class ActiveSequences {
       request = next
     }
     this.#isTracked[rank] = 0
+    this.#trackedCount--
     return lost
   }
 
@@ -312,19 +315,18 @@ export class ActiveSequences {
     out.isTracked.set(this.#isTracked.subarray(0, rankCount))
     out.activeRequests.set(this.#activeRequests.subarray(0, rankCount))
     this.#prefill.fillActiveTokens(out.prefillTokens, rankCount, nowMs)
-    this.#fillBlocks(out.decodeBlocks, rankCount, query, blockCount)
+    if (query === undefined || blockCount === 0) out.decodeBlocks.set(this.#blocks.active.subarray(0, rankCount))
+    else this.#fillBlocks(out.decodeBlocks, rankCount, query, blockCount)
   }
 
-  #fillBlocks(out: Float64Array, rankCount: number, query: HashColumn | undefined, blockCount: number): void {
+  #fillBlocks(out: Float64Array, rankCount: number, query: HashColumn, blockCount: number): void {
     const active = this.#blocks.active
-    const isTracked = this.#isTracked
-    if (query !== undefined && blockCount > 0) {
-      const depth = this.#depth
-      const isMatched = this.#chains.matchDepths(query, blockCount, depth, this.#bookings.rank)
-      for (let rank = 0; rank < rankCount; rank++)
-        out[rank] = isTracked[rank] === 1 ? active[rank]! + blockCount - depth[rank]! : 0
-      if (isMatched) depth.fill(0, 0, rankCount)
-    } else for (let rank = 0; rank < rankCount; rank++) out[rank] = active[rank]!
+    const depth = this.#depth
+    const isMatched = this.#chains.matchDepths(query, blockCount, depth, this.#bookings.rank)
+    for (let rank = 0; rank < rankCount; rank++) out[rank] = active[rank]! + (blockCount - depth[rank]!)
+    if (isMatched) depth.fill(0, 0, rankCount)
+    if (this.#trackedCount === rankCount) return
+    for (let rank = 0; rank < rankCount; rank++) if (this.#isTracked[rank] === 0) out[rank] = 0
   }
 
   // ---- the changes themselves
@@ -412,10 +414,15 @@ export class ActiveSequences {
     // The caller fills its column again for the next request; the event may be sent later.
     const tokenSequence = sequenceHashes?.slice(0, 2 * (booking.blockCount ?? hashCount(sequenceHashes)))
     const trackPrefillTokens = booking.trackPrefillTokens !== false
-    const data = { tokenSequence, trackPrefillTokens, expectedOutputTokens, prefillLoadHint }
     const { routerId, port } = replica
     const worker = this.ranks.pairOf(rank)
-    port.publish({ requestId, worker, routerId, loraName, data: { kind: 'add_request', ...data } })
+    port.publish({
+      requestId,
+      worker,
+      routerId,
+      loraName,
+      data: { kind: 'add_request', tokenSequence, trackPrefillTokens, expectedOutputTokens, prefillLoadHint },
+    })
   }
 
   #tell(requestId: string, rank: Rank, request: number, kind: 'mark_prefill_completed'): void {

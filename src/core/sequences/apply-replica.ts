@@ -89,8 +89,10 @@ function applyAdd(
   const rank = known ?? ranks.intern(workerId, dpRank)
   const { tokenSequence: sequenceHashes, trackPrefillTokens, expectedOutputTokens, prefillLoadHint } = data
   const { requestId, loraName } = event
-  const figures = { sequenceHashes, trackPrefillTokens, expectedOutputTokens, prefillLoadHint }
-  sequences.bookForPeer({ requestId, rank, loraName, ...figures }, nowMs)
+  sequences.bookForPeer(
+    { requestId, rank, loraName, sequenceHashes, trackPrefillTokens, expectedOutputTokens, prefillLoadHint },
+    nowMs,
+  )
   changed.add(rank)
   return true
 }

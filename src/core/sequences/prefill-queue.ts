@@ -16,23 +16,30 @@ export class PrefillQueue {
   // By request. 0 tokens: not in the queue. NaN: no duration is predicted.
   #tokens = new Float64Array(0)
   #durationMs = new Float64Array(0)
-  // By rank.
+  // By rank. The anchor's own figures are repeated here, so that reading all ranks walks columns and no lists.
   #sum = new Float64Array(0)
+  #anchorTokens = new Float64Array(0)
+  #anchorDurationMs = new Float64Array(0) // NaN: nothing fades, or nothing is there
   #anchoredAtMs = new Float64Array(0)
   #unpredicted = new Uint32Array(0)
+  /** Ranks whose anchor fades: without a model of durations there are none, and sums are all there is to read. */
+  #fadingCount = 0
 
   constructor(decay: PrefillDecay) {
     this.#decay = decay
   }
 
   get byteLength(): number {
-    return 16 * this.#tokens.length + 20 * this.#sum.length + this.#queue.byteLength
+    return 16 * this.#tokens.length + 36 * this.#sum.length + this.#queue.byteLength
   }
 
   makeRoomForRanks(rankCount: number): void {
     if (rankCount <= this.#sum.length) return
-    const length = roomFor(rankCount, this.#sum.length)
+    const before = this.#sum.length
+    const length = roomFor(rankCount, before)
     this.#sum = growFloat64(this.#sum, length)
+    this.#anchorTokens = growFloat64(this.#anchorTokens, length)
+    this.#anchorDurationMs = growFloat64(this.#anchorDurationMs, length).fill(Number.NaN, before)
     this.#anchoredAtMs = growFloat64(this.#anchoredAtMs, length)
     this.#unpredicted = growUint32(this.#unpredicted, length)
   }
@@ -44,10 +51,11 @@ export class PrefillQueue {
       this.#tokens = growFloat64(this.#tokens, length)
       this.#durationMs = growFloat64(this.#durationMs, length)
     }
-    if (this.#queue.first(rank) < 0) this.#anchoredAtMs[rank] = nowMs
+    const isFirst = this.#queue.first(rank) < 0
     this.#queue.push(rank, request)
     this.#tokens[request] = tokens
     this.#durationMs[request] = durationMs
+    if (isFirst) this.#anchor(rank, nowMs)
     this.#sum[rank]! += tokens
     if (Number.isNaN(durationMs)) this.#unpredicted[rank]!++
   }
@@ -62,7 +70,7 @@ export class PrefillQueue {
     this.#tokens[request] = 0
     this.#sum[rank]! -= tokens
     if (Number.isNaN(durationMs)) this.#unpredicted[rank]!--
-    if (wasOldest) this.#anchoredAtMs[rank] = nowMs
+    if (wasOldest) this.#anchor(rank, nowMs)
     else if (this.#decay === 'full' && !Number.isNaN(durationMs)) {
       // What faded past the anchor faded from this entry too; without it the clock must not run ahead of the rest.
       const moved = this.#anchoredAtMs[rank]! + durationMs
@@ -72,14 +80,12 @@ export class PrefillQueue {
   }
 
   activeTokens(rank: number, nowMs: number): number {
-    const oldest = this.#queue.first(rank)
-    if (oldest < 0) return 0
     const sum = this.#sum[rank]!
-    const durationMs = this.#durationMs[oldest]!
+    const durationMs = this.#anchorDurationMs[rank]!
     if (Number.isNaN(durationMs)) return sum
-    const tokens = this.#tokens[oldest]!
-    const elapsedMs = this.#elapsedMs(rank, nowMs)
+    const tokens = this.#anchorTokens[rank]!
     if (durationMs === 0) return sum - tokens
+    const elapsedMs = this.#elapsedMs(rank, nowMs)
     if (this.#decay === 'full' && this.#unpredicted[rank] === 0)
       return Math.max(0, sum - Math.floor((tokens * elapsedMs) / durationMs))
     return sum - tokens + Math.ceil(tokens * Math.max(0, 1 - elapsedMs / durationMs))
@@ -87,10 +93,10 @@ export class PrefillQueue {
 
   /** Fills `out[rank]` for all ranks below `rankCount`; once per request. */
   fillActiveTokens(out: Float64Array, rankCount: number, nowMs: number): void {
-    for (let rank = 0; rank < rankCount; rank++) {
-      // Most ranks of a calm fleet have nothing to compute.
-      out[rank] = this.#sum[rank] === 0 ? 0 : this.activeTokens(rank, nowMs)
-    }
+    out.set(this.#sum.subarray(0, rankCount))
+    if (this.#fadingCount === 0) return
+    for (let rank = 0; rank < rankCount; rank++)
+      if (!Number.isNaN(this.#anchorDurationMs[rank]!)) out[rank] = this.activeTokens(rank, nowMs)
   }
 
   /** Time until the rank has computed all it has, or undefined where a duration is missing. */
@@ -101,6 +107,17 @@ export class PrefillQueue {
     let total = 0
     for (let request = oldest; request >= 0; request = this.#queue.next(request)) total += this.#durationMs[request]!
     return Math.max(0, total - this.#elapsedMs(rank, nowMs))
+  }
+
+  /** The oldest entry, whichever it is, begins to fade now. */
+  #anchor(rank: number, nowMs: number): void {
+    const oldest = this.#queue.first(rank)
+    const durationMs = oldest < 0 ? Number.NaN : this.#durationMs[oldest]!
+    if (!Number.isNaN(this.#anchorDurationMs[rank]!)) this.#fadingCount--
+    if (!Number.isNaN(durationMs)) this.#fadingCount++
+    this.#anchoredAtMs[rank] = nowMs
+    this.#anchorTokens[rank] = oldest < 0 ? 0 : this.#tokens[oldest]!
+    this.#anchorDurationMs[rank] = durationMs
   }
 
   /** A clock that stands still, runs backwards or is no number fades nothing. */
