@@ -1,8 +1,8 @@
 /** An index as plain maps, for tests: what does each rank hold, and how deep does a prompt go? Too simple to be wrong. */
-import type { ApplyReport, EventBatch } from '../src/core/index/index.js'
-import { eventHeaderWords, eventKinds, hasParentFlag, statusCodes } from '../src/core/index/index.js'
+import type { EventBatch, TieredBatch } from '../src/core/index/index.js'
+import { eventHeaderWords, eventKinds, hasParentFlag } from '../src/core/index/index.js'
 import type { HashColumn, Rank, StorageTier } from '../src/core/protocol/index.js'
-import { hashAt, hashCount } from '../src/core/protocol/index.js'
+import { hashAt, hashCount, storageTiers } from '../src/core/protocol/index.js'
 import type { EventSink } from '../src/events/index.js'
 
 export class NaiveSink implements EventSink {
@@ -10,9 +10,12 @@ export class NaiveSink implements EventSink {
   readonly #names = new Map<string, Map<bigint, string>>()
   crossings = 0
 
-  apply(tier: StorageTier, batch: EventBatch, report: ApplyReport): void {
+  apply(batch: TieredBatch): void {
     this.crossings++
-    report.begin(batch.eventCount)
+    for (const tier of storageTiers) this.#applyTier(tier, batch.of(tier))
+  }
+
+  #applyTier(tier: StorageTier, batch: EventBatch): void {
     let at = 0
     for (let event = 0; event < batch.eventCount; event++) {
       const word = batch.words[at]!
@@ -22,25 +25,19 @@ export class NaiveSink implements EventSink {
       const parent = word & hasParentFlag ? hashAt(batch.words.subarray(at + 4, at + 6), 0) : undefined
       const external = batch.words.subarray(at + eventHeaderWords, at + eventHeaderWords + 2 * count)
       at += eventHeaderWords + 2 * count
-      let status: number = statusCodes.ok
       if ((word & 0xff) === eventKinds.cleared) names.clear()
       else if ((word & 0xff) === eventKinds.removed) {
-        for (let block = 0; block < count; block++) {
-          if (!names.delete(hashAt(external, block))) status = statusCodes.blockNotFound
-        }
+        for (let block = 0; block < count; block++) names.delete(hashAt(external, block))
       } else {
         const local = batch.words.subarray(at, at + 2 * count)
         at += 2 * count
         let path = parent === undefined ? '' : names.get(parent)
-        if (path === undefined) status = statusCodes.parentBlockNotFound
         for (let block = 0; block < count && path !== undefined; block++) {
           path = `${path}/${hashAt(local, block)}`
           names.set(hashAt(external, block), path)
         }
       }
-      report.statuses[event] = status
     }
-    report.count()
   }
 
   /** External hashes that the rank holds. */

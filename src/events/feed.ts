@@ -2,10 +2,11 @@
  * One event stream of one engine rank: its machine, what is remembered of its ranks, and the way of a payload through
  * decoder and normaliser. No I/O; the sockets call in, and `Intake` carries what comes out to the index.
  */
+import type { TieredBatch } from '../core/index/index.js'
 import type { Rank } from '../core/protocol/index.js'
 import type { BatchDecoder, DecodedBatch, DecodeReason } from './decoded-batch.js'
 import type { NamespaceNames } from './namespaces.js'
-import type { Normaliser, TierBatches } from './normaliser.js'
+import type { Normaliser } from './normaliser.js'
 import { RankLedger } from './rank-ledger.js'
 import type { MachineCounters, PurgeReason, RankLimits, RankState } from './rank-machine.js'
 import { purgeReasons, RankMachine } from './rank-machine.js'
@@ -29,7 +30,7 @@ export interface FeedHost {
   readonly decoder: BatchDecoder
   readonly normaliser: Normaliser
   readonly decoded: DecodedBatch
-  readonly batches: TierBatches
+  readonly batch: TieredBatch
   readonly names: NamespaceNames
   readonly seed: number
   readonly blocksMax: number
@@ -141,7 +142,7 @@ export class Feed {
   }
 
   #apply(payload: Uint8Array): DecodeReason | undefined {
-    const { decoder, decoded, normaliser, batches } = this.#host
+    const { decoder, decoded, normaliser, batch } = this.#host
     const reason = decoder.decode(payload, decoded)
     if (reason) {
       this.countFault(reason)
@@ -155,7 +156,7 @@ export class Feed {
       this.#main.counters.filtered.foreign_rank += decoded.eventCount
       return undefined
     }
-    normaliser.apply(decoded, ledger, batches)
+    normaliser.apply(decoded, ledger, batch)
     const usable = Math.min(this.#options.usableBlocks ?? this.#host.blocksMax, this.#host.blocksMax)
     if (ledger.deviceBlocks > usable) this.machine.distrust()
     this.#host.changed()
@@ -187,7 +188,7 @@ export class Feed {
   #forget(): void {
     for (const ledger of this.ledgers()) {
       ledger.clear()
-      for (const batch of this.#host.batches) batch.cleared(ledger.rank)
+      this.#host.batch.cleared(ledger.rank)
     }
     this.#host.purged()
   }

@@ -43,23 +43,23 @@ export class HashTable {
     else this.#slots[at + 2] = value
   }
 
-  /** Adds 1 (saturating) and answers the new value. */
-  increment(low: number, high: number): number {
+  /** One more copy, perhaps with a mark that stays. Answers how many there were. Such an entry is 2 x copies + mark. */
+  countUp(low: number, high: number, mark: number): number {
     const at = this.#find(low, high)
     const value = this.#slots[at + 2]!
-    if (value === 0) this.#claim(at, low, high, 1)
-    else if (value < 0xffff_ffff) this.#slots[at + 2] = value + 1
-    return value + 1
+    if (value === 0) this.#claim(at, low, high, 2 + mark)
+    else if (value < 0xffff_fffe) this.#slots[at + 2] = (value + 2) | mark
+    return value >>> 1
   }
 
-  /** Takes 1 away and answers what is left; at 0 the entry goes. -1: it was not there. */
-  decrement(low: number, high: number): number {
+  /** One copy less. Answers how many are left; with the last one the entry goes. -1: there was none. */
+  countDown(low: number, high: number): number {
     const at = this.#find(low, high)
     const value = this.#slots[at + 2]!
     if (value === 0) return -1
-    if (value === 1) this.#release(at)
-    else this.#slots[at + 2] = value - 1
-    return value - 1
+    if (value < 4) this.#release(at)
+    else this.#slots[at + 2] = value - 2
+    return (value >>> 1) - 1
   }
 
   delete(low: number, high: number): boolean {

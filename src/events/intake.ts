@@ -3,22 +3,20 @@
  * and cross into the index together, once per turn of the event loop instead of once per event; a purge crosses at once.
  */
 import type { BlockHasher } from '../core/hashing/index.js'
-import { ApplyReport, EventBatch, eventHeaderWords, statusCodes } from '../core/index/index.js'
-import type { Rank, StorageTier } from '../core/protocol/index.js'
-import { storageTiers } from '../core/protocol/index.js'
+import { TieredBatch } from '../core/index/index.js'
+import type { Rank } from '../core/protocol/index.js'
 import { Converter } from './converter.js'
 import type { BatchDecoder } from './decoded-batch.js'
 import { DecodedBatch } from './decoded-batch.js'
 import type { FeedHost, FeedOptions, FeedStatus } from './feed.js'
 import { Feed } from './feed.js'
 import { NamespaceNames } from './namespaces.js'
-import type { TierBatches } from './normaliser.js'
 import { Normaliser } from './normaliser.js'
 import { SchemeCache } from './scheme-cache.js'
 
-/** Where events go: an index with tiers. The batch is the caller's and is reused after the call. */
+/** Where events go: `KvIndex`, or something like it. The batch is the caller's and is reused after the call. */
 export interface EventSink {
-  apply(tier: StorageTier, batch: EventBatch, report: ApplyReport): void
+  apply(batch: TieredBatch): void
 }
 
 export interface IntakeOptions {
@@ -45,8 +43,8 @@ export class Intake {
   readonly #options: IntakeOptions
   readonly #host: FeedHost
   readonly #feeds = new Map<Rank, Feed>()
-  readonly #batches: TierBatches = [new EventBatch(), new EventBatch(), new EventBatch(), new EventBatch()]
-  readonly #report = new ApplyReport()
+  readonly #batch = new TieredBatch()
+  #crossings = 0
   #isPending = false
 
   constructor(options: IntakeOptions) {
@@ -58,7 +56,7 @@ export class Intake {
       decoder: options.decoder,
       normaliser: new Normaliser(converter, options.blockSize, { blocksMax }),
       decoded: new DecodedBatch(),
-      batches: this.#batches,
+      batch: this.#batch,
       names: new NamespaceNames(),
       seed: options.seed,
       blocksMax,
@@ -103,44 +101,23 @@ export class Intake {
   /** Whatever waits crosses into the index now. */
   flush(): void {
     this.#isPending = false
-    for (let tier = 0; tier < this.#batches.length; tier++) {
-      const batch = this.#batches[tier]!
-      if (batch.eventCount === 0) continue
-      const unrooted = this.#report.counts[statusCodes.parentBlockNotFound]!
-      this.#options.sink.apply(storageTiers[tier]!, batch, this.#report)
-      if (this.#report.counts[statusCodes.parentBlockNotFound]! > unrooted) this.#countUnrooted(batch)
-      batch.clear()
-    }
+    const batch = this.#batch
+    const { device, hostPinned, disk, external } = batch
+    if (device.eventCount + hostPinned.eventCount + disk.eventCount + external.eventCount === 0) return
+    this.#crossings++
+    this.#options.sink.apply(batch)
+    batch.clear()
   }
 
-  /** How the index answered, over all events so far. */
-  get report(): ApplyReport {
-    return this.#report
+  /** How often events crossed into the index. */
+  get crossings(): number {
+    return this.#crossings
   }
 
   #changed(): void {
-    let blocks = 0
-    for (const batch of this.#batches) blocks += batch.blockCount
-    if (blocks > pendingBlocksMax) return this.flush()
+    if (this.#batch.blockCount > pendingBlocksMax) return this.flush()
     if (this.#isPending) return
     this.#isPending = true
     this.#options.onPending?.()
-  }
-
-  /** Stores below a parent that the rank does not hold: who sent them? Walks the batch, which is rare work. */
-  #countUnrooted(batch: EventBatch): void {
-    const { words } = batch
-    let at = 0
-    for (let event = 0; event < batch.eventCount; event++) {
-      const rank = words[at + 1]!
-      if (this.#report.statuses[event] === statusCodes.parentBlockNotFound) {
-        for (const feed of this.#feeds.values()) {
-          const ledger = feed.ledgerOf(rank)
-          if (ledger) ledger.counters.unrootedStores++
-        }
-      }
-      const kind = words[at]! & 0xff
-      at += eventHeaderWords + words[at + 2]! * (kind === 0 ? 4 : 2)
-    }
   }
 }

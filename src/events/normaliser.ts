@@ -2,7 +2,8 @@
  * From decoded events to what the index is told: filters, inherits namespaces, counts copies, converts tokens to hashes.
  * Stateful through the rank's ledger only, so a purge of the ledger is a purge of all it remembers.
  */
-import type { EventBatch } from '../core/index/index.js'
+import type { EventBatch, TieredBatch } from '../core/index/index.js'
+import { storageTiers } from '../core/protocol/index.js'
 import { copyWords } from './converter.js'
 import type { Converter } from './converter.js'
 import type { DecodedBatch } from './decoded-batch.js'
@@ -11,9 +12,6 @@ import type { HashTable } from './hash-table.js'
 import type { FilterReason } from './prefilter.js'
 import { filterEvent } from './prefilter.js'
 import type { RankLedger } from './rank-ledger.js'
-
-/** One batch per tier, in the order of `storageTiers`. */
-export type TierBatches = readonly [EventBatch, EventBatch, EventBatch, EventBatch]
 
 export interface NormaliserLimits {
   /** Distinct blocks remembered per rank and tier. A lower tier beyond it is emptied; the device is not believed. */
@@ -31,33 +29,34 @@ export class Normaliser {
     this.#limits = limits
   }
 
-  apply(batch: DecodedBatch, ledger: RankLedger, out: TierBatches): void {
+  apply(batch: DecodedBatch, ledger: RankLedger, out: TieredBatch): void {
     for (let event = 0; event < batch.eventCount; event++) {
       const reason = filterEvent(batch, event, ledger.groups) ?? this.#applyEvent(batch, event, ledger, out)
       if (reason) ledger.counters.filtered[reason]++
     }
   }
 
-  #applyEvent(batch: DecodedBatch, event: number, ledger: RankLedger, out: TierBatches): FilterReason | undefined {
+  #applyEvent(batch: DecodedBatch, event: number, ledger: RankLedger, out: TieredBatch): FilterReason | undefined {
     const kind = batch.kind[event]!
     if (kind === eventKind.cleared) {
       ledger.counters.clearedEvents++
       ledger.clear()
-      for (const tier of out) tier.cleared(ledger.rank)
+      out.cleared(ledger.rank)
       return undefined
     }
     const tier = batch.tier[event]!
     const copies = ledger.copies(tier, batch.group[event]!)
+    const events = out.of(storageTiers[tier]!)
     if (kind === eventKind.removed) {
-      this.#remove(batch, event, ledger, copies, out[tier]!)
+      this.#remove(batch, event, ledger, copies, events)
       return undefined
     }
     if (tier > 0 && copies.size + batch.hashCount[event]! > this.#limits.blocksMax) {
       ledger.counters.tierOverflows++
       copies.clear()
-      out[tier]!.cleared(ledger.rank)
+      events.cleared(ledger.rank)
     }
-    return this.#store(batch, event, ledger, copies, out[tier]!)
+    return this.#store(batch, event, ledger, copies, events)
   }
 
   #store(
@@ -77,7 +76,9 @@ export class Normaliser {
     const isNear = batch.tier[event]! < tierCode.disk
     const namespace = isNear ? this.#namespaceOf(batch, event, ledger) : batch.namespace[event] || undefined
     if (namespace === null) return 'ambiguous_cache_namespace'
-    const doubled = countCopies(batch, event, copies)
+    // Lower tiers continue chains that began on the device; their index takes any parent.
+    const isRooted = batch.tier[event]! > 0 || isChainRooted(batch, event, copies)
+    const doubled = countCopies(batch, event, copies, isRooted ? 1 : 0)
     if (doubled > 0 && this.#isReport(batch, event, ledger, copies)) {
       counters.reports++
       for (let index = 0; index < count; index++) uncount(batch, event, index, copies)
@@ -93,9 +94,13 @@ export class Normaliser {
     }
     if (size !== this.#blockSize) return 'wrong_block_size'
     if (batch.isOpaque[event] === 1) return 'opaque_media'
+    counters.storedEvents++
+    if (!isRooted) {
+      counters.unrootedStores++
+      return undefined
+    }
     const complete = this.#converter.completeBlocks(batch, event)
     if (complete > 0) this.#converter.append(batch, event, complete, namespace, ledger.rank, out)
-    counters.storedEvents++
     counters.storedBlocks += complete
     return complete < count ? 'short_tokens' : undefined
   }
@@ -111,7 +116,7 @@ export class Normaliser {
     if (batch.hasParent[event] === 1) return false
     for (let index = 0; index < batch.hashCount[event]!; index++) {
       const at = 2 * (batch.hashStart[event]! + index)
-      if (copies.get(batch.hashes[at]!, batch.hashes[at + 1]!) < 2) return false // something in it is new
+      if (copies.get(batch.hashes[at]!, batch.hashes[at + 1]!) < 4) return false // something in it is new
     }
     return ledger.takeReport(batch.tokens, batch.tokenStart[event]!, batch.tokenCount[event]!)
   }
@@ -127,7 +132,7 @@ export class Normaliser {
     for (let at = 2 * start; at < 2 * (start + count); at += 2) {
       const low = hashes[at]!
       const high = hashes[at + 1]!
-      const left = copies.decrement(low, high)
+      const left = copies.countDown(low, high)
       if (left > 0) {
         counters.keptCopies++
         continue
@@ -146,19 +151,25 @@ export class Normaliser {
   }
 }
 
+/** Whether the chain can be followed to the root through blocks that we saw stored. */
+function isChainRooted(batch: DecodedBatch, event: number, copies: HashTable): boolean {
+  if (batch.hasParent[event] === 0) return true
+  return (copies.get(batch.parents[2 * event]!, batch.parents[2 * event + 1]!) & 1) === 1
+}
+
 /** One more copy of each block. Answers how many were there already. */
-function countCopies(batch: DecodedBatch, event: number, copies: HashTable): number {
+function countCopies(batch: DecodedBatch, event: number, copies: HashTable, mark: number): number {
   const { hashes } = batch
   const start = 2 * batch.hashStart[event]!
   const end = start + 2 * batch.hashCount[event]!
   let doubled = 0
-  for (let at = start; at < end; at += 2) if (copies.increment(hashes[at]!, hashes[at + 1]!) > 1) doubled++
+  for (let at = start; at < end; at += 2) if (copies.countUp(hashes[at]!, hashes[at + 1]!, mark) > 0) doubled++
   return doubled
 }
 
 function uncount(batch: DecodedBatch, event: number, index: number, copies: HashTable): void {
   const at = 2 * (batch.hashStart[event]! + index)
-  copies.decrement(batch.hashes[at]!, batch.hashes[at + 1]!)
+  copies.countDown(batch.hashes[at]!, batch.hashes[at + 1]!)
 }
 
 /** A hash that occurs twice among parent and blocks: a chain cannot pass the same block twice. */

@@ -176,6 +176,11 @@ export class RankMachine {
     return Math.min(this.#replay?.deadline ?? never, this.#retryAt, this.#purgeAt, probeAt)
   }
 
+  /** Whether replies under this ticket still mean something. */
+  isWaitingFor(ticket: number): boolean {
+    return this.#replay?.ticket === ticket
+  }
+
   anchor(): FrameAnchor | undefined {
     return this.#recent.anchor()
   }

@@ -1,0 +1,147 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { afterEach, expect, it } from 'vitest'
+import { Publisher, Router } from 'zeromq'
+import { NaiveSink } from '../../test/naive-sink.js'
+import { createBlockHasher } from '../core/hashing/index.js'
+import type { PlainEvent } from './fill-batch.case.js'
+import { PlainDecoder } from './fill-batch.case.js'
+import { Intake } from './intake.js'
+import { replayRequest } from './replay-reply.js'
+import { ZmqSource } from './zmq-source.js'
+
+const closers: (() => Promise<void> | void)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close()
+})
+
+const decoder = new PlainDecoder()
+const store = (hash: bigint): PlainEvent => ({ kind: 'stored', hashes: [hash], tokens: [Number(hash), 1] })
+
+/** A publisher with a replay socket, as engines have them; `framesPerReply` 3 is the older form. */
+class Engine {
+  readonly pub = new Publisher({ linger: 0 })
+  readonly router = new Router({ linger: 0 })
+  readonly ring: [number, Uint8Array][] = []
+  endpoint = ''
+  replayEndpoint = ''
+  sequence = 0
+  asked = 0
+  framesPerReply = 4
+  #serving = Promise.resolve()
+
+  async start(port = 0, replayPort = 0): Promise<this> {
+    await this.pub.bind(`tcp://127.0.0.1:${port || '*'}`)
+    await this.router.bind(`tcp://127.0.0.1:${replayPort || '*'}`)
+    this.endpoint = this.pub.lastEndpoint!
+    this.replayEndpoint = this.router.lastEndpoint!
+    this.#serving = this.#serve()
+    closers.push(() => this.stop())
+    return this
+  }
+
+  async publish(...events: PlainEvent[]): Promise<void> {
+    const payload = decoder.add(events)
+    const sequence = this.sequence++
+    this.ring.push([sequence, payload])
+    await this.pub.send(['kv-events', replayRequest(sequence)[1], payload])
+  }
+
+  async stop(): Promise<void> {
+    this.pub.close()
+    this.router.close()
+    await this.#serving
+  }
+
+  async #serve(): Promise<void> {
+    for await (const [identity, , start] of this.router) {
+      this.asked++
+      const from = Number(start!.readBigUInt64BE())
+      const topic = this.framesPerReply === 4 ? ['kv-events'] : []
+      for (const [sequence, payload] of this.ring.filter(([it]) => it >= from)) {
+        await this.router.send([identity!, '', ...topic, replayRequest(sequence)[1], payload])
+      }
+      await this.router.send([identity!, '', ...topic.map(() => ''), Buffer.alloc(8, 255), ''])
+    }
+  }
+}
+
+function newSource() {
+  const sink = new NaiveSink()
+  const hasher = createBlockHasher()
+  const source = new ZmqSource((wiring) => new Intake({ decoder, sink, hasher, blockSize: 2, seed: 1, ...wiring }), {
+    reconnectMs: 10,
+    tickMs: 10,
+  })
+  closers.push(() => source.close())
+  return { sink, source }
+}
+
+/** Turns of the event loop until something is true; the test's own limit ends it. */
+async function until(isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) await nextTurn()
+}
+
+it.each([4, 3])('joins late through a replay of %i frames, then follows the stream', async (framesPerReply) => {
+  const engine = await new Engine().start()
+  engine.framesPerReply = framesPerReply
+  await engine.publish(store(1n))
+  await engine.publish(store(2n))
+  const { sink, source } = newSource()
+  const { endpoint, replayEndpoint } = engine
+  const feed = source.follow({ rank: 0, dpRank: 0, endpoint, replayEndpoint, topic: 'kv' })
+  await until(() => feed.machine.state === 'live')
+  await until(() => sink.held(0).size === 2)
+  await engine.publish(store(3n))
+  await until(() => sink.held(0).size === 3)
+  expect(feed.status(0)).toMatchObject({ isComplete: true, isCredited: true, lastSequence: 2 })
+})
+
+it('finds a restarted engine, drops what the old one held and learns the new one from its first batch', async () => {
+  const first = await new Engine().start()
+  const { sink, source } = newSource()
+  const { endpoint, replayEndpoint } = first
+  const feed = source.follow({ rank: 0, dpRank: 0, endpoint, replayEndpoint })
+  await until(() => feed.machine.state === 'live')
+  await first.publish(store(1n))
+  await until(() => sink.held(0).size === 1)
+  await first.stop()
+  await until(() => feed.machine.state === 'suspect')
+  expect(source.intake.isCredited(0)).toBe(false)
+  const second = await new Engine().start(portOf(endpoint), portOf(replayEndpoint))
+  await second.publish(store(2n)) // before anybody listens
+  await until(() => feed.machine.state === 'live')
+  await until(() => sink.held(0).has(2n))
+  expect([...sink.held(0)]).toEqual([2n])
+  expect(feed.status(0).purges.restart).toBe(1)
+})
+
+it('counts frames that are none and goes on', async () => {
+  const engine = await new Engine().start()
+  const { sink, source } = newSource()
+  const feed = source.follow({ rank: 0, dpRank: 0, endpoint: engine.endpoint, replayEndpoint: engine.replayEndpoint })
+  await until(() => feed.machine.state === 'live')
+  await engine.pub.send(['only', 'two'])
+  await engine.pub.send(['a', 'short', 'payload'])
+  await engine.publish(store(1n))
+  await until(() => sink.held(0).size === 1)
+  expect(feed.status(0).decodeErrors).toEqual({ bad_frame_count: 1, bad_sequence: 1 })
+})
+
+it('leaves nothing behind, whether a rank goes or all of it', async () => {
+  const engine = await new Engine().start()
+  const { sink, source } = newSource()
+  const { endpoint, replayEndpoint } = engine
+  const feeds = [0, 1].map((rank) => source.follow({ rank, dpRank: 0, endpoint, replayEndpoint }))
+  await until(() => feeds.every((feed) => feed.machine.state === 'live'))
+  await engine.publish(store(1n))
+  await until(() => sink.held(0).size === 1 && sink.held(1).size === 1)
+  await source.unfollow(feeds[0]!)
+  expect(sink.held(0).size).toBe(0)
+  expect(feeds[0]!.machine.state).toBe('gone')
+  await source.close()
+  expect([...source.intake.feeds()]).toHaveLength(1)
+})
+
+function portOf(endpoint: string): number {
+  return Number(endpoint.slice(endpoint.lastIndexOf(':') + 1))
+}
