@@ -1,0 +1,155 @@
+/**
+ * The exact prefix index, as one WebAssembly module. What it answers is said in src/core/index/prefix-index.ts; how
+ * the parts are laid out is drawn above each part. Hashes are i64 here and never cross the boundary as numbers: they
+ * travel through memory.
+ */
+import { aliasTotal } from './index/aliases'
+import { apply as applyEvents, epochNow, setCaps, touched } from './index/apply'
+import { find as findName } from './index/buckets'
+import { addRun, capOf, changeSet, chunkCount, chunkOf, firstSlab, indexOf, nodeCount, setAt, setOf } from './index/chunks'
+import { collect as collectHeld, describe as describeHeld, discard as discardHeld } from './index/dump'
+import { edgeCount } from './index/edges'
+import { addHold, clearRank as clear, evictedTotal, heldTotal, nameOf, removeName } from './index/holds'
+import { hotList } from './index/hot'
+import { RANK_BYTES, alloc, carvedBytes, classOf, release, setLimit } from './index/memory'
+import { setSeed } from './index/mix'
+import { aliasCountOf, heldOf, ranksUsed, recordOf } from './index/ranks'
+import { hasRank, internBits, liveSets, releaseSet, retain, sizeOf } from './index/sets'
+import { begin, depthReached, finish, walk as walkOn } from './index/walk'
+
+export function init(seedLo: u32, seedHi: u32, maxBlocks: u32, maxBlocksPerRank: u32, maxBytes: u32): void {
+  setSeed(seedLo, seedHi)
+  setCaps(maxBlocks, maxBlocksPerRank)
+  setLimit(maxBytes)
+}
+
+/** Buffers for the host: at least `bytes` bytes, 0 when there is no memory. */
+export function take(bytes: u32): u32 {
+  return <u32>alloc(classOf(bytes))
+}
+export function give(at: u32, bytes: u32): void {
+  release(at, classOf(bytes))
+}
+
+export function apply(words: u32, events: u32, statuses: u32): void {
+  applyEvents(words, events, statuses)
+}
+
+export function findBegin(results: u32): void {
+  begin(results)
+}
+export function findWalk(hashes: u32, count: u32): bool {
+  return walkOn(hashes, count)
+}
+export function findFinish(): u32 {
+  return finish()
+}
+export function findDepth(): u32 {
+  return depthReached()
+}
+/** Replaces the node of each result by what the rank calls it: [ rank 4 | node 4 ] -> name 8, in place. */
+export function nameResults(results: u32, names: u32, count: u32): void {
+  for (let i: u32 = 0; i < count; i++) {
+    const at = results + i * 12
+    store<u64>(names + (i << 3), nameOf(recordOf(load<u32>(at)), load<u32>(at, 8)))
+  }
+}
+
+export function holds(rank: u32, external: u32): bool {
+  return findName(recordOf(rank), load<u64>(external)) != 0
+}
+export function blocksOf(rank: u32): u32 {
+  return rank < ranksUsed() ? heldOf(recordOf(rank)) : 0
+}
+export function clearRank(rank: u32): u32 {
+  return rank < ranksUsed() ? clear(rank) : 0
+}
+
+export function collect(rank: u32): u32 {
+  return collectHeld(rank)
+}
+export function describe(rank: u32, from: u32, count: u32, facts: u32): void {
+  describeHeld(rank, from, count, facts)
+}
+export function discard(): void {
+  discardHeld()
+}
+
+export function heldBlocks(): u32 {
+  return heldTotal()
+}
+export function distinctBlocks(): u32 {
+  return nodeCount()
+}
+export function holderSets(): u32 {
+  return liveSets()
+}
+export function aliases(): u32 {
+  return aliasTotal()
+}
+export function evictedBlocks(): f64 {
+  return evictedTotal()
+}
+export function bytesUsed(): u32 {
+  return carvedBytes() + ranksUsed() * RANK_BYTES
+}
+export function ranks(): u32 {
+  return ranksUsed()
+}
+export function chunks(): u32 {
+  return chunkCount()
+}
+export function edges(): u32 {
+  return edgeCount()
+}
+export function hot(): u32 {
+  return hotList()
+}
+export function holdersOf(node: u32): u32 {
+  return sizeOf(setOf(node))
+}
+/** Keeps the touch pass alive: the optimiser may not drop loads whose sum somebody could ask for. */
+export function checksum(): u32 {
+  return touched()
+}
+
+// ---- snapshots: the host reads chunks from memory, and hands runs back ----
+
+export function slabs(): u32 {
+  return firstSlab()
+}
+export function aliasCount(rank: u32): u32 {
+  return rank < ranksUsed() ? aliasCountOf(recordOf(rank)) : 0
+}
+/** A set with these bits, kept until `dropSet`. */
+export function keepSet(bits: u32, words: u32): u32 {
+  const set = internBits(bits, words)
+  retain(set)
+  return set
+}
+export function dropSet(set: u32): void {
+  releaseSet(set)
+}
+/** A run of at most 64 blocks without holders; answers its first node, 0 when there is no memory. */
+export function restoreRun(parent: u32, count: u32, locals: u32, externals: u32): u32 {
+  return addRun(parent, count, locals, externals)
+}
+/** Lets every rank of `set` hold blocks [from, to) of a run by their own names. */
+export function restoreHolders(run: u32, from: u32, to: u32, set: u32): bool {
+  return holdAll(run, from, to, set)
+}
+export function restoreAlias(rank: u32, node: u32, external: u32, isOnlyName: bool): bool {
+  return nameAgain(rank, node, load<u64>(external), isOnlyName)
+}
+
+function nameAgain(rank: u32, node: u32, external: u64, isOnlyName: bool): bool {
+  if (findName(recordOf(rank), external)) return false
+  if (!addHold(rank, node, external, epochNow())) return false
+  if (isOnlyName) removeName(rank, load<u64>(chunkOf(node) + 64 + (indexOf(node) << 3)))
+  return hasRank(setOf(node), rank)
+}
+
+import { restoreHolds } from './index/restore'
+function holdAll(run: u32, from: u32, to: u32, set: u32): bool {
+  return restoreHolds(run, from, to, set, epochNow())
+}

@@ -1,0 +1,220 @@
+/** Applies a batch of packed events. The word layout is that of src/core/index/event-batch.ts. */
+import { aliasRelease } from './aliases'
+import { find, homeOf, lookup, prepare, relax } from './buckets'
+import { addChild, capOf, changeSet, childOf, chunkOf, externalAt, indexOf, setAt, tryFree } from './chunks'
+import {
+  addName, clearRank, countEvicted, dropHit, dropHoldUnlessNamed, dropLost, evictOldest, halveAges, heldTotal, rankOfOldest, refreshOldest, removeName,
+} from './holds'
+import { RANKS_MAX, allowReserve } from './memory'
+import { mix } from './mix'
+import { bucketsOf, heldOf, recordOf, setOldest } from './ranks'
+import { SINGLE, forgetMemo, hasRank, withRank } from './sets'
+
+const OK: u8 = 0
+const PARENT_NOT_FOUND: u8 = 1
+const BLOCK_NOT_FOUND: u8 = 2
+const INVALID: u8 = 3
+const DUPLICATE: u8 = 4
+const EXHAUSTED: u8 = 5
+
+const STEP: u32 = 32
+/** Hash and home bucket of each name of the step at hand. */
+const HASHES: usize = memory.data(32 * 8)
+const HOMES: usize = memory.data(32 * 4)
+
+let maxBlocks: u32 = 0xffffffff
+let maxPerRank: u32 = 0xffffffff
+let epoch: u32 = 0
+let epochBase: u32 = 0
+let epochFill: u32 = 0
+let epochSize: u32 = 0
+let sink: u32 = 0
+
+export function setCaps(overall: u32, perRank: u32): void {
+  maxBlocks = overall
+  maxPerRank = perRank
+  const least = min(overall, perRank)
+  epochSize = least == 0xffffffff ? 0 : max<u32>(1, least >> 6)
+}
+
+export function epochNow(): u32 {
+  return epoch
+}
+
+export function touched(): u32 {
+  return sink
+}
+
+export function apply(words: usize, events: u32, statuses: usize): void {
+  let at = words
+  for (let event: u32 = 0; event < events; event++) {
+    const head = load<u32>(at)
+    const rank = load<u32>(at, 4)
+    const count = load<u32>(at, 8)
+    const parent = load<u64>(at, 16)
+    at += 24
+    let status = OK
+    const kind = head & 0xff
+    if (kind == 0) {
+      status = applyStored(rank, (head & 0x100) != 0, parent, at, at + (count << 3), count)
+      at += count << 4
+    } else if (kind == 1) {
+      status = applyRemoved(rank, at, count)
+      at += count << 3
+    } else clearRank(rank)
+    store<u8>(statuses + event, status)
+  }
+}
+
+/** Looks at every bucket of a step before the first is needed, so that their cache misses overlap. */
+@inline function touchHomes(record: usize, externals: usize, count: u32): void {
+  let sum: u32 = 0
+  for (let i: u32 = 0; i < count; i++) {
+    const hash = mix(load<u64>(externals + (i << 3)))
+    const home = homeOf(record, hash)
+    store<u64>(HASHES + (i << 3), hash)
+    store<u32>(HOMES + (i << 2), <u32>home)
+    sum += load<u8>(home, 18)
+  }
+  sink += sum
+}
+
+function applyStored(rank: u32, hasParent: bool, parent: u64, externals: usize, locals: usize, given: u32): u8 {
+  const record = recordOf(rank)
+  let current: u32 = 0
+  if (hasParent) {
+    current = find(record, parent)
+    if (!current) return PARENT_NOT_FOUND
+    for (let i: u32 = 0; i < given; i++) if (load<u64>(externals + (i << 3)) == parent) return INVALID
+  }
+  if (!given) return OK
+  // An event that is larger than the cap keeps its head: what comes behind could not stay.
+  const count = min(given, min(maxBlocks, maxPerRank))
+  if (count < given) countEvicted(given - count)
+  if (epochSize) openEpoch(count)
+  epochFill += count
+  if (!heldOf(record)) setOldest(record, epoch)
+  const status = storeRun(rank, record, current, externals, locals, count)
+  if (epochSize) enforceCaps(rank, record)
+  return status
+}
+
+function storeRun(rank: u32, record: usize, from: u32, externals: usize, locals: usize, count: u32): u8 {
+  const single = SINGLE | rank
+  let current = from
+  let changed = false
+  let isFresh = false
+  forgetMemo()
+  for (let start: u32 = 0; start < count; start += STEP) {
+    const size = min(STEP, count - start)
+    const ready = prepare(record, size)
+    if (dropLost(rank) || !ready) return EXHAUSTED
+    touchHomes(record, externals + (start << 3), size)
+    for (let i: u32 = 0; i < size; i++) {
+      const external = load<u64>(externals + ((start + i) << 3))
+      const local = load<u64>(locals + ((start + i) << 3))
+      const hash = load<u64>(HASHES + (i << 3))
+      const home = load<u32>(HOMES + (i << 2))
+      let child: u32 = isFresh ? 0 : childOf(current, local)
+      const old = lookup(record, external, hash, home)
+      if (!child) {
+        isFresh = true // nothing can hang on a block that did not exist
+        child = addChild(current, local, external, single, count - start - i)
+        if (!child) return EXHAUSTED
+      } else {
+        isFresh = false
+        if (old == child) {
+          current = child
+          continue
+        }
+        const chunk = chunkOf(child)
+        const cap = capOf(chunk)
+        const set = load<u32>(setAt(chunk, cap, indexOf(child)))
+        if (!set) store<u64>(externalAt(child), external) // a hole has no name left
+        if (!hasRank(set, rank)) {
+          const to = withRank(set, rank)
+          if (!to) return EXHAUSTED
+          changeSet(chunk, cap, indexOf(child), set, to)
+        }
+      }
+      // The new hold is in the set by now: what goes with the old name cannot take this block along.
+      if (old) {
+        forgetMemo() // it remembers an added rank, this one goes
+        dropHit(rank, record, external, hash, old)
+        forgetMemo()
+      }
+      if (!addName(record, external, hash, home, child, epoch)) {
+        undo(rank, record, child)
+        return EXHAUSTED
+      }
+      changed = true
+      current = child
+    }
+  }
+  return changed ? OK : DUPLICATE
+}
+
+/** A hold that got no name: nobody could ever remove it. */
+function undo(rank: u32, record: usize, node: u32): void {
+  const chunk = chunkOf(node)
+  const set = load<u32>(setAt(chunk, capOf(chunk), indexOf(node)))
+  forgetMemo()
+  if (set == (SINGLE | rank)) {
+    changeSet(chunk, capOf(chunk), indexOf(node), set, 0)
+    tryFree(node)
+  } else {
+    allowReserve(true)
+    dropHoldUnlessNamed(rank, record, node)
+    allowReserve(false)
+  }
+}
+
+function applyRemoved(rank: u32, externals: usize, count: u32): u8 {
+  const record = recordOf(rank)
+  if (!heldOf(record)) return count ? BLOCK_NOT_FOUND : OK
+  let status = OK
+  forgetMemo()
+  allowReserve(true)
+  for (let start: u32 = 0; start < count; start += STEP) {
+    const size = min(STEP, count - start)
+    if (!bucketsOf(record)) {
+      for (let i: u32 = 0; i < size; i++) if (!removeName(rank, load<u64>(externals + ((start + i) << 3)))) status = BLOCK_NOT_FOUND
+      continue
+    }
+    touchHomes(record, externals + (start << 3), size)
+    for (let i: u32 = 0; i < size; i++) {
+      const external = load<u64>(externals + ((start + i) << 3))
+      const hash = load<u64>(HASHES + (i << 3))
+      const node = lookup(record, external, hash, load<u32>(HOMES + (i << 2)))
+      if (node) dropHit(rank, record, external, hash, node)
+      else status = BLOCK_NOT_FOUND
+    }
+    relax(record, size)
+    dropLost(rank)
+  }
+  if (!heldOf(record)) aliasRelease(record)
+  allowReserve(false)
+  return status
+}
+
+/** An event that does not fit into the rest of the epoch opens the next one: an epoch is never larger than a cap. */
+function openEpoch(count: u32): void {
+  if (!epochFill || epochFill + count <= epochSize) return
+  if (((epoch + 1 - epochBase) & 255) >= 254) {
+    halveAges(epoch)
+    epochBase = epoch - 128
+  }
+  epoch = (epoch + 1) & 255
+  epochFill = 0
+}
+
+function enforceCaps(rank: u32, record: usize): void {
+  while (heldOf(record) > maxPerRank && evictOldest(rank, epoch)) {}
+  while (heldTotal() > maxBlocks) {
+    const oldest = rankOfOldest(epoch)
+    if (oldest >= RANKS_MAX) return
+    // What a record says may be gone since; evict only where the claim still stands.
+    refreshOldest(oldest, epoch)
+    if (rankOfOldest(epoch) == oldest && !evictOldest(oldest, epoch)) return
+  }
+}
