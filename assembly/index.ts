@@ -6,21 +6,24 @@
 import { aliasTotal } from './index/aliases'
 import { apply as applyEvents, epochNow, setCaps, touched } from './index/apply'
 import { find as findName } from './index/buckets'
-import { addRun, capOf, changeSet, chunkCount, chunkOf, firstSlab, indexOf, nodeCount, setAt, setOf } from './index/chunks'
+import { addRun, chunkCount, externalOf, firstSlab, nodeCount, setOf } from './index/chunks'
 import { collect as collectHeld, describe as describeHeld, discard as discardHeld } from './index/dump'
 import { edgeCount } from './index/edges'
-import { addHold, clearRank as clear, evictedTotal, heldTotal, nameOf, removeName } from './index/holds'
+import { addHold, clearRank as clear, evictedTotal, heldTotal, nameOf } from './index/holds'
 import { hotList } from './index/hot'
-import { RANK_BYTES, alloc, carvedBytes, classOf, release, setLimit } from './index/memory'
+import { RANKS, RANK_BYTES, alloc, carvedBytes, classOf, release, setLimit } from './index/memory'
 import { setSeed } from './index/mix'
-import { aliasCountOf, heldOf, ranksUsed, recordOf } from './index/ranks'
-import { hasRank, internBits, liveSets, releaseSet, retain, sizeOf } from './index/sets'
+import { heldOf, ranksUsed, recordOf } from './index/ranks'
+import { restoreHolds } from './index/restore'
+import { internBits, liveSets, releaseSet, retain, sizeOf } from './index/sets'
 import { begin, depthReached, finish, walk as walkOn } from './index/walk'
 
-export function init(seedLo: u32, seedHi: u32, maxBlocks: u32, maxBlocksPerRank: u32, maxBytes: u32): void {
+export function init(seedLo: u32, seedHi: u32, maxBytes: u32): void {
   setSeed(seedLo, seedHi)
-  setCaps(maxBlocks, maxBlocksPerRank)
   setLimit(maxBytes)
+}
+export function limitBlocks(overall: u32, perRank: u32): void {
+  setCaps(overall, perRank)
 }
 
 /** Buffers for the host: at least `bytes` bytes, 0 when there is no memory. */
@@ -118,8 +121,12 @@ export function checksum(): u32 {
 export function slabs(): u32 {
   return firstSlab()
 }
-export function aliasCount(rank: u32): u32 {
-  return rank < ranksUsed() ? aliasCountOf(recordOf(rank)) : 0
+export function rankRecords(): u32 {
+  return <u32>RANKS
+}
+/** Does the rank call this block by the name that the block was stored under, in whichever table? */
+export function usesOwn(rank: u32, node: u32): bool {
+  return findName(recordOf(rank), externalOf(node)) == node
 }
 /** A set with these bits, kept until `dropSet`. */
 export function keepSet(bits: u32, words: u32): u32 {
@@ -136,20 +143,10 @@ export function restoreRun(parent: u32, count: u32, locals: u32, externals: u32)
 }
 /** Lets every rank of `set` hold blocks [from, to) of a run by their own names. */
 export function restoreHolders(run: u32, from: u32, to: u32, set: u32): bool {
-  return holdAll(run, from, to, set)
-}
-export function restoreAlias(rank: u32, node: u32, external: u32, isOnlyName: bool): bool {
-  return nameAgain(rank, node, load<u64>(external), isOnlyName)
-}
-
-function nameAgain(rank: u32, node: u32, external: u64, isOnlyName: bool): bool {
-  if (findName(recordOf(rank), external)) return false
-  if (!addHold(rank, node, external, epochNow())) return false
-  if (isOnlyName) removeName(rank, load<u64>(chunkOf(node) + 64 + (indexOf(node) << 3)))
-  return hasRank(setOf(node), rank)
-}
-
-import { restoreHolds } from './index/restore'
-function holdAll(run: u32, from: u32, to: u32, set: u32): bool {
   return restoreHolds(run, from, to, set, epochNow())
+}
+/** False when the rank uses this name already, or memory ran out. */
+export function restoreAlias(rank: u32, node: u32, external: u32): bool {
+  const name = load<u64>(external)
+  return !findName(recordOf(rank), name) && addHold(rank, node, name, epochNow())
 }

@@ -19,6 +19,12 @@ export const kernels: readonly Kernel[] = [
     constant: 'hashKernel',
     flags: [],
   },
+  {
+    source: 'assembly/index.ts',
+    output: 'src/core/index/core.generated.ts',
+    constant: 'indexCore',
+    flags: [],
+  },
 ]
 
 /** No runtime and no garbage collector: the kernels manage their memory themselves. */

@@ -83,9 +83,9 @@ function applyStored(rank: u32, hasParent: bool, parent: u64, externals: usize, 
   const record = recordOf(rank)
   let current: u32 = 0
   if (hasParent) {
+    for (let i: u32 = 0; i < given; i++) if (load<u64>(externals + (i << 3)) == parent) return INVALID
     current = find(record, parent)
     if (!current) return PARENT_NOT_FOUND
-    for (let i: u32 = 0; i < given; i++) if (load<u64>(externals + (i << 3)) == parent) return INVALID
   }
   if (!given) return OK
   // An event that is larger than the cap keeps its head: what comes behind could not stay.

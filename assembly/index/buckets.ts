@@ -131,15 +131,16 @@ function lookupPast(rank: usize, external: u64, hash: u64): u32 {
   return 0
 }
 
-/** Takes away the name that the last lookup found. */
-@inline export function removeHit(rank: usize, external: u64, hash: u64, node: u32): void {
+/** Takes away the name that the last lookup found; answers whether it was an alias. */
+@inline export function removeHit(rank: usize, external: u64, hash: u64, node: u32): bool {
   if (hitIsAlias) {
     aliasRemove(rank, external, node)
-    return
+    return true
   }
   store<u16>(hitBucket + (hitSlot << 1), 0)
   setCount(rank, countOf(rank) - 1)
   if (hitPassed) passBack(rank, hash, hitPassed)
+  return false
 }
 
 function passBack(rank: usize, hash: u64, passed: u32): void {

@@ -1,5 +1,4 @@
 /** Lists what one rank holds contiguously from the root, each block after its parent. */
-import { aliasOfNode } from './aliases'
 import { bucketNumber, bucketTotal, nodeIn, settle, takenIn } from './buckets'
 import { capOf, chunkOf, indexOf, localAt, parentOf, setOf } from './chunks'
 import { dropLost, nameOf } from './holds'
@@ -11,6 +10,8 @@ let list: usize = 0
 let listClass: u32 = 0
 let listed: u32 = 0
 let free: u32 = 0
+/** From here on the list has slots of the alias table: further names of blocks that were listed before. */
+let furtherFrom: u32 = 0
 
 /** Collects the rank's blocks; answers how many, or 0xffffffff when there is no memory for the list. */
 export function collect(rank: u32): u32 {
@@ -26,6 +27,7 @@ export function collect(rank: u32): u32 {
   listed = 0
   free = names
   forEach(rank, record, true)
+  listFurtherNames(record)
   forEach(rank, record, false)
   return listed
 }
@@ -35,6 +37,18 @@ export function discard(): void {
   if (list) release(list, listClass)
   list = 0
   listed = 0
+}
+
+function listFurtherNames(record: usize): void {
+  furtherFrom = listed
+  if (!aliasCountOf(record)) return
+  for (let slot: u32 = 0; slot <= maskOf(record); slot++) {
+    const at = byExternalOf(record) + (slot << 4)
+    if (!load<u32>(at, 12)) continue
+    const node = load<u32>(at, 8)
+    const isWhole = (load<u64>(chunkOf(node), 32) >> indexOf(node)) & 1
+    if (isWhole && nameOf(record, node) != load<u64>(at)) store<u32>(list + (listed++ << 2), slot)
+  }
 }
 
 function forEach(rank: u32, record: usize, isVisit: bool): void {
@@ -97,13 +111,20 @@ export function describe(rank: u32, from: u32, count: u32, facts: usize): void {
   const record = recordOf(rank)
   let at = facts
   for (let i = from; i < from + count; i++) {
-    const node = load<u32>(list + (i << 2))
+    let node = load<u32>(list + (i << 2))
+    let name: u64
+    if (i < furtherFrom) name = nameOf(record, node)
+    else {
+      const alias = byExternalOf(record) + (node << 4)
+      name = load<u64>(alias)
+      node = load<u32>(alias, 8)
+    }
     const chunk = chunkOf(node)
     const parent = parentOf(node)
     store<u32>(at, parent ? 1 : 0)
     store<u64>(at, parent ? nameOf(record, parent) : 0, 8)
     store<u64>(at, load<u64>(localAt(chunk, capOf(chunk), indexOf(node))), 16)
-    store<u64>(at, nameOf(record, node), 24)
+    store<u64>(at, name, 24)
     at += 32
   }
 }

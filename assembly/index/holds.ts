@@ -30,9 +30,9 @@ export function evictedTotal(): f64 {
 
 /** After a lookup that found `node`: takes that name away, and the hold if it was the last name. */
 @inline export function dropHit(rank: u32, record: usize, external: u64, hash: u64, node: u32): void {
-  removeHit(record, external, hash, node)
+  const wasAlias = removeHit(record, external, hash, node)
   held--
-  if (aliasCountOf(record) && (aliasOfNode(record, node) || usesOwnName(record, node))) return
+  if (aliasOfNode(record, node) || (wasAlias && usesOwnName(record, node))) return
   dropHold(rank, node)
 }
 

@@ -20,6 +20,8 @@ let limit: u64 = 4294901760
 let mayUseReserve: bool = false
 
 export function setLimit(bytes: u32): void {
+  const pages = <i32>((HEAP + 65535) >> 16)
+  if (memory.size() < pages) memory.grow(pages - memory.size()) // the rank records
   limit = min<u64>(<u64>bytes + HEAP, 4294901760)
 }
 

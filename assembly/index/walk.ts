@@ -6,11 +6,11 @@
 import { capOf, chunkOf, indexOf, kidsAt, lenOf, localAt, nextOf, setAt } from './chunks'
 import { edgeFind } from './edges'
 import { notePassed } from './hot'
-import { RANKS_MAX } from './memory'
 import { wordOf, wordsOf } from './sets'
 
 /** Ranks that hold everything so far; only the words from `low` up to `high` can have bits. */
 const ACTIVE: usize = memory.data(65536 / 8)
+const NO_SET: u32 = 0xffffffff
 let low: u32 = 0
 let high: u32 = 0
 
@@ -28,7 +28,7 @@ export function begin(results: usize): void {
   found = 0
   depth = 0
   node = 0
-  set = 0
+  set = NO_SET
   isDone = false
 }
 

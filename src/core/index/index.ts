@@ -2,6 +2,8 @@
 export { ApplyReport, eventStatuses, statusCodes } from './apply-report.js'
 export type { EventStatus } from './apply-report.js'
 export { EventBatch, eventHeaderWords, eventKinds, hasParentFlag, ranksMax } from './event-batch.js'
+export { WasmIndex } from './wasm-index.js'
+export type { WasmIndexOptions } from './wasm-index.js'
 export type { BlockFact, HotPrefix, IndexOptions, IndexStats, PrefixIndex } from './prefix-index.js'
 export { EventCounts } from './event-counts.js'
 export type { EventKind, EventOutcome } from './event-counts.js'

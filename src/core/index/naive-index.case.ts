@@ -111,7 +111,8 @@ export class NaiveIndex implements PrefixIndex {
     }
     const withHoles = new Set<Path>()
     for (let path of holders.keys()) for (; path !== root; path = this.#parents[path]!) withHoles.add(path)
-    const sets = new Set([...holders.values()].map((it) => [...it].sort((a, b) => a - b).join()))
+    const shared = [...holders.values()].filter((it) => it.size > 1)
+    const sets = new Set(shared.map((it) => [...it].sort((a, b) => a - b).join()))
     return {
       heldBlocks,
       distinctBlocks: withHoles.size,

@@ -72,7 +72,7 @@ export interface IndexStats {
   readonly heldBlocks: number
   /** Nodes of the trie, holes included. Zero when no rank holds anything. */
   readonly distinctBlocks: number
-  /** Different sets of ranks that hold some block together. */
+  /** Different sets of two or more ranks that hold some block together. */
   readonly holderSets: number
   /** Names for a block that another rank named first. */
   readonly aliases: number
