@@ -1,13 +1,14 @@
 /**
  * Streams of lookups and events, prebuilt so that a benchmark times the index alone.
  *
- *   mooncake(workers, copies)  the conversation trace in 16-token blocks, requests dealt to the workers in turn, each
- *                              with an LRU cache of 16,384 blocks; prefill events of at most 512 blocks, decode events of one
+ *   mooncake(workers, copies)  the conversation trace in 16-token blocks; a request goes to the worker that holds half of
+ *                              it or more, others are dealt in turn; LRU caches of 16,384 blocks; prefill events of at
+ *                              most 512 blocks, decode events of one
  *   agents(...)                our own shape: deep shared trees (system prompt, tools, task) and short bursts behind them
  */
 import { readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
-import { EventBatch } from '../../../src/core/index/index.js'
+import { ApplyReport, EventBatch, type PrefixIndex, WasmIndex } from '../../../src/core/index/index.js'
 import { LruWorker } from './lru-worker.js'
 
 export interface Stream {
@@ -34,14 +35,19 @@ interface Request {
 
 export function mooncake(workers: number, copies: number, requestsMax: number): Stream {
   const text = gunzipSync(readFileSync('test/fixtures/traces/mooncake-conversation.jsonl.gz')).toString()
-  const requests = text.trim().split('\n').slice(0, requestsMax).map((line) => JSON.parse(line) as Request)
+  const requests = text
+    .trim()
+    .split('\n')
+    .slice(0, requestsMax)
+    .map((line) => JSON.parse(line) as Request)
   const builder = new StreamBuilder(workers, cacheBlocks)
   let own = 2 ** 26 // output blocks are nobody else's
   for (let copy = 0; copy < copies; copy++) {
     for (const { input_length, output_length, hash_ids } of requests) {
       const blocks = Math.min(Math.floor(input_length / 16), 32 * hash_ids.length)
       const ids: number[] = []
-      for (let block = 0; block < blocks; block++) ids.push(32 * (hash_ids[block >> 5]! + copy * 200_000) + (block & 31))
+      for (let block = 0; block < blocks; block++)
+        ids.push(32 * (hash_ids[block >> 5]! + copy * 200_000) + (block & 31))
       const decoded: number[] = []
       for (let block = 0; block < Math.floor(output_length / 16); block++) decoded.push(own++)
       builder.turn(ids, decoded)
@@ -87,15 +93,20 @@ class StreamBuilder {
   #promptBlocks = 0
   readonly #turns: number[] = []
   #next = 0
+  readonly #index: PrefixIndex = WasmIndex.create({ seedLo: 1, seedHi: 1 })!
+  readonly #report = new ApplyReport()
+  readonly #depths: Uint32Array
 
   constructor(workers: number, capacity: number) {
+    this.#depths = new Uint32Array(workers)
     this.#workers = Array.from({ length: workers }, () => new LruWorker(capacity))
   }
 
-  turn(ids: readonly number[], decoded: readonly number[], rank = this.#next++ % this.#workers.length): void {
+  turn(ids: readonly number[], decoded: readonly number[], wanted?: number): void {
     const events = this.#events
     const [word, count] = [events.wordCount, events.eventCount]
     const prompt = this.#prompt(ids)
+    const rank = wanted ?? this.#deepest(prompt, ids.length)
     const worker = this.#workers[rank]!
     const hit = worker.prefixOf(ids)
     worker.touch(ids, hit)
@@ -114,6 +125,7 @@ class StreamBuilder {
     }
     worker.release(all)
     this.#turns.push(prompt, ids.length, word, events.wordCount - word, events.eventCount - count)
+    if (wanted === undefined) this.#follow(word, count)
   }
 
   finish(): Stream {
@@ -126,6 +138,21 @@ class StreamBuilder {
       turnCount: turns.length / turnFields,
       blockOps: this.#promptBlocks + this.#events.blockCount,
     }
+  }
+
+  /** A conversation stays where at least half of its prompt lies; others are dealt in turn. */
+  #deepest(prompt: number, blocks: number): number {
+    const depths = this.#depths.fill(0)
+    const deepest = this.#index.find(this.#prompts.subarray(2 * prompt, 2 * (prompt + blocks)), blocks, depths)
+    return 2 * deepest >= blocks ? depths.indexOf(deepest) : this.#next++ % depths.length
+  }
+
+  #follow(word: number, count: number): void {
+    const batch = new EventBatch(6)
+    batch.words = this.#events.words.subarray(word, this.#events.wordCount)
+    batch.wordCount = batch.words.length
+    batch.eventCount = this.#events.eventCount - count
+    this.#index.apply(batch, this.#report)
   }
 
   #prompt(ids: readonly number[]): number {
@@ -143,7 +170,13 @@ class StreamBuilder {
 
   #store(rank: number, ids: readonly number[], from: number, to: number): void {
     const parent = from > 0 ? ids[from - 1]! : 0
-    const at = this.#events.openStored(rank, to - from, from > 0, spread(parent, externalSalt), spread(parent, ~externalSalt))
+    const at = this.#events.openStored(
+      rank,
+      to - from,
+      from > 0,
+      spread(parent, externalSalt),
+      spread(parent, ~externalSalt),
+    )
     for (let index = from; index < to; index++) {
       writeHash(this.#events.words, at + 2 * (index - from), ids[index]!, externalSalt)
       writeHash(this.#events.words, at + 2 * (to - index) + 4 * (index - from), ids[index]!, localSalt)

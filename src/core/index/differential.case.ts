@@ -67,7 +67,13 @@ export class Differential {
       this.counts.blocks += external.length
       if (kind === 'cleared') batch.cleared(rank)
       else if (kind === 'removed') batch.removed(rank, toHashColumn(external))
-      else batch.stored(rank, parent === undefined ? undefined : toHashColumn([parent]), toHashColumn(external), toHashColumn(local))
+      else
+        batch.stored(
+          rank,
+          parent === undefined ? undefined : toHashColumn([parent]),
+          toHashColumn(external),
+          toHashColumn(local),
+        )
     }
     const real = new ApplyReport()
     const model = new ApplyReport()
@@ -85,11 +91,13 @@ export class Differential {
     const local = Array.from({ length: this.#random(this.#shape.blocksMax * 2) }, () => this.#local())
     const column = toHashColumn(local)
     const [depths, wanted] = [new Uint32Array(ranks), new Uint32Array(ranks)]
-    const [last, _] = [newHashColumn(ranks), 0]
+    const last = newHashColumn(ranks)
     const greatest = this.#real.find(column, local.length, depths, last)
-    if (greatest !== this.#model.find(column, local.length, wanted)) fail(`greatest depth of [${local}] is ${greatest}`)
+    if (greatest !== this.#model.find(column, local.length, wanted))
+      fail(`greatest depth of [${local.join()}] is ${greatest}`)
     for (let rank = 0; rank < ranks; rank++) {
-      if (depths[rank] !== wanted[rank]) fail(`depth of [${local}] at rank ${rank} is ${depths[rank]}, not ${wanted[rank]}`)
+      if (depths[rank] !== wanted[rank])
+        fail(`depth of [${local.join()}] at rank ${rank} is ${depths[rank]}, not ${wanted[rank]}`)
       if (depths[rank]! > 0) this.#checkName(rank, local.slice(0, depths[rank]), last)
     }
     this.counts.finds++
@@ -106,7 +114,8 @@ export class Differential {
       if (this.#real.blocksOf(rank) !== this.#model.blocksOf(rank)) fail(`blocks of rank ${rank} differ`)
       const facts = factSet(this.#real, rank)
       const wanted = factSet(this.#model, rank)
-      if (facts.join() !== wanted.join()) fail(`facts of rank ${rank} are\n${facts}\nand should be\n${wanted}`)
+      if (facts.join() !== wanted.join())
+        fail(`facts of rank ${rank} are\n${facts.join()}\nand should be\n${wanted.join()}`)
       for (const name of this.#used[rank]!.slice(0, 20)) {
         const column = toHashColumn([name])
         if (this.#real.holds(rank, column) !== this.#model.holds(rank, column)) fail(`holds(${rank}, ${name}) differs`)
@@ -122,7 +131,8 @@ export class Differential {
   /** Clears everything, and looks for what is left behind. */
   drain(): void {
     for (let rank = 0; rank < this.#shape.ranks; rank++) {
-      if (this.#real.clearRank(rank) !== this.#model.clearRank(rank)) fail(`clearing rank ${rank} forgot another number`)
+      if (this.#real.clearRank(rank) !== this.#model.clearRank(rank))
+        fail(`clearing rank ${rank} forgot another number`)
       this.#used[rank] = []
     }
     const { heldBlocks, distinctBlocks, holderSets, aliases } = this.#real.stats()
@@ -134,7 +144,8 @@ export class Differential {
   #checkName(rank: number, prefix: bigint[], last: HashColumn): void {
     const name = (BigInt(last[2 * rank + 1]!) << 32n) | BigInt(last[2 * rank]!)
     const names = this.#model.namesAt(rank, prefix)
-    if (!names.includes(name)) fail(`rank ${rank} does not call the end of [${prefix}] ${name} but ${names}`)
+    if (!names.includes(name))
+      fail(`rank ${rank} does not call the end of [${prefix.join()}] ${name} but ${names.join()}`)
   }
 
   #event(): Event {

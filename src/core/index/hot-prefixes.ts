@@ -5,7 +5,8 @@ import type { HotPrefix } from './prefix-index.js'
 const listed = 64
 const shownMax = 16
 
-interface Candidate extends HotPrefix {
+interface Candidate {
+  readonly prefix: HotPrefix
   readonly chunk: number
   readonly parentChunk: number
 }
@@ -19,10 +20,11 @@ export function hottestOf(core: IndexCore): readonly HotPrefix[] {
   }
   // A prefix that leads to an almost equally hot longer one says nothing of its own.
   const shown = candidates.filter(
-    (it) => !candidates.some((longer) => longer.parentChunk === it.chunk && longer.finds >= 0.9 * it.finds),
+    (it) =>
+      !candidates.some((longer) => longer.parentChunk === it.chunk && longer.prefix.finds >= 0.9 * it.prefix.finds),
   )
-  shown.sort((a, b) => b.finds - a.finds || b.depth - a.depth)
-  return shown.slice(0, shownMax).map(({ chunk: _, parentChunk: __, ...prefix }) => prefix)
+  const prefixes = shown.map((it) => it.prefix)
+  return prefixes.sort((a, b) => b.finds - a.finds || b.depth - a.depth).slice(0, shownMax)
 }
 
 function read(core: IndexCore, view: DataView, chunk: number): Candidate[] {
@@ -35,11 +37,13 @@ function read(core: IndexCore, view: DataView, chunk: number): Candidate[] {
     {
       chunk,
       parentChunk: (view.getUint32(chunk, true) & ~63) >>> 0,
-      finds,
-      depth: view.getUint32(chunk + 40, true) + len,
-      ranks: core.holdersOf(chunk + len - 1),
-      localLo: view.getUint32(local, true),
-      localHi: view.getUint32(local + 4, true),
+      prefix: {
+        finds,
+        depth: view.getUint32(chunk + 40, true) + len,
+        ranks: core.holdersOf(chunk + len - 1),
+        localLo: view.getUint32(local, true),
+        localHi: view.getUint32(local + 4, true),
+      },
     },
   ]
 }

@@ -41,7 +41,13 @@ export class SnapshotWriter {
   }
 
   /** `spans` pairs lengths and holders. Answers the run's number; its parent's run came before. */
-  run(parentRun: number, parentIndex: number, local: Uint32Array, external: Uint32Array, spans: readonly number[]): number {
+  run(
+    parentRun: number,
+    parentIndex: number,
+    local: Uint32Array,
+    external: Uint32Array,
+    spans: readonly number[],
+  ): number {
     const blocks = local.length >>> 1
     this.#room(4 + 4 * blocks + spans.length)
     const words = this.#words

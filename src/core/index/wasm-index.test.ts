@@ -1,0 +1,84 @@
+import { expect, it } from 'vitest'
+import { toHashColumn } from '../protocol/index.js'
+import { ApplyReport } from './apply-report.js'
+import { Differential, type Shape } from './differential.case.js'
+import { EventBatch } from './event-batch.js'
+import { driver, indexConformance, range } from './prefix-index.case.js'
+import { WasmIndex } from './wasm-index.js'
+
+const seeds = { seedLo: 0x1234, seedHi: 0x5678 }
+const make = (options = {}) => WasmIndex.create({ ...seeds, ...options })!
+
+indexConformance('wasm', make)
+
+it('wasm: never traps when memory is out: stores are refused, removes go on', () => {
+  const { store, remove, depth, index } = driver(make({ maxBytes: 3 << 20 }))
+  let stored = 0
+  while (store(stored % 4, range(1000 * stored, 1000 * stored + 499)) === 'ok') stored++
+  expect(stored).toBeGreaterThan(10)
+  expect(depth(1, range(1000, 1499))).toBe(500)
+  expect(remove(1, range(1100, 1599))).toBe('ok')
+  for (let rank = 0; rank < 8; rank++) index.clearRank(rank)
+  expect(index.stats()).toMatchObject({ heldBlocks: 0, distinctBlocks: 0, holderSets: 0, aliases: 0 })
+  expect(store(0, range(1, 500))).toBe('ok')
+})
+
+it('wasm: purges the ranks of a batch that does not fit into memory', () => {
+  const { store, depth, index } = driver(make({ maxBytes: 2 << 20 }))
+  store(0, [1, 2])
+  store(1, [1, 2])
+  expect(store(0, range(1, 200_000))).toBe('capacity_exhausted')
+  expect([depth(0, [1, 2]), depth(1, [1, 2])]).toEqual([0, 2])
+  expect(index.stats().heldBlocks).toBe(2)
+})
+
+it('wasm: keeps many different sets of ranks, and forgets each with its last block', () => {
+  const index = make()
+  const batch = new EventBatch()
+  for (let block = 0; block < 4096; block++) {
+    for (let rank = 0; rank < 12; rank++) {
+      const one = toHashColumn([BigInt(block + 1)])
+      if ((block >> rank) & 1) batch.stored(rank, undefined, one, one)
+    }
+  }
+  index.apply(batch, new ApplyReport())
+  expect(index.stats()).toMatchObject({ heldBlocks: 12 * 2048, distinctBlocks: 4095, holderSets: 4096 - 1 - 12 })
+  for (let rank = 0; rank < 12; rank++) index.clearRank(rank)
+  expect(index.stats()).toMatchObject({ heldBlocks: 0, distinctBlocks: 0, holderSets: 0 })
+})
+
+it('wasm: gives small runs small chunks', () => {
+  const { store, index } = driver(make())
+  for (let run = 0; run < 4000; run++) store(0, [1000 + 2 * run, 1001 + 2 * run])
+  const { bytesUsed, distinctBlocks } = index.stats()
+  expect(bytesUsed / distinctBlocks).toBeLessThan(220) // with chunks of 64 only it would be 750
+})
+
+/** Fresh seeds every time; a failure names its seed. */
+const started = Date.now()
+const shapes: readonly Shape[] = [
+  { ranks: 4, locals: 3, blocksMax: 20, names: 'chained' },
+  { ranks: 4, locals: 2, blocksMax: 150, names: 'per rank' },
+  { ranks: 5, locals: 4, blocksMax: 20, names: 'clashing' },
+  { ranks: 70, locals: 3, blocksMax: 30, names: 'clashing' },
+  { ranks: 130, locals: 300, blocksMax: 150, names: 'chained' },
+]
+
+it.each(shapes)('wasm: answers as plain sets do ($ranks ranks, $locals locals, $names names)', (shape) => {
+  const index = make()
+  for (let round = 0; round < 8; round++) {
+    const seed = (started + round * 7919) | 0
+    const both = new Differential(index, shape, seed)
+    try {
+      for (let step = 0; step < 60; step++) {
+        both.step()
+        both.find()
+        if (step % 20 === 19) both.audit()
+        if (step === 40) both.rewrite()
+      }
+      both.drain()
+    } catch (cause) {
+      throw new Error(`seed ${seed}`, { cause })
+    }
+  }
+})
