@@ -11,7 +11,7 @@
 import { type HashColumn, hashCount } from '../protocol/index.js'
 import { IdTable, mixWords } from './id-table.js'
 import { LinkedRecords, widened } from './linked-records.js'
-import type { Owner } from './tier-owners.js'
+import type { Owner, TierOwners } from './tier-owners.js'
 
 /** What one owner holds, for dumps. Reused between steps. */
 export interface EdgeFact {
@@ -33,7 +33,8 @@ export interface LowerTierOptions {
 
 const edgeWords = 8 // parentLo, parentHi, localLo, localHi, childLo, childHi, hasParent, first hold + 1
 const edgeHead = 7
-// A hold's payload is [owner, edge]; its rings:
+const holdWords = 8 // owner, edge, then next and previous in each of three rings:
+const nextOfEdge = 2
 const ofEdge = 0
 const ofOwner = 1
 const byAge = 2
@@ -152,17 +153,21 @@ export class LowerTier {
     return this.#edges[edgeWords * edge + 5]!
   }
 
-  /** An edge's holds, one by one: -1 ends the list. */
-  firstHold(edge: number): number {
-    return this.#edges[edgeWords * edge + edgeHead]! - 1
-  }
-
-  nextHold(edge: number, hold: number): number {
-    return this.#holds.after(ofEdge, this.#edges, edgeWords * edge + edgeHead, hold)
-  }
-
-  ownerOfHold(hold: number): Owner {
-    return this.#holds.words[this.#holds.stride * hold]!
+  /**
+   * Writes `mark` for every rank that owns the edge, itself or through its cache owner. The innermost loop of a lookup:
+   * it reads the ring directly, because a call per hold took half of the walk.
+   */
+  markRanks(edge: number, owners: TierOwners, marks: Uint32Array, mark: number): void {
+    const { words } = this.#holds
+    const first = this.#edges[edgeWords * edge + edgeHead]! - 1
+    let hold = first
+    do {
+      const at = holdWords * hold
+      const owner = words[at]!
+      const rank = (owner & 1) === 0 ? owner >>> 1 : owners.rankOf(owner)
+      if (rank >= 0 && rank < marks.length) marks[rank] = mark
+      hold = words[at + nextOfEdge]!
+    } while (hold !== first)
   }
 
   /** Everything that one owner holds, in order of arrival. The tier must not change meanwhile; `fact` is reused. */
@@ -223,7 +228,7 @@ export class LowerTier {
     const hash = this.#holdHash(owner, childLo, childHi)
     for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) {
       const hold = table.idAt(slot)
-      if (this.ownerOfHold(hold) !== owner) continue
+      if (this.#ownerOf(hold) !== owner) continue
       const edge = this.#edgeOf(hold)
       if (this.childLo(edge) === childLo && this.childHi(edge) === childHi) return hold
     }
@@ -257,9 +262,9 @@ export class LowerTier {
 
   #newHold(owner: Owner, edge: number): void {
     const hold = this.#holds.allocate()
-    const { words, stride } = this.#holds
-    words[stride * hold] = owner
-    words[stride * hold + 1] = edge
+    const { words } = this.#holds
+    words[holdWords * hold] = owner
+    words[holdWords * hold + 1] = edge
     if (2 * owner + 2 > this.#owners.length) this.#owners = widened(this.#owners, 2 * owner + 2)
     this.#holdTable.add(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
     this.#holds.append(ofEdge, this.#edges, edgeWords * edge + edgeHead, hold)
@@ -269,7 +274,7 @@ export class LowerTier {
   }
 
   #drop(hold: number): void {
-    const owner = this.ownerOfHold(hold)
+    const owner = this.#ownerOf(hold)
     const edge = this.#edgeOf(hold)
     const at = edgeWords * edge
     this.#holdTable.deleteId(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
@@ -289,8 +294,12 @@ export class LowerTier {
     return 2 * owner < this.#owners.length ? this.#owners[2 * owner]! - 1 : -1
   }
 
+  #ownerOf(hold: number): Owner {
+    return this.#holds.words[holdWords * hold]!
+  }
+
   #edgeOf(hold: number): number {
-    return this.#holds.words[this.#holds.stride * hold + 1]!
+    return this.#holds.words[holdWords * hold + 1]!
   }
 
   #edgeHash(kind: number, parentLo: number, parentHi: number, localLo: number, localHi: number): number {

@@ -20,7 +20,7 @@ interface Party {
 
 export class TierWalk {
   #rankCount = 0
-  #isSeeded = new Uint8Array(0)
+  #isSeeded = new Uint32Array(0)
   #positions = new Uint32Array(0)
   #lastWords = new Uint32Array(0) // two per rank; means nothing at position 0
   #nextInParty = new Int32Array(0)
@@ -65,11 +65,7 @@ export class TierWalk {
   /** Ranks that own the prompt's first block here and have no continuation start at the root. */
   #seedFromRoot(tier: LowerTier, owners: TierOwners, local: HashColumn): void {
     const edge = tier.edgeFrom(false, 0, 0, local[0]!, local[1]!)
-    if (edge < 0) return
-    for (let hold = tier.firstHold(edge); hold >= 0; hold = tier.nextHold(edge, hold)) {
-      const rank = owners.rankOf(tier.ownerOfHold(hold))
-      if (rank >= 0 && rank < this.#rankCount) this.#isSeeded[rank] = 1
-    }
+    if (edge >= 0) tier.markRanks(edge, owners, this.#isSeeded, 1)
   }
 
   #sortStarts(blockCount: number): number {
@@ -114,15 +110,14 @@ export class TierWalk {
     )
     if (edge < 0) return this.#end(at, position, hits)
     const stamp = this.#nextStamp()
-    for (let hold = tier.firstHold(edge); hold >= 0; hold = tier.nextHold(edge, hold)) {
-      const rank = owners.rankOf(tier.ownerOfHold(hold))
-      if (rank >= 0 && rank < this.#rankCount) this.#stamps[rank] = stamp
-    }
+    const stamps = this.#stamps
+    const nextInParty = this.#nextInParty
+    tier.markRanks(edge, owners, stamps, stamp)
     let kept = -1
     for (let rank = party.firstRank; rank >= 0; ) {
-      const next = this.#nextInParty[rank]!
-      if (this.#stamps[rank] === stamp) {
-        this.#nextInParty[rank] = kept
+      const next = nextInParty[rank]!
+      if (stamps[rank] === stamp) {
+        nextInParty[rank] = kept
         kept = rank
       } else this.#stop(rank, party, position, hits)
       rank = next
@@ -166,7 +161,7 @@ export class TierWalk {
 
   #widen(rankCount: number): void {
     const length = Math.max(rankCount, 2 * this.#positions.length)
-    this.#isSeeded = new Uint8Array(length)
+    this.#isSeeded = new Uint32Array(length)
     this.#positions = new Uint32Array(length)
     this.#lastWords = new Uint32Array(2 * length)
     this.#nextInParty = new Int32Array(length)
