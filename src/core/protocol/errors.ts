@@ -9,6 +9,7 @@ export const errorTexts = {
   WR_INVALID_CONFIG: 'the configuration breaks a rule',
   WR_INVALID_EVENT: 'a KV event cannot be read',
   WR_INVALID_JSON: 'a text is not valid JSON',
+  WR_INVALID_LOG: 'a replay log cannot be read',
   WR_INVALID_PICKER_ROW: 'the selection policy picked a row that does not exist',
   WR_NON_FINITE_COST: 'the selection policy gave a cost that is not a finite number',
   WR_NO_ENDPOINTS: 'no endpoints available to route work',

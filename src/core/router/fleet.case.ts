@@ -134,3 +134,14 @@ function describeDispatch({ parked, decision }: Dispatch): string {
   const sign = decision.kind === 'picked' ? '@' : '!'
   return `${parked.request.requestId}${sign}${outcome(decision)}`
 }
+
+export const pin = (id: number): Ask => ({ pin: { workerId: BigInt(id), dpRank: 0 } })
+export const only = (...ids: number[]): Ask => ({ allowedWorkerIds: new Set(ids.map(BigInt)) })
+export const tight = { routerQueueThreshold: 0 }
+
+/** A fleet with every worker busy: one request of 64 tokens on each. */
+export function busyFleet(options: FleetOptions = {}): Fleet {
+  const fleet = new Fleet({ ...options, config: { ...tight, ...options.config } })
+  for (const id of fleet.core.workers.workerIds()) fleet.ask(`busy${id}`, pin(Number(id)))
+  return fleet
+}

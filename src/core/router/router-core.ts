@@ -78,6 +78,10 @@ export interface RouterInputs {
   recheck(moment: Moment): void
   /** Frees bookings that nobody ended, and forgets predictions whose time is over. */
   expire(moment: Moment): void
+  /** Requests that left the queue since the last call, in the order in which they did. */
+  takeDispatched(): readonly Dispatch[]
+  /** Shutdown: everybody who waits is refused. */
+  refuseAll(error: WarmrouteError): void
 }
 
 /** By worker id; absent means that nobody says anything. */

@@ -39,4 +39,9 @@ export class SharedCacheHits {
     if (low === this.#ends.length) return 0
     return this.#hitsFrom[low]! - Math.max(0, position - this.#starts[low]!)
   }
+
+  /** What it was made from, without the empty ones. */
+  ranges(): [start: number, end: number][] {
+    return this.#starts.map((start, at) => [start, this.#ends[at]!])
+  }
 }

@@ -44,7 +44,6 @@ export class Engine<Tag> {
   readonly #listener: EngineListener<Tag>
   #isAwake = false
   #isStopped = false
-  #isPaused = false
   #passCount = 0
   #passEndMs = 0
 
@@ -79,15 +78,9 @@ export class Engine<Tag> {
     this.#isStopped = true
   }
 
-  /** The current pass ends; no further one begins until it goes on. */
-  pause(isPaused: boolean): void {
-    this.#isPaused = isPaused
-    if (!isPaused) this.wake()
-  }
-
   /** Starts a pass at this instant, after everything else that happens in it. */
   wake(): void {
-    if (this.#isAwake || this.#isStopped || this.#isPaused) return
+    if (this.#isAwake || this.#isStopped) return
     this.#isAwake = true
     this.#passEndMs = this.#clock.now()
     this.#clock.at(this.#passEndMs, this.#begin, 1)
@@ -95,7 +88,7 @@ export class Engine<Tag> {
 
   readonly #begin = (): void => {
     if (this.#isStopped) return
-    const ms = this.#isPaused ? -1 : this.scheduler.beginPass()
+    const ms = this.scheduler.beginPass()
     if (ms < 0) {
       this.#isAwake = false
       this.#listener.idle?.()
