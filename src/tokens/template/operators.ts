@@ -1,0 +1,140 @@
+/** Python's operators on template values. */
+import { contains, formatPercent, loopAttribute } from './filters.js'
+import { bindMethod } from './methods.js'
+import { str } from './spell.js'
+import type { Value } from './values.js'
+import {
+  compare,
+  dictGet,
+  float,
+  isDict,
+  isEqual,
+  isFloat,
+  isList,
+  LoopState,
+  Namespace,
+  TemplateError,
+  toNumber,
+  Tuple,
+  typeName,
+} from './values.js'
+
+export type Operator = (left: Value, right: Value) => Value
+
+/** `and` and `or` are not here: they may leave their right side alone. */
+export const operators: Readonly<Record<string, Operator>> = {
+  '==': isEqual,
+  '!=': (left, right) => !isEqual(left, right),
+  '<': (left, right) => compare(left, right) < 0,
+  '<=': (left, right) => compare(left, right) <= 0,
+  '>': (left, right) => compare(left, right) > 0,
+  '>=': (left, right) => compare(left, right) >= 0,
+  in: (left, right) => contains(right, left),
+  'not in': (left, right) => !contains(right, left),
+  '~': (left, right) => str(left) + str(right),
+  '+': add,
+  '-': (left, right) => arithmetic(left, right, '-', (a, b) => a - b),
+  '*': multiply,
+  '/': (left, right) => {
+    const [a, b] = numbers(left, right, '/')
+    if (b === 0) throw new TemplateError('division by zero')
+    return float(a / b)
+  },
+  '//': (left, right) => {
+    if (toNumber(right) === 0) throw new TemplateError('division by zero')
+    return arithmetic(left, right, '//', (a, b) => Math.floor(a / b))
+  },
+  '%': (left, right) => {
+    if (typeof left === 'string') return formatPercent(left, right instanceof Tuple ? right : [right])
+    if (toNumber(right) === 0) throw new TemplateError('modulo by zero')
+    return arithmetic(left, right, '%', (a, b) => a - b * Math.floor(a / b))
+  },
+  '**': (left, right) => arithmetic(left, right, '**', (a, b) => a ** b),
+}
+
+export function negate(value: Value): Value {
+  if (isFloat(value)) return float(-toNumber(value)!)
+  return arithmetic(0, value, '-', (a, b) => a - b)
+}
+
+function add(left: Value, right: Value): Value {
+  if (typeof left === 'string' && typeof right === 'string') return left + right
+  if (isList(left) && isList(right) && left instanceof Tuple === right instanceof Tuple) {
+    return left instanceof Tuple ? (Tuple.from([...left, ...right]) as Tuple) : [...left, ...right]
+  }
+  return arithmetic(left, right, '+', (a, b) => a + b)
+}
+
+const repeatMax = 1_000_000
+
+function multiply(left: Value, right: Value): Value {
+  const [text, times] = typeof left === 'string' ? [left, right] : [right, left]
+  if (typeof text === 'string' && typeof times === 'number' && Number.isInteger(times)) {
+    if (text.length * times > repeatMax) throw new TemplateError('a repeated string is too long')
+    return text.repeat(Math.max(0, times))
+  }
+  return arithmetic(left, right, '*', (a, b) => a * b)
+}
+
+function arithmetic(left: Value, right: Value, name: string, compute: (a: number, b: number) => number): Value {
+  const [a, b] = numbers(left, right, name)
+  const result = compute(a, b)
+  return isFloat(left) || isFloat(right) || !Number.isInteger(result) ? float(result) : result
+}
+
+function numbers(left: Value, right: Value, name: string): [number, number] {
+  const a = toNumber(left)
+  const b = toNumber(right)
+  if (a === undefined || b === undefined) {
+    throw new TemplateError(`unsupported operand types for ${name}: ${typeName(left)} and ${typeName(right)}`)
+  }
+  return [a, b]
+}
+
+/** `object.name`: an attribute first, then an item. */
+export function attributeOf(object: Value, name: string): Value {
+  if (object === undefined) throw new TemplateError(`undefined has no attribute ${name}`)
+  if (object instanceof Namespace) return object.values.get(name)
+  if (object instanceof LoopState) return loopAttribute(object, name)
+  return bindMethod(object, name) ?? (isDict(object) ? dictGet(object, name) : undefined)
+}
+
+/** `object[key]`: an item first, then an attribute. */
+export function itemOf(object: Value, key: Value): Value {
+  if (object === undefined) throw new TemplateError('undefined has no items')
+  if (typeof key === 'number' || typeof key === 'boolean') {
+    const index = Number(key)
+    if (isList(object)) return object.at(index)
+    if (typeof object === 'string') {
+      return /[\ud800-\udfff]/.test(object) ? Array.from(object).at(index) : object.at(index)
+    }
+  }
+  if (isDict(object)) {
+    const found = dictGet(object, key)
+    if (found !== undefined) return found
+  }
+  return typeof key === 'string' ? attributeOf(object, key) : undefined
+}
+
+/** `object[start:stop:step]`. */
+export function sliceOf(object: Value, start: Value, stop: Value, step: Value): Value {
+  const items = typeof object === 'string' ? Array.from(object) : object
+  if (!isList(items)) throw new TemplateError(`${typeName(object)} cannot be sliced`)
+  const by = step === undefined || step === null ? 1 : toNumber(step)!
+  if (by === 0) throw new TemplateError('slice step cannot be zero')
+  const clamp = (value: Value, ifMissing: number, low: number, high: number): number => {
+    if (value === undefined || value === null) return ifMissing
+    const index = toNumber(value)!
+    return Math.max(low, Math.min(high, index < 0 ? index + items.length : index))
+  }
+  const picked: Value[] = []
+  if (by > 0) {
+    const to = clamp(stop, items.length, 0, items.length)
+    for (let index = clamp(start, 0, 0, items.length); index < to; index += by) picked.push(items[index])
+  } else {
+    const to = clamp(stop, -1, -1, items.length - 1)
+    for (let index = clamp(start, items.length - 1, -1, items.length - 1); index > to; index += by)
+      picked.push(items[index])
+  }
+  return typeof object === 'string' ? picked.join('') : picked
+}

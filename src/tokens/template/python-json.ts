@@ -1,0 +1,130 @@
+/**
+ * JSON as Python reads it: `1.0` stays a float, a long integer keeps its digits, keys keep their order even when they look
+ * like numbers. `JSON.parse` loses all three, and with them the tokens of a tool schema.
+ */
+import type { Value } from './values.js'
+import { float } from './values.js'
+
+/** Thrown for text that is no JSON; a template that parses tool arguments fails with it, as in Python. */
+export class JsonError extends Error {
+  override readonly name = 'JsonError'
+}
+
+const nestingMax = 500
+const numberPattern = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y
+const stringPattern = /"(?:[^"\\]|\\.)*"/suy
+const spacePattern = /[ \t\n\r]*/y
+
+export function parsePythonJson(text: string): Value {
+  let at = 0
+  const value = read(0)
+  skipSpace()
+  if (at < text.length) fail('something follows the value')
+  return value
+
+  function read(depth: number): Value {
+    if (depth > nestingMax) fail('it is nested too deeply')
+    skipSpace()
+    const first = text[at]
+    if (first === '{') return readObject(depth)
+    if (first === '[') return readArray(depth)
+    if (first === '"') return readString()
+    for (const [word, value] of words) {
+      if (text.startsWith(word, at)) {
+        at += word.length
+        return value
+      }
+    }
+    return readNumber()
+  }
+
+  function readObject(depth: number): Value {
+    const entries: [string, Value][] = []
+    let isPlain = true
+    at++
+    skipSpace()
+    if (text[at] === '}') at++
+    else {
+      for (;;) {
+        skipSpace()
+        const key = readString()
+        if (key === '__proto__' || (key <= '9' && /^\d+$/.test(key))) isPlain = false
+        skipSpace()
+        if (text[at++] !== ':') fail('a colon is missing')
+        entries.push([key, read(depth + 1)])
+        skipSpace()
+        const next = text[at++]
+        if (next === '}') break
+        if (next !== ',') fail('a comma is missing')
+      }
+    }
+    return isPlain ? Object.fromEntries(entries) : new Map<Value, Value>(entries)
+  }
+
+  function readArray(depth: number): Value {
+    const items: Value[] = []
+    at++
+    skipSpace()
+    if (text[at] === ']') {
+      at++
+      return items
+    }
+    for (;;) {
+      items.push(read(depth + 1))
+      skipSpace()
+      const next = text[at++]
+      if (next === ']') return items
+      if (next !== ',') fail('a comma is missing')
+    }
+  }
+
+  function readString(): string {
+    stringPattern.lastIndex = at
+    const found = stringPattern.exec(text)
+    if (!found) return fail('a string is missing')
+    at = stringPattern.lastIndex
+    try {
+      return JSON.parse(found[0]) as string
+    } catch {
+      return fail('a string has a bad escape')
+    }
+  }
+
+  function readNumber(): Value {
+    numberPattern.lastIndex = at
+    const found = numberPattern.exec(text)
+    if (!found) return fail('a value is missing')
+    at = numberPattern.lastIndex
+    const number = Number(found[0])
+    if (found[1] !== undefined || found[2] !== undefined) return float(number)
+    if (Number.isSafeInteger(number)) return number === 0 ? 0 : number
+    return BigInt(found[0])
+  }
+
+  function skipSpace(): void {
+    spacePattern.lastIndex = at
+    spacePattern.exec(text)
+    at = spacePattern.lastIndex
+  }
+
+  function fail(reason: string): never {
+    throw new JsonError(`no JSON at ${at}: ${reason}`)
+  }
+}
+
+const words: readonly (readonly [string, Value])[] = [
+  ['true', true],
+  ['false', false],
+  ['null', null],
+  ['NaN', float(Number.NaN)],
+  ['Infinity', float(Number.POSITIVE_INFINITY)],
+  ['-Infinity', float(Number.NEGATIVE_INFINITY)],
+]
+
+/**
+ * Whether `JSON.parse` may have lost something of this text: a float, a long integer, a key of digits. Errs towards yes;
+ * the text is then read again by `parsePythonJson`.
+ */
+export function mayDifferFromPython(text: string): boolean {
+  return /[:,[]\s*-?(?:\d+\.|\d+[eE]|\d{16})|"\d+"\s*:|__proto__/.test(text)
+}

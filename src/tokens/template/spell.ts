@@ -1,0 +1,166 @@
+/** How Python writes values: `str`, `repr` and `json.dumps`, to the character. */
+import type { Value } from './values.js'
+import {
+  dictEntries,
+  Float,
+  isDict,
+  isFloat,
+  isList,
+  isNumber,
+  Namespace,
+  TemplateError,
+  Tuple,
+  typeName,
+} from './values.js'
+
+/** `str(value)`, which is what `{{ value }}` writes. */
+export function str(value: Value): string {
+  if (typeof value === 'string') return value
+  return value === undefined ? '' : repr(value)
+}
+
+export function repr(value: Value, depth = 0): string {
+  if (depth > nestingMax) throw new TemplateError('a value is nested too deeply')
+  if (value === null) return 'None'
+  if (value === undefined) return 'Undefined'
+  if (typeof value === 'boolean') return value ? 'True' : 'False'
+  if (typeof value === 'string') return reprText(value)
+  if (isNumber(value)) return spellNumber(value)
+  if (isList(value)) {
+    const items = value.map((item) => repr(item, depth + 1)).join(', ')
+    if (!(value instanceof Tuple)) return `[${items}]`
+    return value.length === 1 ? `(${items},)` : `(${items})`
+  }
+  if (isDict(value)) {
+    return `{${dictEntries(value)
+      .map(([key, item]) => `${repr(key, depth + 1)}: ${repr(item, depth + 1)}`)
+      .join(', ')}}`
+  }
+  throw new TemplateError(
+    value instanceof Namespace ? 'a namespace cannot be printed' : `cannot print ${typeName(value)}`,
+  )
+}
+
+const nestingMax = 500
+
+export interface JsonOptions {
+  /** Spaces per level, or the text of one level; none for one line. */
+  readonly indent?: number | string | undefined
+  readonly ensureAscii?: boolean
+  readonly sortKeys?: boolean
+  readonly separators?: readonly [string, string] | undefined
+}
+
+/** `json.dumps`, as the `tojson` filter of transformers calls it. */
+export function dumps(value: Value, options: JsonOptions = {}): string {
+  const { indent, ensureAscii = false, sortKeys = false } = options
+  const level = typeof indent === 'number' ? ' '.repeat(indent) : indent
+  const [itemSeparator, keySeparator] = options.separators ?? [level === undefined ? ', ' : ',', ': ']
+  const text = ensureAscii ? (it: string): string => escapeNonAscii(JSON.stringify(it)) : quote
+  return write(value, 0)
+
+  function write(item: Value, depth: number): string {
+    if (depth > nestingMax) throw new TemplateError('a value is nested too deeply')
+    if (typeof item === 'string') return text(item)
+    if (item === null) return 'null'
+    if (typeof item === 'boolean') return item ? 'true' : 'false'
+    if (isNumber(item)) return spellJsonNumber(item)
+    if (isList(item)) {
+      if (item.length === 0) return '[]'
+      return wrap(
+        '[',
+        item.map((entry) => write(entry, depth + 1)),
+        ']',
+        depth,
+      )
+    }
+    if (isDict(item)) {
+      const entries = dictEntries(item)
+      if (entries.length === 0) return '{}'
+      if (sortKeys) entries.sort(([a], [b]) => (keyText(a) < keyText(b) ? -1 : keyText(a) > keyText(b) ? 1 : 0))
+      const parts = entries.map(([key, entry]) => text(keyText(key)) + keySeparator + write(entry, depth + 1))
+      return wrap('{', parts, '}', depth)
+    }
+    throw new TemplateError(`${typeName(item)} is not JSON serializable`)
+  }
+
+  function wrap(open: string, parts: readonly string[], close: string, depth: number): string {
+    if (level === undefined) return open + parts.join(itemSeparator) + close
+    const inner = `\n${level.repeat(depth + 1)}`
+    return `${open}${inner}${parts.join(itemSeparator + inner)}\n${level.repeat(depth)}${close}`
+  }
+}
+
+function keyText(key: Value): string {
+  if (typeof key === 'string') return key
+  if (key === null) return 'null'
+  if (typeof key === 'boolean') return key ? 'true' : 'false'
+  return isNumber(key) ? spellJsonNumber(key) : str(key)
+}
+
+// JSON.stringify escapes a lone surrogate; Python leaves it.
+function quote(text: string): string {
+  const quoted = JSON.stringify(text)
+  return quoted.includes('\\ud')
+    ? quoted.replaceAll(/(?<!\\)((?:\\\\)*)\\u(d[89a-f][0-9a-f]{2})/g, (_, before: string, hex: string) => {
+        return before + String.fromCharCode(Number.parseInt(hex, 16))
+      })
+    : quoted
+}
+
+function escapeNonAscii(text: string): string {
+  return text.replaceAll(/[\u007f-\uffff]/g, (unit) =>
+    unit === '\u007f' ? unit : `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+}
+
+export function spellNumber(value: number | bigint | Float): string {
+  if (typeof value === 'bigint') return value.toString()
+  const number = value instanceof Float ? value.value : value
+  if (!isFloat(value)) return number === 0 ? '0' : BigInt(number).toString()
+  if (Number.isNaN(number)) return 'nan'
+  if (!Number.isFinite(number)) return number < 0 ? '-inf' : 'inf'
+  if (Object.is(number, -0)) return '-0.0'
+  return spellFloat(number)
+}
+
+function spellJsonNumber(value: number | bigint | Float): string {
+  const text = spellNumber(value)
+  return text === 'nan' ? 'NaN' : text === 'inf' ? 'Infinity' : text === '-inf' ? '-Infinity' : text
+}
+
+/** Both languages print the shortest digits; they differ in when the exponent appears and how it is padded. */
+function spellFloat(number: number): string {
+  const [digits, exponentText] = number.toExponential().split('e') as [string, string]
+  const exponent = Number(exponentText)
+  if (exponent < -4 || exponent >= 16) {
+    const sign = exponent < 0 ? '-' : '+'
+    return `${digits}e${sign}${String(Math.abs(exponent)).padStart(2, '0')}`
+  }
+  const text =
+    exponent < 0 ? number.toFixed(Math.max(0, digits.replace(/^-?\d\.?/, '').length - exponent)) : String(number)
+  return text.includes('.') ? text : `${text}.0`
+}
+
+const unprintable = /[\\\p{C}\p{Z}]/u
+
+function reprText(text: string): string {
+  const mark = text.includes("'") && !text.includes('"') ? '"' : "'"
+  let out = mark
+  for (const char of text) {
+    if (char === mark) out += `\\${char}`
+    else if (char === ' ' || !unprintable.test(char)) out += char
+    else out += escapeChar(char)
+  }
+  return out + mark
+}
+
+function escapeChar(char: string): string {
+  const named: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' }
+  const known = named[char]
+  if (known) return known
+  const codePoint = char.codePointAt(0)!
+  if (codePoint < 0x100) return `\\x${codePoint.toString(16).padStart(2, '0')}`
+  if (codePoint < 0x1_0000) return `\\u${codePoint.toString(16).padStart(4, '0')}`
+  return `\\U${codePoint.toString(16).padStart(8, '0')}`
+}

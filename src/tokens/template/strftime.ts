@@ -1,0 +1,52 @@
+/** `strftime` of Python, in local time and the C locale, for the directives that templates use. */
+const months = [
+  'January',
+  'February',
+  'March',
+  'April',
+  'May',
+  'June',
+  'July',
+  'August',
+  'September',
+  'October',
+  'November',
+  'December',
+]
+const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday']
+
+export function strftime(date: Date, format: string): string {
+  const two = (value: number): string => String(value).padStart(2, '0')
+  const twelve = (hour: number): number => hour % 12 || 12
+  const fields: Readonly<Record<string, () => string>> = {
+    Y: () => String(date.getFullYear()),
+    y: () => two(date.getFullYear() % 100),
+    m: () => two(date.getMonth() + 1),
+    d: () => two(date.getDate()),
+    e: () => String(date.getDate()).padStart(2, ' '),
+    B: () => months[date.getMonth()]!,
+    b: () => months[date.getMonth()]!.slice(0, 3),
+    h: () => months[date.getMonth()]!.slice(0, 3),
+    A: () => days[date.getDay()]!,
+    a: () => days[date.getDay()]!.slice(0, 3),
+    H: () => two(date.getHours()),
+    I: () => two(twelve(date.getHours())),
+    M: () => two(date.getMinutes()),
+    S: () => two(date.getSeconds()),
+    p: () => (date.getHours() < 12 ? 'AM' : 'PM'),
+    j: () => String(dayOfYear(date)).padStart(3, '0'),
+    F: () => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`,
+    T: () => `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`,
+    '%': () => '%',
+  }
+  return format.replaceAll(/%(-?)([A-Za-z%])/g, (whole, dash: string, letter: string) => {
+    const text = fields[letter]?.()
+    if (text === undefined) return whole
+    return dash ? text.replace(/^[0 ]+(?=.)/, '') : text
+  })
+}
+
+function dayOfYear(date: Date): number {
+  const start = Date.UTC(date.getFullYear(), 0, 1)
+  return (Date.UTC(date.getFullYear(), date.getMonth(), date.getDate()) - start) / 86_400_000 + 1
+}

@@ -1,0 +1,84 @@
+import { readFileSync } from 'node:fs'
+import { gunzipSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { parsePythonJson } from './python-json.js'
+import type { RunLimits } from './run.js'
+import { TemplateLimitError } from './run.js'
+import { parseTemplate, Template } from './template.js'
+import type { Value } from './values.js'
+
+interface RecordedCase {
+  readonly template: string
+  readonly output?: string
+  readonly error?: string
+}
+
+interface RecordedChat extends RecordedCase {
+  readonly model: string
+  readonly conversation: string
+  readonly variables: Readonly<Record<string, Value>>
+}
+
+const recorded = parsePythonJson(
+  gunzipSync(readFileSync(new URL('../../../test/fixtures/jinja2/cases.json.gz', import.meta.url))).toString('utf8'),
+) as unknown as {
+  readonly values: Readonly<Record<string, Value>>
+  readonly expressions: readonly RecordedCase[]
+  readonly chats: readonly RecordedChat[]
+}
+
+const roomy: RunLimits = { stepsMax: Infinity, outputMax: 1 << 20, deadlineMs: 1000 }
+
+function render(source: string, variables: Readonly<Record<string, Value>>, limits: RunLimits = roomy): string {
+  let clock = 0
+  const options = { limits, now: () => clock++, date: () => new Date(2026, 10, 5, 14, 5, 9) }
+  return new Template(parseTemplate(source)).render(variables, options)
+}
+
+function outcome(source: string, variables: Readonly<Record<string, Value>>): { output: string } | { error: true } {
+  try {
+    return { output: render(source, variables) }
+  } catch {
+    return { error: true }
+  }
+}
+
+function wanted(it: RecordedCase): { output: string } | { error: true } {
+  return it.output === undefined ? { error: true } : { output: it.output }
+}
+
+describe('renders what Python renders', () => {
+  it.each(recorded.expressions)('$template', (it) => {
+    expect(outcome(it.template, recorded.values)).toEqual(wanted(it))
+  })
+
+  const chats = recorded.chats.map((it, index) => ({ ...it, index }))
+  it.each(chats)('$index: $model, $conversation', (it) => {
+    expect(outcome(it.template, it.variables)).toEqual(wanted(it))
+  })
+})
+
+describe('stays within its limits', () => {
+  const doubling = "{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
+  const cases = [
+    { says: 'a loop that writes forever', source: '{% for i in range(100000) %}{{ "x" * 100 }}{% endfor %}', limit: 'output' },
+    { says: 'loops in loops', source: '{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}', limit: 'time' },
+    { says: 'a macro that calls itself', source: '{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}', limit: undefined },
+    { says: 'a string that doubles', source: doubling, limit: undefined },
+  ]
+  it.each(cases)('$says', ({ source, limit }) => {
+    let thrown: unknown
+    try {
+      render(source, {})
+    } catch (error) {
+      thrown = error
+    }
+    expect(thrown).toBeInstanceOf(Error)
+    if (limit) expect(thrown).toBeInstanceOf(TemplateLimitError)
+    if (limit) expect((thrown as TemplateLimitError).limit).toBe(limit)
+  })
+
+  it('stops after its steps, so that a caller may move the work elsewhere', () => {
+    expect(() => render('{% for i in range(500) %}x{% endfor %}', {}, { ...roomy, stepsMax: 100 })).toThrow(TemplateLimitError)
+  })
+})

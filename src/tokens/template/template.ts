@@ -1,0 +1,64 @@
+/** A chat template, ready to render: parsed by the library, compiled by us, run within limits. */
+import { Template as LibraryTemplate } from '@huggingface/jinja'
+import type { Node, Statement } from './compile.js'
+import { compileBlock } from './compile.js'
+import type { RunLimits } from './run.js'
+import { Run, Scope } from './run.js'
+import { str } from './spell.js'
+import { strftime } from './strftime.js'
+import type { Value } from './values.js'
+import { Namespace, TemplateError, toNumber } from './values.js'
+
+export interface RenderOptions {
+  readonly limits: RunLimits
+  /** Monotonic milliseconds, for the deadline. */
+  readonly now: () => number
+  /** The time that `strftime_now` shows. */
+  readonly date: () => Date
+}
+
+/** Parsing is the slow part (tens of milliseconds) and its result is plain data, so a thread may do it. */
+export function parseTemplate(source: string): Node {
+  return new LibraryTemplate(source).parsed as unknown as Node
+}
+
+export class Template {
+  readonly #body: Statement
+
+  constructor(parsed: Node) {
+    this.#body = compileBlock(parsed['body'])
+  }
+
+  render(variables: Readonly<Record<string, Value>>, options: RenderOptions): string {
+    const run = new Run(options.limits, options.now)
+    const scope = new Scope()
+    for (const [name, value] of Object.entries(globals)) scope.set(name, value)
+    scope.set('strftime_now', (args) => strftime(options.date(), str(args[0])))
+    for (const [name, value] of Object.entries(variables)) scope.set(name, value)
+    this.#body(scope, run)
+    return run.out
+  }
+}
+
+const rangeMax = 100_000 // jinja2's sandbox refuses longer ones
+
+const globals: Readonly<Record<string, Value>> = {
+  raise_exception: (args) => {
+    throw new TemplateError(str(args[0]))
+  },
+  namespace: (args, named) => {
+    const first = args[0]
+    const values = new Map<string, Value>(typeof first === 'object' && first !== null ? Object.entries(first) : [])
+    for (const [key, value] of named) values.set(key, value)
+    return new Namespace(values)
+  },
+  dict: (_, named) => new Map<Value, Value>(named),
+  range: (args) => {
+    const [start, stop, step] = args.length === 1 ? [0, args[0], 1] : [args[0], args[1], args[2] ?? 1]
+    const [from, to, by] = [start, stop, step].map(toNumber) as [number, number, number]
+    if (!by || from === undefined || to === undefined) throw new TemplateError('range wants ints')
+    const count = Math.max(0, Math.ceil((to - from) / by))
+    if (count > rangeMax) throw new TemplateError('range too big')
+    return Array.from({ length: count }, (_, index) => from + index * by)
+  },
+}

@@ -1,0 +1,172 @@
+/**
+ * Python values as templates see them. Plain JavaScript values where the two agree; classes of our own where they do not.
+ * A whole number is an `int`, a number with a fraction a `float`; `1.0` needs `Float`, because JavaScript cannot tell it from 1.
+ */
+export type Value =
+  | undefined // jinja2's Undefined
+  | null
+  | boolean
+  | string
+  | number
+  | bigint // an int that a double cannot hold
+  | Float
+  | readonly Value[]
+  | Dict
+  | Namespace
+  | LoopState
+  | Callable
+
+/** A mapping: an object as JSON.parse makes it, or a Map where the order of number-like keys must stay. */
+export type Dict = { readonly [key: string]: Value } | ReadonlyMap<Value, Value>
+
+export type Callable = (args: readonly Value[], named: ReadonlyMap<string, Value>) => Value
+
+/** A float that JavaScript would print as an int: 1.0, -0.0, and the infinities. */
+export class Float {
+  readonly value: number
+  constructor(value: number) {
+    this.value = value
+  }
+}
+
+/** A list that prints with parentheses. */
+export class Tuple extends Array<Value> {}
+
+export class Namespace {
+  readonly values: Map<string, Value>
+  constructor(values: Map<string, Value>) {
+    this.values = values
+  }
+}
+
+/** The variable `loop`. */
+export class LoopState {
+  index0 = 0
+  readonly items: readonly Value[]
+  constructor(items: readonly Value[]) {
+    this.items = items
+  }
+}
+
+/** A template asked for something that Python would raise on. */
+export class TemplateError extends Error {
+  override readonly name = 'TemplateError'
+}
+
+/** A float from arithmetic, in its printable form. */
+export function float(value: number): Value {
+  return Number.isInteger(value) || !Number.isFinite(value) ? new Float(value) : value
+}
+
+export function isNumber(value: Value): value is number | bigint | Float {
+  return typeof value === 'number' || typeof value === 'bigint' || value instanceof Float
+}
+
+/** The number behind a value that Python computes with, booleans included; undefined for the rest. */
+export function toNumber(value: Value): number | undefined {
+  if (typeof value === 'number') return value
+  if (value instanceof Float) return value.value
+  if (typeof value === 'boolean') return value ? 1 : 0
+  return typeof value === 'bigint' ? Number(value) : undefined
+}
+
+export function isFloat(value: Value): boolean {
+  return value instanceof Float || (typeof value === 'number' && !Number.isInteger(value))
+}
+
+export function isList(value: Value): value is readonly Value[] {
+  return Array.isArray(value)
+}
+
+export function isDict(value: Value): value is Dict {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    !(value instanceof Float) &&
+    !(value instanceof Namespace) &&
+    !(value instanceof LoopState)
+  )
+}
+
+export function dictGet(dict: Dict, key: Value): Value {
+  if (dict instanceof Map) return dict.get(key)
+  return typeof key === 'string' && Object.hasOwn(dict, key) ? (dict as Record<string, Value>)[key] : undefined
+}
+
+export function dictHas(dict: Dict, key: Value): boolean {
+  if (dict instanceof Map) return dict.has(key)
+  return typeof key === 'string' && Object.hasOwn(dict, key)
+}
+
+export function dictEntries(dict: Dict): [Value, Value][] {
+  return dict instanceof Map ? [...(dict as Map<Value, Value>)] : Object.entries(dict as Record<string, Value>)
+}
+
+export function dictSize(dict: Dict): number {
+  return dict instanceof Map ? dict.size : Object.keys(dict).length
+}
+
+export function isTrue(value: Value): boolean {
+  if (typeof value === 'object' && value !== null) {
+    if (Array.isArray(value)) return value.length > 0
+    if (value instanceof Float) return value.value !== 0
+    return isDict(value) ? dictSize(value) > 0 : true
+  }
+  return Boolean(value)
+}
+
+export function isEqual(a: Value, b: Value): boolean {
+  if (a === b) return true
+  if (typeof a === 'string' || typeof b === 'string') return false
+  const x = toNumber(a)
+  if (x !== undefined) return x === toNumber(b)
+  if (isList(a) && isList(b)) return a.length === b.length && a.every((item, index) => isEqual(item, b[index]))
+  if (isDict(a) && isDict(b)) {
+    return (
+      dictSize(a) === dictSize(b) &&
+      dictEntries(a).every(([key, item]) => dictHas(b, key) && isEqual(item, dictGet(b, key)))
+    )
+  }
+  return false
+}
+
+/** Order by `<` of Python: numbers, strings, and lists of them. */
+export function compare(a: Value, b: Value): number {
+  const x = toNumber(a)
+  const y = toNumber(b)
+  if (x !== undefined && y !== undefined) return x < y ? -1 : x > y ? 1 : 0
+  if (typeof a === 'string' && typeof b === 'string') return compareText(a, b)
+  if (isList(a) && isList(b)) {
+    for (let index = 0; index < Math.min(a.length, b.length); index++) {
+      if (!isEqual(a[index], b[index])) return compare(a[index], b[index])
+    }
+    return a.length - b.length
+  }
+  throw new TemplateError(`cannot compare ${typeName(a)} and ${typeName(b)}`)
+}
+
+/** By code points, as Python; JavaScript compares code units, which puts emoji before U+E000. */
+function compareText(a: string, b: string): number {
+  if (a === b) return 0
+  const length = Math.min(a.length, b.length)
+  for (let index = 0; index < length; index++) {
+    const x = a.charCodeAt(index)
+    const y = b.charCodeAt(index)
+    if (x === y) continue
+    const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff
+    if (isSurrogate(x) !== isSurrogate(y)) return isSurrogate(x) ? 1 : -1
+    return x - y
+  }
+  return a.length - b.length
+}
+
+export function typeName(value: Value): string {
+  if (value === undefined) return 'undefined'
+  if (value === null) return 'NoneType'
+  if (typeof value === 'boolean') return 'bool'
+  if (typeof value === 'string') return 'str'
+  if (isNumber(value)) return isFloat(value) ? 'float' : 'int'
+  if (isList(value)) return value instanceof Tuple ? 'tuple' : 'list'
+  return isDict(value) ? 'dict' : 'object'
+}
