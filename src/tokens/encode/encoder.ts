@@ -31,6 +31,7 @@ const pieceBytesMax = 64
 const segmentBytesMin = 48
 const segmentBytesMax = 16_384
 const blank = 0x20
+const textStart = 4 // so that a text can be read in words
 const utf8 = new TextEncoder()
 const utf16 = new TextDecoder()
 
@@ -47,12 +48,14 @@ export class Encoder {
   readonly #pieces: IdsCache
   readonly #segments: IdsCache
   readonly #steps: LibrarySplitter | undefined
-  /** The text, from byte 1: byte 0 is where a word mark may stand. */
+  /** The text, from byte `textStart`: the byte before is where a word mark may stand. */
   #bytes = new Uint8Array(4096)
   #length = 0
   #ids = new Uint32Array(4096)
   #count = 0
   #longestPiece = 0
+  /** What is encoded begins inside a section: no mark stands before it. */
+  #isContinued = false
 
   constructor(plan: EncoderPlan, vocabulary: Vocabulary, options: EncoderOptions = {}) {
     this.plan = plan
@@ -95,11 +98,24 @@ export class Encoder {
 
   /** Reads a text in; answers its bytes, valid until the next call. They are what `encodeFrom` works on. */
   load(text: string): Uint8Array {
-    const room = text.length * 3 + 8
-    if (this.#bytes.length < room) this.#bytes = new Uint8Array(Math.max(room, this.#bytes.length * 2))
-    else if (this.#bytes.length > 1 << 22 && room < 1 << 20) this.#bytes = new Uint8Array(1 << 20)
-    this.#length = utf8.encodeInto(text, this.#bytes.subarray(1)).written
-    return this.#bytes.subarray(1, 1 + this.#length)
+    const room = text.length * 3 + 2 * textStart
+    this.#reserveBytes(room)
+    this.#length = utf8.encodeInto(text, this.#bytes.subarray(textStart)).written
+    this.#isContinued = false
+    return this.bytes
+  }
+
+  /** Reads in the rest of a text, which begins at a boundary; `isContinued` is false for a whole text. */
+  loadBytes(bytes: Uint8Array, isContinued: boolean): void {
+    this.#reserveBytes(bytes.length + 2 * textStart)
+    this.#bytes.set(bytes, textStart)
+    this.#length = bytes.length
+    this.#isContinued = isContinued
+  }
+
+  /** The loaded text. */
+  get bytes(): Uint8Array {
+    return this.#bytes.subarray(textStart, textStart + this.#length)
   }
 
   /** Whether the loaded text is its own normal form, so that cuts in it are cuts in what is encoded. */
@@ -119,7 +135,8 @@ export class Encoder {
     const room = this.#length - from + 64
     if (this.#ids.length < room) this.#ids = new Uint32Array(Math.max(room, this.#ids.length * 2))
     else if (this.#ids.length > 1 << 20 && room < 1 << 18) this.#ids = new Uint32Array(1 << 18)
-    const whole = this.#encodeRange(1 + from, 1 + this.#length)
+    if (from > 0) this.#isContinued = true
+    const whole = this.#encodeRange(textStart + from, textStart + this.#length)
     this.#merger.shrink()
     return whole
   }
@@ -146,14 +163,14 @@ export class Encoder {
     const bytes = this.#bytes
     const { match } = this.#raw
     while (from < end) {
-      const found = this.#raw.find(bytes, 1, from, end)
+      const found = this.#raw.find(bytes, textStart, from, end)
       const gapEnd = found ? match.from : end
       const { id, to } = match
       if (from < gapEnd && !this.#encodeGap(from, gapEnd)) return false
       if (!found) return true
       this.#ids[this.#count++] = id
       from = to
-      this.boundaries.add(from - 1, this.#count)
+      this.#markSection(from)
     }
     return true
   }
@@ -181,7 +198,7 @@ export class Encoder {
       if (!found) return true
       this.#ids[this.#count++] = id
       from = to
-      if (bytes === this.#bytes) this.boundaries.add(from - 1, this.#count)
+      if (bytes === this.#bytes) this.#markSection(from)
     }
     return true
   }
@@ -266,8 +283,8 @@ export class Encoder {
     const isMarked =
       prefix === 'always' ||
       (prefix === 'unless-marked' && bytes[from] !== blank) ||
-      (prefix === 'first' && from === 1 && bytes === this.#bytes && bytes[from] !== blank)
-    const isContinued = bytes === this.#bytes && from > 1 && this.#count === 0 // a rest that begins inside a section
+      (prefix === 'first' && from === textStart && bytes === this.#bytes && bytes[from] !== blank)
+    const isContinued = this.#isContinued && this.#count === 0
     if (!isMarked || isContinued) return this.#scanJoined(bytes, from, end, cutsAtMark)
     const held = bytes[from - 1]!
     bytes[from - 1] = blank
@@ -291,8 +308,8 @@ export class Encoder {
     const { prefix } = this.plan
     const text = ` ${utf16.decode(bytes.subarray(from, end)).replaceAll('▁', ' ')}`
     const spelled = utf8.encode(text)
-    const isFirst = from === 1 && bytes === this.#bytes
-    const isContinued = bytes === this.#bytes && from > 1 && this.#count === 0
+    const isFirst = from === textStart && bytes === this.#bytes
+    const isContinued = this.#isContinued && this.#count === 0
     const isMarked =
       !isContinued &&
       (prefix === 'always' || ((prefix === 'unless-marked' || (prefix === 'first' && isFirst)) && text[1] !== ' '))
@@ -338,8 +355,20 @@ export class Encoder {
 
   /** What follows a boundary must not be white space: a run of it is cut by where it ends, which a longer text may change. */
   #markBoundary(bytes: Uint8Array, at: number, end: number): void {
-    if (bytes !== this.#bytes || at >= end || at - 1 < this.boundaries.nextFrom) return
-    if ((this.#vocabulary.classes[codePointAt(bytes, at)]! & space) === 0) this.boundaries.add(at - 1, this.#count)
+    if (bytes !== this.#bytes || at >= end || at - textStart < this.boundaries.nextFrom) return
+    if ((this.#vocabulary.classes[codePointAt(bytes, at)]! & space) === 0)
+      this.boundaries.add(at - textStart, this.#count)
+  }
+
+  /** A section begins here. Where sections take a mark, a rest that begins here would have to know; it is simpler not to cut. */
+  #markSection(at: number): void {
+    const { prefix } = this.plan
+    if (prefix === 'none' || prefix === 'first') this.boundaries.add(at - textStart, this.#count)
+  }
+
+  #reserveBytes(room: number): void {
+    if (this.#bytes.length < room) this.#bytes = new Uint8Array(Math.max(room, this.#bytes.length * 2))
+    else if (this.#bytes.length > 1 << 22 && room < 1 << 20) this.#bytes = new Uint8Array(1 << 20)
   }
 
   #reserveIds(more: number): void {

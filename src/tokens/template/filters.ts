@@ -1,7 +1,7 @@
 /** jinja2's filters and tests, as far as chat templates use them. A name that is not here is refused when the template is compiled. */
 import { capitalize, iterate, replace, sorted, strip, textLength } from './methods.js'
 import { dumps, str } from './spell.js'
-import type { Value } from './values.js'
+import type { LoopState, Value } from './values.js'
 import {
   compare,
   dictEntries,
@@ -15,7 +15,6 @@ import {
   isList,
   isNumber,
   isTrue,
-  LoopState,
   Namespace,
   TemplateError,
   toNumber,

@@ -186,8 +186,8 @@ function split(self: string, separator: Value, times: Value): Value[] {
   return limit < 0 || parts.length <= limit + 1 ? parts : [...parts.slice(0, limit), parts.slice(limit).join(by)]
 }
 
-function splitAtSpace(self: string, limit: number): Value[] {
-  const parts: Value[] = []
+function splitAtSpace(self: string, limit: number): string[] {
+  const parts: string[] = []
   let rest = strip(self, undefined, true, false)
   while (rest !== '') {
     if (limit >= 0 && parts.length === limit) return [...parts, rest]
@@ -210,8 +210,11 @@ function rsplit(self: string, separator: Value, times: Value): Value[] {
   return limit === 0 ? [self] : [parts.slice(0, -limit).join(separator), ...parts.slice(-limit)]
 }
 
+// Where str.splitlines ends a line.
+const lineEnd = new RegExp(String.raw`\r\n|[\n\r\v\f\u001c-\u001e\u0085\u2028\u2029]`)
+
 function splitLines(self: string): Value[] {
-  const lines = self.split(/\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/)
+  const lines = self.split(lineEnd)
   if (lines.at(-1) === '') lines.pop()
   return lines
 }

@@ -136,5 +136,5 @@ export function sliceOf(object: Value, start: Value, stop: Value, step: Value): 
     for (let index = clamp(start, items.length - 1, -1, items.length - 1); index > to; index += by)
       picked.push(items[index])
   }
-  return typeof object === 'string' ? picked.join('') : picked
+  return typeof object === 'string' ? picked.map(str).join('') : picked
 }

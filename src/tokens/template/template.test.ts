@@ -61,8 +61,16 @@ describe('renders what Python renders', () => {
 describe('stays within its limits', () => {
   const doubling = "{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
   const cases = [
-    { says: 'a loop that writes forever', source: '{% for i in range(100000) %}{{ "x" * 100 }}{% endfor %}', limit: 'output' },
-    { says: 'loops in loops', source: '{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}', limit: 'time' },
+    {
+      says: 'a loop that writes forever',
+      source: '{% for i in range(100000) %}{{ "x" * 100 }}{% endfor %}',
+      limit: 'output',
+    },
+    {
+      says: 'loops in loops',
+      source: '{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}',
+      limit: 'time',
+    },
     { says: 'a macro that calls itself', source: '{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}', limit: undefined },
     { says: 'a string that doubles', source: doubling, limit: undefined },
   ]
@@ -79,6 +87,8 @@ describe('stays within its limits', () => {
   })
 
   it('stops after its steps, so that a caller may move the work elsewhere', () => {
-    expect(() => render('{% for i in range(500) %}x{% endfor %}', {}, { ...roomy, stepsMax: 100 })).toThrow(TemplateLimitError)
+    expect(() => render('{% for i in range(500) %}x{% endfor %}', {}, { ...roomy, stepsMax: 100 })).toThrow(
+      TemplateLimitError,
+    )
   })
 })

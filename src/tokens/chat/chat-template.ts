@@ -1,0 +1,102 @@
+/** The chat templates of one model: which one a request takes, and what every rendering of it is given. */
+import type { Node } from '../template/compile.js'
+import type { RenderOptions } from '../template/template.js'
+import { Template } from '../template/template.js'
+import type { Value } from '../template/values.js'
+import type { ContentFormat } from './content-format.js'
+import { detectContentFormat } from './content-format.js'
+
+export interface ParsedTemplate {
+  readonly name: string
+  readonly source: string
+  readonly parsed: Node
+}
+
+interface ReadyTemplate {
+  readonly template: Template
+  readonly format: ContentFormat
+  readonly knowsDeveloper: boolean
+}
+
+export class ChatTemplates {
+  readonly #ready: ReadonlyMap<string, ReadyTemplate>
+  /** `bos_token` and its kin: a template sees those that the tokenizer has. */
+  readonly #specials: Readonly<Record<string, string>>
+
+  constructor(templates: readonly ParsedTemplate[], specials: Readonly<Record<string, string>>) {
+    this.#ready = new Map(templates.map((it) => [it.name, ready(it)]))
+    this.#specials = specials
+  }
+
+  /** transformers: the template named `tool_use` where there are tools and it exists, else the default. */
+  choose(hasTools: boolean): ChosenTemplate | undefined {
+    const found = (hasTools ? this.#ready.get('tool_use') : undefined) ?? this.#ready.get('default')
+    return found && { ...found, specials: this.#specials }
+  }
+}
+
+export interface ChosenTemplate extends ReadyTemplate {
+  readonly specials: Readonly<Record<string, string>>
+}
+
+function ready({ source, parsed }: ParsedTemplate): ReadyTemplate {
+  return {
+    template: new Template(parsed),
+    format: detectContentFormat(parsed),
+    knowsDeveloper: source.includes('developer'),
+  }
+}
+
+const tag = 'CONTINUE_FINAL_MESSAGE_TAG '
+
+export interface RenderInput {
+  readonly messages: readonly Readonly<Record<string, Value>>[]
+  readonly tools: Value
+  readonly documents: Value
+  readonly addGenerationPrompt: boolean
+  readonly continueFinalMessage: boolean
+  readonly kwargs: Readonly<Record<string, Value>>
+}
+
+/** Renders as `apply_chat_template` does. Throws what the template throws. */
+export function renderChat(chosen: ChosenTemplate, input: RenderInput, options: RenderOptions): string {
+  const { messages, final } = input.continueFinalMessage ? markFinal(input.messages) : { ...input, final: undefined }
+  const text = chosen.template.render(
+    {
+      ...chosen.specials,
+      ...input.kwargs,
+      messages,
+      tools: input.tools,
+      documents: input.documents,
+      add_generation_prompt: input.addGenerationPrompt,
+    },
+    options,
+  )
+  return final === undefined ? text : cutAtTag(text, final)
+}
+
+/** transformers appends a mark to the last message and cuts the text there, so that what follows the message is left out. */
+function markFinal(messages: RenderInput['messages']): { messages: RenderInput['messages']; final: string } {
+  const last = messages.at(-1)
+  const content = last?.['content']
+  if (typeof content === 'string') {
+    return { messages: [...messages.slice(0, -1), { ...last, content: content + tag }], final: content }
+  }
+  if (Array.isArray(content)) {
+    const parts = content as readonly Readonly<Record<string, Value>>[]
+    const at = parts.findLastIndex((part) => typeof part['text'] === 'string')
+    if (at >= 0) {
+      const final = parts[at]!['text'] as string
+      const marked = parts.with(at, { ...parts[at], text: final + tag })
+      return { messages: [...messages.slice(0, -1), { ...last, content: marked }], final }
+    }
+  }
+  throw new Error('continue_final_message wants a last message with text')
+}
+
+function cutAtTag(text: string, final: string): string {
+  const at = text.lastIndexOf(tag.trim())
+  if (at < 0 || !text.includes(final.trim())) throw new Error('the final message does not appear in the rendered chat')
+  const before = text.slice(0, at)
+  return text.startsWith(tag, at) ? before : before.trimEnd()
+}

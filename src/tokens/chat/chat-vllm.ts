@@ -1,0 +1,128 @@
+/** How vLLM shapes a chat before its template sees it. Follows vLLM 0.32.0; every rule here is in the recorded requests. */
+import { JsonError, parsePythonJson } from '../template/python-json.js'
+import type { Value } from '../template/values.js'
+import type { ContentFormat } from './content-format.js'
+import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
+import { asList, asRecord, LoadOnlyError, malformed, readTruncation } from './request.js'
+
+/** `/v1/chat/completions`, or a route that was turned into one. */
+export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body): ChatPrompt {
+  const tools = shapeTools(body['tools'])
+  const { format, knowsDeveloper } = choose(tools !== null)
+  const continueFinalMessage = body['continue_final_message'] === true
+  if (continueFinalMessage && body['add_generation_prompt'] === true) {
+    malformed('continue_final_message and add_generation_prompt exclude each other')
+  }
+  return {
+    kind: 'chat',
+    render: {
+      messages: asList(body['messages'], 'messages').map((message) => shapeMessage(message, format, knowsDeveloper)),
+      tools,
+      documents: body['documents'] ?? null,
+      addGenerationPrompt: !continueFinalMessage && body['add_generation_prompt'] !== false,
+      continueFinalMessage,
+      kwargs: kwargsOf(body, defaults),
+    },
+    suffix: undefined,
+    addSpecialTokens: body['add_special_tokens'] === true,
+    truncation: readTruncation(body),
+    isProven: true,
+  }
+}
+
+/** Model defaults, then the request's own, then what its reasoning fields imply. */
+function kwargsOf(body: Body, defaults: Body): Body {
+  const effort = body['reasoning_effort']
+  return {
+    ...defaults,
+    ...(effort === undefined || effort === null
+      ? {}
+      : { reasoning_effort: effort, enable_thinking: effort !== 'none' }),
+    ...asRecord(body['chat_template_kwargs']),
+  }
+}
+
+/** Tools go through the engine's schema: its keys, in its order, with nulls for what is missing. */
+export function shapeTools(value: Value): Value {
+  if (value === undefined || value === null) return null
+  const tools = asList(value, 'tools')
+  if (tools.length === 0) malformed('tools is empty')
+  return tools.map((entry) => {
+    const tool = asRecord(entry) ?? malformed('a tool is an object')
+    const it = asRecord(tool['function']) ?? malformed('a tool has a function')
+    const { name, description = null, parameters = null, strict, defer_loading: deferLoading } = it
+    return {
+      type: tool['type'] ?? 'function',
+      function: {
+        name,
+        description,
+        parameters,
+        ...(strict === undefined || strict === null ? {} : { strict }),
+        ...(deferLoading === undefined || deferLoading === null ? {} : { defer_loading: deferLoading }),
+      },
+    }
+  })
+}
+
+function shapeMessage(value: Value, format: ContentFormat, knowsDeveloper: boolean): Body {
+  const message = asRecord(value) ?? malformed('a message is an object')
+  const role = message['role']
+  if (typeof role !== 'string') malformed('a message has a role')
+  const shaped: Record<string, Value> = {
+    role: role === 'developer' && !knowsDeveloper ? 'system' : role,
+    content: shapeContent(message['content'], role === 'tool' ? 'string' : format),
+  }
+  if (typeof message['name'] === 'string') shaped['name'] = message['name']
+  if (role === 'tool' && message['tool_call_id'] !== undefined) shaped['tool_call_id'] = message['tool_call_id']
+  if (role === 'assistant') {
+    if (Array.isArray(message['tool_calls'])) shaped['tool_calls'] = message['tool_calls'].map(shapeToolCall)
+    const reasoning = message['reasoning'] ?? message['reasoning_content']
+    if (reasoning !== undefined && reasoning !== null) {
+      shaped['reasoning'] = reasoning
+      shaped['reasoning_content'] = reasoning // templates read either name
+    }
+  }
+  return shaped
+}
+
+function shapeContent(content: Value, format: ContentFormat): Value {
+  const parts = contentTexts(content)
+  return format === 'openai' ? parts.map((text) => ({ type: 'text', text })) : parts.join('\n')
+}
+
+const textTypes = new Set<Value>(['text', 'input_text', 'output_text', 'refusal', 'thinking'])
+
+/** The texts of a content; anything else in it makes the tokens unknowable from outside. */
+export function contentTexts(content: Value): string[] {
+  if (content === undefined || content === null) return []
+  if (typeof content === 'string') return [content]
+  return asList(content, 'content').map((part) => {
+    if (typeof part === 'string') return part
+    const it = asRecord(part) ?? malformed('a content part is an object')
+    const { type = 'text' } = it
+    if (!textTypes.has(type)) throw new LoadOnlyError('media', `content part of type ${String(type as string)}`)
+    const text = it[type === 'refusal' ? 'refusal' : type === 'thinking' ? 'thinking' : 'text']
+    return typeof text === 'string' ? text : malformed('a text part has text')
+  })
+}
+
+/** Arguments reach the template as an object, whether the client wrote them as one or as JSON. */
+export function shapeToolCall(value: Value): Value {
+  const call = asRecord(value) ?? malformed('a tool call is an object')
+  const it = asRecord(call['function']) ?? malformed('a tool call has a function')
+  const written = it['arguments']
+  const isEmpty = written === undefined || written === null || written === ''
+  return {
+    ...call,
+    function: { ...it, arguments: isEmpty ? {} : typeof written === 'string' ? parseArguments(written) : written },
+  }
+}
+
+function parseArguments(text: string): Value {
+  try {
+    return parsePythonJson(text)
+  } catch (cause) {
+    if (cause instanceof JsonError) throw new LoadOnlyError('malformed', 'tool call arguments are no JSON', { cause })
+    throw cause
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * From a request body to what is rendered and encoded, as each engine does it. The wire is read here, once; a body that the
+ * engine would refuse, or whose tokens cannot be known from outside, ends as a reason and never as a guess.
+ * Follows spec `engines.md` 3.2 with Appendix C: vLLM 0.32.0 and SGLang 0.5.23 as recorded.
+ */
+import type { Value } from '../template/values.js'
+import type { ChosenTemplate, RenderInput } from './chat-template.js'
+
+export type Dialect = 'vllm' | 'sglang' | 'trtllm'
+export type Route = 'chat' | 'completions' | 'responses' | 'messages'
+
+/** Why a request's tokens cannot be known. */
+export type LoadOnlyReason =
+  | 'no-tokenizer' // no source knows this model
+  | 'no-template' // a chat, and the model has no chat template
+  | 'media' // images, audio or video: their tokens depend on the engine's processor
+  | 'embeddings' // the prompt is vectors
+  | 'stored-response' // the conversation is kept by the engine
+  | 'request-template' // the request brings a template that is not trusted
+  | 'malformed' // the engine will refuse it
+  | 'template-failed'
+  | 'too-long'
+  | 'busy'
+  | 'deadline'
+  | 'source-failed'
+
+export class LoadOnlyError extends Error {
+  override readonly name = 'LoadOnlyError'
+  readonly reason: LoadOnlyReason
+  constructor(reason: LoadOnlyReason, detail: string, options?: ErrorOptions) {
+    super(detail, options)
+    this.reason = reason
+  }
+}
+
+export type Body = Readonly<Record<string, Value>>
+
+/** A chat, as the template sees it. */
+export interface ChatPrompt {
+  readonly kind: 'chat'
+  readonly render: RenderInput
+  /** Encoded on its own and put behind the rendered text: how SGLang continues a message. */
+  readonly suffix: string | undefined
+  readonly addSpecialTokens: boolean
+  readonly truncation: Truncation | undefined
+  /** Whether the way this was built is in our recordings of a real engine. */
+  readonly isProven: boolean
+}
+
+export interface TextPrompt {
+  readonly kind: 'text'
+  readonly texts: readonly string[]
+  readonly addSpecialTokens: boolean
+  readonly truncation: Truncation | undefined
+  readonly isProven: boolean
+}
+
+export interface IdsPrompt {
+  readonly kind: 'ids'
+  readonly ids: readonly Uint32Array[]
+  readonly truncation: Truncation | undefined
+}
+
+export interface Truncation {
+  readonly tokens: number
+  readonly side: 'left' | 'right'
+}
+
+export function malformed(detail: string): never {
+  throw new LoadOnlyError('malformed', detail)
+}
+
+/** The token ids that a request carries itself: nothing is rendered then. */
+export function carriedIds(body: Body): Uint32Array | undefined {
+  const nvext = asRecord(body['nvext'])
+  const carried = nvext?.['token_data'] ?? body['input_ids'] ?? body['prompt_token_ids']
+  return Array.isArray(carried) && carried.length > 0 ? toIds(carried) : undefined
+}
+
+export function readTruncation(body: Body): Truncation | undefined {
+  const tokens = body['truncate_prompt_tokens']
+  if (typeof tokens !== 'number' || tokens < 0) return undefined // -1 means the model's limit, which the engine enforces
+  if (!Number.isInteger(tokens) || tokens === 0) malformed('truncate_prompt_tokens is a positive integer')
+  return { tokens, side: body['truncation_side'] === 'right' ? 'right' : 'left' }
+}
+
+/** `/v1/completions`: texts are encoded with special tokens around them, ids are taken as they are. */
+export function readCompletion(body: Body): TextPrompt | IdsPrompt {
+  if (body['prompt_embeds'] !== undefined && body['prompt_embeds'] !== null) {
+    throw new LoadOnlyError('embeddings', 'prompt_embeds')
+  }
+  const truncation = readTruncation(body)
+  const { prompt } = body
+  const addSpecialTokens = body['add_special_tokens'] !== false
+  if (typeof prompt === 'string') return { kind: 'text', texts: [prompt], addSpecialTokens, truncation, isProven: true }
+  if (!Array.isArray(prompt) || prompt.length === 0)
+    return malformed('prompt is a text, token ids, or a list of either')
+  const items = prompt as readonly Value[]
+  if (typeof items[0] === 'number') return { kind: 'ids', ids: [toIds(items)], truncation }
+  if (items.every((item) => typeof item === 'string')) {
+    return { kind: 'text', texts: items, addSpecialTokens, truncation, isProven: true }
+  }
+  if (items.every((item) => Array.isArray(item))) return { kind: 'ids', ids: items.map(toIds), truncation }
+  return malformed('prompt mixes texts and token ids')
+}
+
+export function toIds(value: Value): Uint32Array {
+  const items = value as readonly Value[]
+  const ids = new Uint32Array(items.length)
+  for (const [index, item] of items.entries()) {
+    if (typeof item !== 'number' || !Number.isInteger(item) || item < 0 || item > 0xffff_ffff) {
+      malformed('a token id is an unsigned 32-bit integer')
+    }
+    ids[index] = item
+  }
+  return ids
+}
+
+export function asRecord(value: Value): Body | undefined {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Body) : undefined
+}
+
+export function asList(value: Value, what: string): readonly Value[] {
+  if (!Array.isArray(value)) malformed(`${what} is a list`)
+  return value as readonly Value[]
+}
+
+/** The templates decide how messages are shaped, so building a chat takes the chosen one. */
+export type ChooseTemplate = (hasTools: boolean) => ChosenTemplate

@@ -1,0 +1,370 @@
+/**
+ * One model's tokenizer at work: renders and encodes on the loop while that is short, and hands the rest to the threads.
+ * Nothing here holds the loop for more than a few milliseconds, whatever the request.
+ */
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { PromptRules } from '../chat/build-prompt.js'
+import { buildPrompt, plainRules } from '../chat/build-prompt.js'
+import type { ChosenTemplate } from '../chat/chat-template.js'
+import { ChatTemplates, renderChat } from '../chat/chat-template.js'
+import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
+import { LoadOnlyError } from '../chat/request.js'
+import type { EncoderCounts } from '../encode/encoder.js'
+import { Encoder } from '../encode/encoder.js'
+import type { CacheCounts } from '../encode/ids-cache.js'
+import type { TokenPool } from '../pool/pool.js'
+import type { RenderResult } from '../pool/tasks.js'
+import { lastCut, RememberedTexts } from '../remember/remembered-texts.js'
+import type { Match } from '../remember/remembered-texts.js'
+import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
+import { TemplateLimitError } from '../template/run.js'
+import type { Kinship } from '../tokens.js'
+import { Tokens } from '../tokens.js'
+import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
+import { viewVocabulary } from '../vocabulary/vocabulary.js'
+import type { LoadedModel } from './loaded-model.js'
+import { readShared } from './loaded-model.js'
+
+export interface ModelTokensOptions {
+  /** Bytes of all caches of this model on this thread. */
+  readonly cacheBytes?: number
+  /** Longest text, in UTF-16 units. */
+  readonly textMax?: number
+  readonly rules?: Partial<PromptRules>
+}
+
+export interface TokenizeOptions {
+  /** The request's own bytes, when there are any: they keep `1.0` apart from `1`. */
+  readonly raw?: Uint8Array | undefined
+  readonly signal?: AbortSignal | undefined
+  readonly deadlineMs?: number | undefined
+}
+
+export interface ModelCounts {
+  readonly encoder: EncoderCounts | undefined
+  readonly texts: CacheCounts
+  readonly cacheBytes: number
+  readonly onLoop: number
+  readonly inThreads: number
+}
+
+/** Cold bytes that are encoded on the loop: about 3 ms of it (bench `tokens.loop_stall_max_ms`). */
+const loopBytesMax = 48 << 10
+const loopPieceMax = 2048
+const loopStepsMax = 20_000
+const loopReparseMax = 64 << 10
+const deadlineMsDefault = 5000
+const cacheBytesDefault = 96 << 20
+const textMaxDefault = 8 << 20
+
+export class ModelTokens {
+  readonly plan: EncoderPlan | LibraryPlan
+  readonly templateProblem: string | undefined
+  readonly #loaded: LoadedModel
+  readonly #pool: TokenPool
+  readonly #encoder: Encoder | undefined
+  readonly #texts: RememberedTexts
+  readonly #templates: ChatTemplates
+  readonly #rules: PromptRules
+  readonly #textMax: number
+  #onLoop = 0
+  #inThreads = 0
+
+  constructor(loaded: LoadedModel, pool: TokenPool, options: ModelTokensOptions = {}) {
+    const cacheBytes = options.cacheBytes ?? cacheBytesDefault
+    this.#loaded = loaded
+    this.#pool = pool
+    this.plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan | LibraryPlan
+    this.#encoder =
+      this.plan.kind === 'library' || !loaded.vocabulary
+        ? undefined
+        : new Encoder(this.plan, viewVocabulary(loaded.vocabulary), {
+            pieceCacheBytes: cacheBytes / 8,
+            segmentCacheBytes: cacheBytes / 8,
+          })
+    this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 3) / 4 : cacheBytes)
+    this.#textMax = options.textMax ?? textMaxDefault
+    this.#rules = { ...plainRules, ...options.rules }
+    const { templates, problem } = readyTemplates(loaded)
+    this.#templates = templates
+    this.templateProblem = loaded.templateProblem ?? problem
+  }
+
+  get counts(): ModelCounts {
+    return {
+      encoder: this.#encoder?.counts,
+      texts: this.#texts.counts,
+      cacheBytes: this.#texts.byteLength + (this.#encoder?.cacheBytes ?? 0),
+      onLoop: this.#onLoop,
+      inThreads: this.#inThreads,
+    }
+  }
+
+  /** The tokens of a request. Throws `LoadOnlyError` for what cannot be known, `WarmrouteError` for what failed. */
+  async tokenize(route: Route, body: Body, options: TokenizeOptions = {}): Promise<Tokens> {
+    const exact = this.#exactBody(route, body, options.raw)
+    if (exact === undefined)
+      return this.#encodeRendered(await this.#renderInThread(route, options.raw!, options), options)
+    const prompt = buildPrompt(route, exact, this.#rules, (hasTools) => this.#choose(hasTools))
+    if (prompt.kind === 'ids') {
+      const ids = truncate(prompt.ids[0]!, prompt.truncation)
+      const totalCount = prompt.ids.reduce((sum, it) => sum + truncate(it, prompt.truncation).length, 0)
+      return new Tokens({ ids, source: 'request', exactness: 'proven', promptCount: prompt.ids.length, totalCount })
+    }
+    if (prompt.kind === 'text') return this.#encodeTexts(prompt, options)
+    const rendered = this.#renderOnLoop(prompt)
+    if (rendered !== undefined) return this.#encodeRendered(rendered, options)
+    const raw = options.raw ?? new TextEncoder().encode(JSON.stringify(body))
+    return this.#encodeRendered(await this.#renderInThread(route, raw, options), options)
+  }
+
+  /** Ids of a text alone, through every cache. */
+  async encode(text: string, addSpecialTokens: boolean, options: TokenizeOptions = {}): Promise<Uint32Array> {
+    return (await this.#encodeText(text, addSpecialTokens, options)).ids
+  }
+
+  #choose(hasTools: boolean): ChosenTemplate {
+    const chosen = this.#templates.choose(hasTools)
+    if (chosen) return chosen
+    throw new LoadOnlyError('no-template', this.templateProblem ?? 'the model has no chat template')
+  }
+
+  /** The body as Python would have parsed it where that can matter; undefined when reading it again is too much for the loop. */
+  #exactBody(route: Route, body: Body, raw: Uint8Array | undefined): Body | undefined {
+    if (raw === undefined || route === 'completions' || !carriesValues(body)) return body
+    if (raw.length > loopReparseMax) return undefined
+    const text = Buffer.from(raw.buffer, raw.byteOffset, raw.length).toString('utf8')
+    return mayDifferFromPython(text) ? (parsePythonJson(text) as Body) : body
+  }
+
+  #renderOnLoop(prompt: ChatPrompt): RenderResult | undefined {
+    const limits = { stepsMax: loopStepsMax, outputMax: this.#textMax, deadlineMs: 1000 }
+    const options = { limits, now: () => performance.now(), date: () => new Date() }
+    try {
+      const text = renderChat(this.#choose(prompt.render.tools !== null), prompt.render, options)
+      return { ...prompt, text }
+    } catch (cause) {
+      if (cause instanceof TemplateLimitError && cause.limit === 'steps') return undefined
+      if (cause instanceof LoadOnlyError) throw cause
+      const reason = cause instanceof Error ? cause.message : String(cause)
+      throw new WarmrouteError('WR_TOKENS_TEMPLATE_FAILED', { reason }, { cause })
+    }
+  }
+
+  #renderInThread(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<RenderResult> {
+    const deadlineMs = options.deadlineMs ?? deadlineMsDefault
+    const { key, specials } = this.#loaded
+    const templates = this.#loaded.templates.map(({ name, source }) => ({ name, source }))
+    const task = { key, templates, specials, route, raw, rules: this.#rules, outputMax: this.#textMax, deadlineMs }
+    return this.#pool.run('render', task, { deadlineMs: deadlineMs + 100, signal: options.signal })
+  }
+
+  async #encodeRendered(rendered: RenderResult, options: TokenizeOptions): Promise<Tokens> {
+    const { text, suffix, addSpecialTokens, truncation, isProven } = rendered
+    const encoded = await this.#encodeText(text, addSpecialTokens, options)
+    const tail = suffix === undefined ? undefined : await this.#encodeText(suffix, false, options)
+    const all = tail ? concat(encoded.ids, tail.ids) : encoded.ids
+    const ids = truncate(all, truncation)
+    const kinship = ids === encoded.ids ? encoded.kinship : undefined
+    return new Tokens({ ids, source: 'tokenizer', exactness: isProven ? 'proven' : 'expected', kinship })
+  }
+
+  async #encodeTexts(
+    prompt: {
+      readonly texts: readonly string[]
+      readonly addSpecialTokens: boolean
+      readonly truncation: Truncation | undefined
+    },
+    options: TokenizeOptions,
+  ): Promise<Tokens> {
+    const first = await this.#encodeText(prompt.texts[0]!, prompt.addSpecialTokens, options)
+    const ids = truncate(first.ids, prompt.truncation)
+    let totalCount = ids.length
+    for (const text of prompt.texts.slice(1)) {
+      const other = await this.#encodeText(text, prompt.addSpecialTokens, options)
+      totalCount += truncate(other.ids, prompt.truncation).length
+    }
+    return new Tokens({
+      ids,
+      source: 'tokenizer',
+      exactness: 'proven',
+      promptCount: prompt.texts.length,
+      totalCount,
+      kinship: ids === first.ids ? first.kinship : undefined,
+    })
+  }
+
+  #encodeText(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
+    if (text.length > this.#textMax) {
+      throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length: text.length, lengthMax: this.#textMax })
+    }
+    const encoder = this.#encoder
+    if (!encoder) return this.#encodeByLibrary(text, addSpecialTokens, options)
+    const bytes = encoder.load(text)
+    if (!encoder.isStable(text)) return this.#encodeUnstable(text, addSpecialTokens, options)
+    const match = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
+    if (match && match.common === bytes.length && match.text.bytes.length === bytes.length) {
+      return { ids: match.text.ids, kinship: this.#kin(match.text, undefined, 0) }
+    }
+    const cut = match ? lastCut(match.text, match.common - encoder.cutMargin) : -1
+    const from = cut < 0 ? 0 : match!.text.cutAt[cut]!
+    if (bytes.length - from > loopBytesMax || !encoder.encodeFrom(from, loopPieceMax)) {
+      return this.#encodeInThread(bytes.slice(), match, cut, addSpecialTokens, options)
+    }
+    this.#onLoop++
+    const headTokens = cut < 0 ? 0 : match!.text.cutTokens[cut]!
+    const before = cut < 0 ? 0 : match!.text.specialsBefore
+    const head = cut < 0 ? noIds : match!.text.ids.subarray(before, before + headTokens)
+    const ids = encoder.takeIds(addSpecialTokens, head)
+    const { boundaries } = encoder
+    if (bytes.length < shortBytesMax) return { ids, kinship: undefined }
+    const cuts = joinCuts(match, cut, boundaries.at, boundaries.tokens, boundaries.count, 0)
+    return this.#remember(bytes.slice(), ids, cuts, match, cut, addSpecialTokens)
+  }
+
+  /** The library's texts have no cuts that we could prove: a text is known as a whole or not at all. */
+  #encodeByLibrary(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
+    const bytes = Uint8Array.from(new TextEncoder().encode(text))
+    const match = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
+    if (match && match.common === bytes.length && match.text.bytes.length === bytes.length) {
+      return { ids: match.text.ids, kinship: this.#kin(match.text, undefined, 0) }
+    }
+    return this.#encodeInThread(bytes, undefined, -1, addSpecialTokens, options)
+  }
+
+  /** A text that its normaliser changes: cuts in it are not cuts in what is encoded, so nothing of it is remembered. */
+  #encodeUnstable(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
+    const encoder = this.#encoder!
+    if (encoder.bytes.length <= loopBytesMax / 2 && encoder.encodeFrom(0, loopPieceMax)) {
+      this.#onLoop++
+      return { ids: encoder.takeIds(addSpecialTokens), kinship: undefined }
+    }
+    return this.#encodeInThread(new TextEncoder().encode(text), undefined, -1, addSpecialTokens, options, false)
+  }
+
+  async #encodeInThread(
+    bytes: Uint8Array,
+    match: Match | undefined,
+    cut: number,
+    addSpecialTokens: boolean,
+    options: TokenizeOptions,
+    isRemembered = true,
+  ): Promise<Encoded> {
+    this.#inThreads++
+    const from = match && cut >= 0 ? match.text.cutAt[cut]! : 0
+    const rest = bytes.slice(from)
+    const { key, plan, vocabulary, library } = this.#loaded
+    const task = { model: { key, plan, vocabulary, library }, bytes: rest, isContinued: from > 0 }
+    const deadlineMs = options.deadlineMs ?? deadlineMsDefault
+    const transfer = [rest.buffer as ArrayBuffer]
+    const result = await this.#pool.run('encode', task, { deadlineMs, signal: options.signal, transfer })
+    const { specialsBefore, specialsAfter } = this.plan
+    const first = addSpecialTokens ? specialsBefore : noIds
+    const last = addSpecialTokens ? specialsAfter : noIds
+    const headTokens = from > 0 ? match!.text.cutTokens[cut]! : 0
+    const ids = new Uint32Array(first.length + headTokens + result.ids.length + last.length)
+    ids.set(first)
+    if (headTokens > 0) {
+      const before = match!.text.specialsBefore
+      ids.set(match!.text.ids.subarray(before, before + headTokens), first.length)
+    }
+    ids.set(result.ids, first.length + headTokens)
+    ids.set(last, first.length + headTokens + result.ids.length)
+    if (!isRemembered) return { ids, kinship: undefined }
+    const known = from > 0 ? match : undefined
+    const cuts = joinCuts(known, cut, result.cutAt, result.cutTokens, result.cutAt.length, from)
+    return this.#remember(bytes, ids, cuts, match, from > 0 ? cut : -1, addSpecialTokens)
+  }
+
+  #remember(
+    bytes: Uint8Array,
+    ids: Uint32Array,
+    cuts: Cuts,
+    match: Match | undefined,
+    cut: number,
+    addSpecialTokens: boolean,
+  ): Encoded {
+    const { specialsBefore, specialsAfter } = this.plan
+    const before = addSpecialTokens ? specialsBefore.length : 0
+    const after = addSpecialTokens ? specialsAfter.length : 0
+    const own = this.#texts.add({ bytes, ids, specialsBefore: before, specialsAfter: after, ...cuts }, match)
+    const shared = cut < 0 ? 0 : before + match!.text.cutTokens[cut]!
+    return { ids, kinship: this.#kin(own, cut < 0 ? undefined : match!.text, shared) }
+  }
+
+  #kin(own: Kinship['own'], near: Kinship['near'], sharedTokens: number): Kinship {
+    return { memory: this.#texts, own, near, sharedTokens }
+  }
+
+  get #hasSpecials(): boolean {
+    return this.plan.specialsBefore.length + this.plan.specialsAfter.length > 0
+  }
+}
+
+interface Encoded {
+  readonly ids: Uint32Array
+  readonly kinship: Kinship | undefined
+}
+
+interface Cuts {
+  readonly cutAt: Uint32Array
+  readonly cutTokens: Uint32Array
+}
+
+const noIds: Uint32Array = new Uint32Array(0)
+const shortBytesMax = 128
+
+/** The cuts of a text: those of the known part up to the cut it was taken at, then those of the rest, moved by what came before. */
+function joinCuts(
+  match: Match | undefined,
+  cut: number,
+  at: Uint32Array,
+  tokens: Uint32Array,
+  count: number,
+  bytesBefore: number,
+): Cuts {
+  const kept = match && cut >= 0 ? cut + 1 : 0
+  const cutAt = new Uint32Array(kept + count)
+  const cutTokens = new Uint32Array(kept + count)
+  const tokensBefore = kept > 0 ? match!.text.cutTokens[cut]! : 0
+  if (kept > 0) {
+    cutAt.set(match!.text.cutAt.subarray(0, kept))
+    cutTokens.set(match!.text.cutTokens.subarray(0, kept))
+  }
+  for (let index = 0; index < count; index++) {
+    cutAt[kept + index] = at[index]! + bytesBefore
+    cutTokens[kept + index] = tokens[index]! + tokensBefore
+  }
+  return { cutAt, cutTokens }
+}
+
+/** Whether a body holds values that a template may print: numbers and keys whose spelling `JSON.parse` loses. */
+function carriesValues(body: Body): boolean {
+  if (body['tools'] || body['chat_template_kwargs'] || body['documents']) return true
+  const { messages } = body
+  return Array.isArray(messages) && messages.some((message) => Boolean((message as Body | null)?.['tool_calls']))
+}
+
+function truncate(ids: Uint32Array, truncation: Truncation | undefined): Uint32Array {
+  if (!truncation || ids.length <= truncation.tokens) return ids
+  return truncation.side === 'left' ? ids.subarray(ids.length - truncation.tokens) : ids.subarray(0, truncation.tokens)
+}
+
+function concat(a: Uint32Array, b: Uint32Array): Uint32Array {
+  const joined = new Uint32Array(a.length + b.length)
+  joined.set(a)
+  joined.set(b, a.length)
+  return joined
+}
+
+function readyTemplates(loaded: LoadedModel): {
+  readonly templates: ChatTemplates
+  readonly problem: string | undefined
+} {
+  try {
+    return { templates: new ChatTemplates(loaded.templates, loaded.specials), problem: undefined }
+  } catch (cause) {
+    const problem = cause instanceof Error ? cause.message : String(cause)
+    return { templates: new ChatTemplates([], loaded.specials), problem }
+  }
+}

@@ -1,0 +1,118 @@
+/**
+ * The tokenizer threads: few, with a bounded queue. A task that outlives its deadline, or whose request is aborted, takes its
+ * thread with it; the pool starts another.
+ */
+import { createRequire } from 'node:module'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { Tinypool } from 'tinypool'
+import type { ErrorCode } from '../../core/protocol/index.js'
+import { errorTexts, WarmrouteError } from '../../core/protocol/index.js'
+import { LoadOnlyError } from '../chat/request.js'
+import type { LoadOnlyReason } from '../chat/request.js'
+import type { Answer, TaskTypes } from './tasks.js'
+
+export interface PoolOptions {
+  readonly threads?: number
+  /** Tasks that may wait for a thread. */
+  readonly queueMax?: number
+}
+
+export interface TaskOptions {
+  readonly deadlineMs: number
+  readonly signal?: AbortSignal | undefined
+  readonly transfer?: readonly ArrayBuffer[]
+}
+
+export interface PoolCounts {
+  done: number
+  failed: number
+  refused: number
+  /** Threads ended because a task took too long or was aborted. */
+  ended: number
+}
+
+export class TokenPool {
+  readonly counts: PoolCounts = { done: 0, failed: 0, refused: 0, ended: 0 }
+  readonly #pool: Tinypool
+  readonly #tasksMax: number
+  #running = 0
+
+  constructor(options: PoolOptions = {}) {
+    const threads = options.threads ?? 2
+    this.#tasksMax = threads + (options.queueMax ?? 64)
+    this.#pool = new Tinypool({
+      filename: workerFile(),
+      name: 'encode',
+      minThreads: 1,
+      maxThreads: threads,
+      idleTimeout: 60_000,
+    })
+  }
+
+  /** Tasks that run or wait. */
+  get running(): number {
+    return this.#running
+  }
+
+  async run<Name extends keyof TaskTypes>(
+    name: Name,
+    task: TaskTypes[Name]['task'],
+    options: TaskOptions,
+  ): Promise<TaskTypes[Name]['result']> {
+    options.signal?.throwIfAborted()
+    if (this.#running >= this.#tasksMax) {
+      this.counts.refused++
+      throw new WarmrouteError('WR_TOKENS_BUSY', { waiting: this.#running })
+    }
+    const stop = new AbortController()
+    const onAbort = (): void => stop.abort(options.signal?.reason)
+    const timer = setTimeout(() => {
+      stop.abort(new WarmrouteError('WR_TOKENS_DEADLINE', { deadlineMs: options.deadlineMs, task: name }))
+    }, options.deadlineMs)
+    options.signal?.addEventListener('abort', onAbort, { once: true })
+    this.#running++
+    try {
+      const transferList = [...(options.transfer ?? [])]
+      const answer = (await this.#pool.run(task, { name, signal: stop.signal, transferList })) as Answer<
+        TaskTypes[Name]['result']
+      >
+      if (answer.kind === 'failed') throw asError(answer)
+      this.counts.done++
+      return answer.value
+    } catch (error) {
+      this.counts.failed++
+      if (!stop.signal.aborted) throw error
+      this.counts.ended++
+      throw stop.signal.reason
+    } finally {
+      this.#running--
+      clearTimeout(timer)
+      options.signal?.removeEventListener('abort', onAbort)
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#pool.destroy()
+  }
+}
+
+function asError(answer: {
+  readonly code: string
+  readonly reason: string
+  readonly details: Record<string, unknown>
+}): Error {
+  if (answer.code in errorTexts) {
+    return new WarmrouteError(answer.code as ErrorCode, { reason: answer.reason, ...answer.details })
+  }
+  return new LoadOnlyError(answer.code as LoadOnlyReason, answer.reason)
+}
+
+/** The worker lies beside this file. Run from sources it is TypeScript, and each thread first loads what can read that. */
+function workerFile(): string {
+  if (!import.meta.url.endsWith('.ts')) return fileURLToPath(new URL('./worker.js', import.meta.url))
+  const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx/esm/api')).href.replace(/\.cjs$/, '.mjs')
+  const worker = new URL('./worker.ts', import.meta.url).href
+  const source = `import { register } from '${loader}'; register(); const worker = await import('${worker}');
+    export const { load, encode, render } = worker`
+  return `data:text/javascript,${encodeURIComponent(source)}`
+}

@@ -1,0 +1,63 @@
+/** What the tokenizer threads do: the words that both sides of a thread use. */
+import type { PromptRules } from '../chat/build-prompt.js'
+import type { Route, Truncation } from '../chat/request.js'
+import type { LoadedModel } from '../model/loaded-model.js'
+import type { PlanOptions } from '../vocabulary/plan.js'
+
+export interface LoadTask {
+  readonly folder: string
+  readonly key: string
+  readonly options: PlanOptions
+}
+
+export interface EncodeTask {
+  readonly model: ModelTables
+  /** UTF-8 of the text, or of the rest of one. */
+  readonly bytes: Uint8Array
+  readonly isContinued: boolean
+}
+
+/** The shared part of a loaded model: nothing in it is copied to a thread. */
+export type ModelTables = Pick<LoadedModel, 'key' | 'plan' | 'vocabulary' | 'library'>
+
+export interface EncodeResult {
+  readonly ids: Uint32Array
+  readonly cutAt: Uint32Array
+  readonly cutTokens: Uint32Array
+}
+
+export interface RenderTask {
+  readonly key: string
+  readonly templates: readonly { readonly name: string; readonly source: string }[]
+  readonly specials: Readonly<Record<string, string>>
+  readonly route: Route
+  /** The request's own bytes: parsing them over there is cheaper than copying what was parsed here. */
+  readonly raw: Uint8Array
+  readonly rules: PromptRules
+  readonly outputMax: number
+  readonly deadlineMs: number
+}
+
+export interface RenderResult {
+  readonly text: string
+  readonly suffix: string | undefined
+  readonly addSpecialTokens: boolean
+  readonly truncation: Truncation | undefined
+  readonly isProven: boolean
+}
+
+/** Errors lose their class between threads; these travel as data. */
+export type Answer<T> =
+  | { readonly kind: 'done'; readonly value: T }
+  | {
+      readonly kind: 'failed'
+      readonly code: string
+      readonly reason: string
+      readonly details: Record<string, unknown>
+    }
+
+export interface TaskTypes {
+  readonly load: { readonly task: LoadTask; readonly result: LoadedModel }
+  readonly encode: { readonly task: EncodeTask; readonly result: EncodeResult }
+  readonly render: { readonly task: RenderTask; readonly result: RenderResult }
+}

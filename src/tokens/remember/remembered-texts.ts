@@ -1,0 +1,173 @@
+/**
+ * Texts that were encoded before, to reuse the tokens of what a new text shares with one of them from the start.
+ *
+ * A stored text is indexed by hashes of its leading bytes at fixed lengths. The longest known one leads to a candidate, whose
+ * bytes are then compared, so a hash only ever costs time. Bounded in bytes; the least recently used text goes first.
+ */
+import { LRUCache } from 'lru-cache'
+import type { BlockHashes } from '../../core/hashing/index.js'
+import type { CacheCounts } from '../encode/ids-cache.js'
+
+/** A stored text. Its arrays are never written again. */
+export interface RememberedText {
+  readonly key: number
+  readonly bytes: Uint8Array
+  /** Ids, with the special tokens that were put around them. */
+  readonly ids: Uint32Array
+  /** Special tokens before the first id of the text. */
+  readonly specialsBefore: number
+  readonly specialsAfter: number
+  /** Where the text may be cut, ascending, and how many ids of the text come before each. */
+  readonly cutAt: Uint32Array
+  readonly cutTokens: Uint32Array
+  readonly marks: readonly number[]
+  /** Block hashes that were asked for, few. */
+  readonly hashes: BlockHashes[]
+}
+
+export interface Match {
+  readonly text: RememberedText
+  /** Leading bytes that both texts share. */
+  readonly common: number
+}
+
+export type NewText = Omit<RememberedText, 'key' | 'marks' | 'hashes'>
+
+/** Shorter texts are encoded faster than found. */
+const rememberedBytesMin = 128
+const wholeMarkBytes = 2048
+const hashesPerTextMax = 2
+const bytesPerMark = 72
+
+export class RememberedTexts {
+  readonly counts: CacheCounts = { hits: 0, misses: 0, evictions: 0 }
+  readonly #texts: LRUCache<number, RememberedText>
+  readonly #byMark = new Map<number, number>()
+  #nextKey = 1
+  #isReplacing = false
+
+  constructor(bytesMax: number) {
+    this.#texts = new LRUCache({
+      maxSize: Math.max(1, bytesMax),
+      maxEntrySize: Math.max(1, bytesMax >>> 1),
+      sizeCalculation: sizeOf,
+      dispose: (text, key, reason) => this.#forget(text, key, reason),
+      noDisposeOnSet: true,
+    })
+  }
+
+  get byteLength(): number {
+    return this.#texts.calculatedSize
+  }
+
+  get count(): number {
+    return this.#texts.size
+  }
+
+  /** The stored text that shares the most leading bytes. `hasSpecials` texts and others do not meet: their ids are counted differently. */
+  find(bytes: Uint8Array, hasSpecials: boolean): Match | undefined {
+    const marks = marksOf(bytes, hasSpecials)
+    for (let index = marks.length - 1; index >= 0; index--) {
+      const key = this.#byMark.get(marks[index]!)
+      if (key === undefined) continue
+      const text = this.#texts.get(key)
+      if (text === undefined || !sharesBytes(text.bytes, bytes, markLength(index))) continue
+      this.counts.hits++
+      return { text, common: commonFrom(text.bytes, bytes, markLength(index)) }
+    }
+    this.counts.misses++
+    return undefined
+  }
+
+  /** Stores a text; its arrays must not change afterwards. `replaced` is a text that the new one continues. */
+  add(text: NewText, replaced?: Match): RememberedText {
+    const marks = marksOf(text.bytes, text.specialsBefore + text.specialsAfter > 0)
+    const stored: RememberedText = { ...text, key: this.#nextKey++, marks, hashes: [] }
+    if (text.bytes.length < rememberedBytesMin) return stored
+    if (replaced && replaced.common + wholeMarkBytes / 4 > replaced.text.bytes.length) {
+      this.#isReplacing = true
+      this.#texts.delete(replaced.text.key)
+      this.#isReplacing = false
+    }
+    for (const mark of marks) this.#byMark.set(mark, stored.key)
+    this.#texts.set(stored.key, stored)
+    return stored
+  }
+
+  /** Keeps hashes with their text, and counts their bytes. */
+  addHashes(text: RememberedText, hashes: BlockHashes): void {
+    if (text.hashes.length === hashesPerTextMax) text.hashes.shift()
+    text.hashes.push(hashes)
+    if (this.#texts.peek(text.key) === text) this.#texts.set(text.key, text)
+  }
+
+  clear(): void {
+    this.#texts.clear()
+    this.#byMark.clear()
+  }
+
+  #forget(text: RememberedText, key: number, reason: string): void {
+    if (reason === 'evict' && !this.#isReplacing) this.counts.evictions++
+    for (const mark of text.marks) if (this.#byMark.get(mark) === key) this.#byMark.delete(mark)
+  }
+}
+
+/** The last cut that lies at or before byte `limit`: its place in `cutAt`, or -1. */
+export function lastCut(text: RememberedText, limit: number): number {
+  const { cutAt } = text
+  let low = 0
+  let high = cutAt.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (cutAt[middle]! <= limit) low = middle + 1
+    else high = middle
+  }
+  return low - 1
+}
+
+function sizeOf(text: RememberedText): number {
+  const hashed = text.hashes.reduce((sum, it) => sum + it.local.byteLength + it.sequence.byteLength, 0)
+  return (
+    text.bytes.length +
+    text.ids.byteLength +
+    2 * text.cutAt.byteLength +
+    text.marks.length * bytesPerMark +
+    hashed +
+    512
+  )
+}
+
+/** Lengths at which prefixes are hashed: 128, 256, 512, 1024, then every 2048 bytes. */
+function markLength(index: number): number {
+  return index < 4 ? rememberedBytesMin << index : (index - 3) * wholeMarkBytes
+}
+
+function marksOf(bytes: Uint8Array, hasSpecials: boolean): number[] {
+  const marks: number[] = []
+  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >>> 2) // texts begin at a multiple of 4
+  let low = hasSpecials ? 0x9e37_79b9 : 0x7f4a_7c15
+  let high = 0x85eb_ca6b
+  let word = 0
+  for (let index = 0; markLength(index) <= bytes.length; index++) {
+    const end = markLength(index) >>> 2
+    for (; word < end; word++) {
+      low = Math.imul(low ^ words[word]!, 0x9e37_79b1)
+      low ^= low >>> 15
+      high = (Math.imul(high, 31) + low) | 0
+    }
+    marks.push((high >>> 11) * 2 ** 32 + (low >>> 0))
+  }
+  return marks
+}
+
+function sharesBytes(a: Uint8Array, b: Uint8Array, length: number): boolean {
+  if (a.length < length || b.length < length) return false
+  return Buffer.from(a.buffer, a.byteOffset, length).equals(Buffer.from(b.buffer, b.byteOffset, length))
+}
+
+/** How far two texts agree, given that they do up to `from`. */
+function commonFrom(a: Uint8Array, b: Uint8Array, from: number): number {
+  const end = Math.min(a.length, b.length)
+  while (from < end && a[from] === b[from]) from++
+  return from
+}

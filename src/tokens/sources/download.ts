@@ -1,0 +1,51 @@
+/** Downloads a model's tokenizer files from a hub into a cache folder laid out as Hugging Face tools lay it out. */
+import { mkdir, rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import { fetchBytes } from './fetch-bytes.js'
+import { hubFolderName, isRepositoryName } from './find-folder.js'
+
+export interface HubOptions {
+  /** Address of the hub, such as `https://huggingface.co`. Naming one allows downloads. */
+  readonly endpoint: string
+  readonly cacheFolder: string
+  readonly revision?: string | undefined
+  readonly token?: string | undefined
+  readonly deadlineMs?: number | undefined
+}
+
+const files: readonly { readonly name: string; readonly isNeeded: boolean }[] = [
+  { name: 'tokenizer_config.json', isNeeded: false },
+  { name: 'special_tokens_map.json', isNeeded: false },
+  { name: 'chat_template.jinja', isNeeded: false },
+  { name: 'chat_template.json', isNeeded: false },
+  { name: 'tokenizer.json', isNeeded: true }, // last: a folder with it is complete
+]
+const fileBytesMax = 64 << 20
+const deadlineMsDefault = 60_000
+
+/** The folder with the files. Half a download is never taken for a whole one. */
+export async function downloadTokenizer(model: string, hub: HubOptions, signal?: AbortSignal): Promise<string> {
+  const revision = hub.revision ?? 'main'
+  if (!isRepositoryName(model) || !/^[\w.-]+$/.test(revision)) {
+    throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: 'no name of a repository', model, revision })
+  }
+  const folder = join(hub.cacheFolder, hubFolderName(model), 'snapshots', revision)
+  await mkdir(folder, { recursive: true })
+  for (const { name, isNeeded } of files) {
+    const url = `${hub.endpoint.replace(/\/+$/, '')}/${model}/resolve/${revision}/${name}`
+    const { status, bytes } = await fetchBytes(url, {
+      bytesMax: fileBytesMax,
+      deadlineMs: hub.deadlineMs ?? deadlineMsDefault,
+      signal,
+      headers: hub.token ? { authorization: `Bearer ${hub.token}` } : undefined,
+    })
+    if (status === 404 && !isNeeded) continue
+    if (status !== 200)
+      throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the hub answered ${status}`, url })
+    const path = join(folder, name)
+    await writeFile(`${path}.part`, bytes)
+    await rename(`${path}.part`, path)
+  }
+  return folder
+}

@@ -1,0 +1,45 @@
+/** Looks for a model's tokenizer files on this machine: a folder, or the cache that Hugging Face tools keep. */
+import { access, readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+/** `owner/name` or `name`; what else a model may be called is never put into a path or an address. */
+const repositoryPattern = /^[A-Za-z0-9][\w.-]*(?:\/[A-Za-z0-9][\w.-]*)?$/
+
+export function isRepositoryName(model: string): boolean {
+  return repositoryPattern.test(model) && !model.includes('..')
+}
+
+/** Whether a folder holds a tokenizer that we can read. */
+export async function hasTokenizer(folder: string): Promise<boolean> {
+  return (await exists(join(folder, 'tokenizer.json'))) || (await exists(join(folder, 'tokenizer.json.gz')))
+}
+
+/** The snapshot that the cache of Hugging Face tools has for a model, if any: the revision asked for, else the newest listed. */
+export async function findInHubCache(
+  cacheFolder: string,
+  model: string,
+  revision: string,
+): Promise<string | undefined> {
+  if (!isRepositoryName(model)) return undefined
+  const repository = join(cacheFolder, hubFolderName(model))
+  const named = await readFile(join(repository, 'refs', revision), 'utf8').catch(() => revision)
+  const snapshots = join(repository, 'snapshots')
+  const others = await readdir(snapshots).catch(() => [])
+  for (const snapshot of [named.trim(), ...others]) {
+    if (!/^[\w.-]+$/.test(snapshot) || snapshot.startsWith('.')) continue
+    const folder = join(snapshots, snapshot)
+    if (await hasTokenizer(folder)) return folder
+  }
+  return undefined
+}
+
+export function hubFolderName(model: string): string {
+  return `models--${model.replaceAll('/', '--')}`
+}
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  )
+}

@@ -1,0 +1,175 @@
+// The service with its real threads: loading, cold texts, bombs, deadlines, replacement.
+import { createHash } from 'node:crypto'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { prose, tokenizerFolder } from '../../bench/tokens/texts.js'
+import { createBlockHasher, createHashScheme } from '../core/hashing/index.js'
+import type { Body } from './chat/request.js'
+import { realTokenizer, tinyllamaFolder } from './real-tokenizers.case.js'
+import type { LoadOnly } from './token-service.js'
+import { TokenService } from './token-service.js'
+import { Tokens } from './tokens.js'
+
+const service = new TokenService({ threads: 2, queueMax: 4 })
+beforeAll(async () => {
+  await service.setModel('tiny', { path: tinyllamaFolder })
+  await service.setModel('qwen', { path: tokenizerFolder('qwen3') })
+}, 60_000)
+afterAll(() => service.close())
+
+async function complete(model: string, prompt: string): Promise<Tokens> {
+  const result = await service.tokenizeRequest(model, 'completions', { prompt })
+  if (!(result instanceof Tokens)) throw new Error(`${result.loadOnly}: ${result.detail}`)
+  return result
+}
+
+it('says which source serves a model', () => {
+  expect(service.status('tiny')).toMatchObject({ source: 'configured', encoder: 'own', from: tinyllamaFolder })
+  expect(service.status('other')).toMatchObject({ source: 'none', encoder: 'none' })
+})
+
+it('answers load-only for a model without a source', async () => {
+  expect(await service.tokenizeRequest('other', 'chat', {})).toMatchObject({ loadOnly: 'no-tokenizer' })
+  expect(service.counts.loadOnly['no-tokenizer']).toBeGreaterThan(0)
+})
+
+describe('a cold long text', () => {
+  it('goes to a thread, and its ids and hashes are those of the Rust binding', async () => {
+    const text = prose(120_000, 3)
+    const before = service.counts.models['qwen']!.inThreads
+    const tokens = await complete('qwen', text)
+    expect(service.counts.models['qwen']!.inThreads).toBe(before + 1)
+    expect([...tokens.ids]).toEqual(await realTokenizer('qwen3').oracle(text))
+  })
+
+  it('is remembered: what continues it is encoded on the loop, with the same hashes as from nothing', async () => {
+    const text = prose(120_000, 4)
+    const longer = `${text.slice(0, 110_000)}${prose(9000, 5)}`
+    const scheme = createHashScheme({ blockSize: 16 })
+    const hasher = createBlockHasher()
+    ;(await complete('qwen', text)).blockHashes(scheme, hasher)
+    const before = service.counts.models['qwen']!.inThreads
+    const tokens = await complete('qwen', longer)
+    expect(service.counts.models['qwen']!.inThreads).toBe(before)
+    expect([...tokens.ids]).toEqual(await realTokenizer('qwen3').oracle(longer))
+    const fresh = new Tokens({ ids: tokens.ids, source: 'tokenizer', exactness: 'proven' })
+    const shared = tokens.blockHashes(scheme, hasher)
+    expect([...shared.sequenceColumn()]).toEqual([...fresh.blockHashes(scheme, hasher).sequenceColumn()])
+    expect(tokens.blockHashes(scheme, hasher)).toBe(shared)
+  })
+})
+
+describe('bombs end, and the loop goes on meanwhile', () => {
+  const random = createHash('sha512').update('seed').digest().toString('latin1')
+  const bombs = [
+    { says: 'a megabyte of one letter', text: 'a'.repeat(1_000_000) },
+    { says: 'a megabyte of spaces', text: ' '.repeat(1_000_000) },
+    { says: 'a megabyte of one punctuation mark', text: '!'.repeat(1_000_000) },
+    { says: 'a megabyte of random bytes', text: random.repeat(Math.ceil(1_000_000 / random.length)) },
+    { says: 'forty kilobytes without a cut point', text: 'ab'.repeat(20_000) },
+    { says: 'a megabyte of decomposed marks', text: 'e\u0301'.repeat(500_000) },
+  ]
+  it.each(bombs.map((bomb, index) => ({ ...bomb, model: index % 2 ? 'tiny' : 'qwen' })))(
+    '$model: $says',
+    async ({ model, text }) => {
+      const result = await service.tokenizeRequest(model, 'completions', { prompt: text }, { deadlineMs: 10_000 })
+      expect(result instanceof Tokens ? result.ids.length : result.loadOnly).toBeTruthy()
+    },
+  )
+
+  it('does not hold the loop while a thread works', async () => {
+    const delay = monitorEventLoopDelay({ resolution: 1 })
+    await complete('tiny', 'warm up')
+    delay.enable()
+    await complete('tiny', `${'xy'.repeat(400_000)}z`)
+    delay.disable()
+    expect(delay.max / 1e6).toBeLessThan(250) // the bench has the real bound; this one only has to see a text encoded on the loop
+  })
+
+  it('ends a thread at its deadline and goes on with another', async () => {
+    const prompt = 'q'.repeat(3_000_000)
+    const late = await service.tokenizeRequest('tiny', 'completions', { prompt }, { deadlineMs: 1 })
+    expect(late).toMatchObject({ loadOnly: 'deadline', error: { code: 'WR_TOKENS_DEADLINE' } })
+    expect((await complete('tiny', 'q'.repeat(60_000))).ids.length).toBeGreaterThan(0)
+  })
+
+  it('refuses a text that is too long', async () => {
+    const result = await service.tokenizeRequest('tiny', 'completions', { prompt: 'x'.repeat((8 << 20) + 1) })
+    expect(result).toMatchObject({ loadOnly: 'too-long', error: { code: 'WR_TOKENS_TEXT_TOO_LONG' } })
+  })
+
+  it('refuses more than may wait', async () => {
+    const prompts = Array.from({ length: 12 }, (_, index) => `${index}${'w'.repeat(60_000)}`)
+    const results = await Promise.all(
+      prompts.map((prompt) => service.tokenizeRequest('tiny', 'completions', { prompt })),
+    )
+    expect(results.filter((it) => !(it instanceof Tokens)).map((it) => (it as LoadOnly).loadOnly)).toContain('busy')
+  })
+
+  it('rejects when its request is aborted', async () => {
+    const stop = new AbortController()
+    const running = service.tokenizeRequest(
+      'tiny',
+      'completions',
+      { prompt: 'v'.repeat(3_000_000) },
+      { signal: stop.signal },
+    )
+    stop.abort(new Error('the client left'))
+    await expect(running).rejects.toThrow('the client left')
+  })
+})
+
+describe('template input that is meant to hurt', () => {
+  const nested = (depth: number): Body => JSON.parse(`${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`) as Body
+  const chat = (extra: Body): Body => ({ messages: [{ role: 'user', content: 'x' }], ...extra })
+  const tools = (parameters: Body): Body => chat({ tools: [{ type: 'function', function: { name: 'f', parameters } }] })
+  const wide = Object.fromEntries(
+    Array.from({ length: 40_000 }, (_, index) => [`property_${index}`, { type: 'string' }]),
+  )
+
+  it('is refused when nested too deeply', async () => {
+    const body = tools(nested(3000))
+    const raw = new TextEncoder().encode(JSON.stringify(body))
+    expect(await service.tokenizeRequest('qwen', 'chat', body)).toMatchObject({ loadOnly: 'template-failed' })
+    expect(await service.tokenizeRequest('qwen', 'chat', body, { raw })).toHaveProperty('loadOnly')
+  })
+
+  it('is rendered in a thread when its tools are huge', async () => {
+    const body = tools(wide)
+    const raw = new TextEncoder().encode(JSON.stringify(body))
+    const tokens = await service.tokenizeRequest('qwen', 'chat', body, { raw })
+    expect(tokens).toBeInstanceOf(Tokens)
+    expect((tokens as Tokens).ids.length).toBeGreaterThan(100_000)
+  })
+
+  it('is rendered in a thread when its messages are very many, with the same tokens', async () => {
+    const messages = Array.from({ length: 3000 }, (_, index) => ({
+      role: index % 2 ? 'assistant' : 'user',
+      content: `message ${index}`,
+    }))
+    const tokens = await service.tokenizeRequest('qwen', 'chat', { messages })
+    expect(tokens).toBeInstanceOf(Tokens)
+    const text = messages.map(({ role, content }) => `<|im_start|>${role}\n${content}<|im_end|>\n`).join('')
+    // The last message is an assistant's, which the template gives an empty thought.
+    const last = '<|im_start|>assistant\nmessage 2999'
+    const wanted = `${text.replace(last, '<|im_start|>assistant\n<think>\n\n</think>\n\nmessage 2999')}<|im_start|>assistant\n`
+    expect([...(tokens as Tokens).ids]).toEqual(await realTokenizer('qwen3').oracle(wanted))
+  })
+})
+
+it('replaces a model while it is used', async () => {
+  await service.setModel('changing', { path: tinyllamaFolder })
+  const first = (await complete('changing', 'Hello world')).ids
+  const running = complete('changing', prose(60_000, 9))
+  await service.setModel('changing', { path: tokenizerFolder('gpt2') })
+  await running
+  expect([...(await complete('changing', 'Hello world')).ids]).not.toEqual([...first])
+  service.removeModel('changing')
+  expect(service.status('changing').source).toBe('none')
+})
+
+it('says which sources did not serve, and why', async () => {
+  const status = await service.setModel('missing', { path: '/nowhere' })
+  expect(status).toMatchObject({ source: 'none' })
+  expect(status.tried[0]).toContain('no tokenizer.json')
+})

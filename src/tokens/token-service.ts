@@ -1,0 +1,200 @@
+/**
+ * Tokens for every model: finds each a source, keeps it, replaces it while requests run, and says out loud when there is none.
+ * One per process or front; owns the tokenizer threads.
+ */
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { PromptRules } from './chat/build-prompt.js'
+import type { Body, LoadOnlyReason, Route } from './chat/request.js'
+import { LoadOnlyError } from './chat/request.js'
+import type { ModelCounts, TokenizeOptions } from './model/model-tokens.js'
+import { ModelTokens } from './model/model-tokens.js'
+import type { PoolCounts, PoolOptions } from './pool/pool.js'
+import { TokenPool } from './pool/pool.js'
+import type { EngineEndpoint } from './sources/engine-tokens.js'
+import { EngineTokens } from './sources/engine-tokens.js'
+import type { ModelFolders } from './sources/model-folders.js'
+import { folderFinders } from './sources/model-folders.js'
+import type { SourceName, TokenSource } from './sources/source.js'
+import { JsonError } from './template/python-json.js'
+import type { Tokens } from './tokens.js'
+import type { PlanOptions } from './vocabulary/plan.js'
+
+/** Where a model's tokens may come from, tried in this order: its files, then an engine that serves it. */
+export interface ModelSources extends ModelFolders {
+  readonly engine?: EngineEndpoint | undefined
+  readonly rules?: Partial<PromptRules> | undefined
+  readonly llamaPrefix?: PlanOptions['llamaPrefix']
+  /** Bytes of the model's caches. */
+  readonly cacheBytes?: number | undefined
+  readonly textMax?: number | undefined
+}
+
+export interface ModelStatus {
+  readonly source: SourceName
+  /** Folder or address. */
+  readonly from: string | undefined
+  /** `own` for our exact paths, `library` where the library encodes, with the reason. */
+  readonly encoder: 'own' | 'library' | 'engine' | 'none'
+  readonly reason: string | undefined
+  /** Sources that were tried before, and why they did not serve. */
+  readonly tried: readonly string[]
+}
+
+/** The request's tokens cannot be known: balance it by load. */
+export interface LoadOnly {
+  readonly loadOnly: LoadOnlyReason
+  readonly detail: string
+  /** What failed, where something did. */
+  readonly error?: WarmrouteError
+}
+
+export interface ServiceCounts {
+  readonly tokenized: number
+  readonly loadOnly: Readonly<Partial<Record<LoadOnlyReason, number>>>
+  readonly pool: PoolCounts
+  readonly models: Readonly<Record<string, ModelCounts | undefined>>
+}
+
+interface Served {
+  readonly source: TokenSource | undefined
+  readonly status: ModelStatus
+}
+
+const loadDeadlineMs = 120_000
+const nothing: ModelStatus = {
+  source: 'none',
+  from: undefined,
+  encoder: 'none',
+  reason: 'no source knows the model',
+  tried: [],
+}
+
+export class TokenService {
+  readonly #pool: TokenPool
+  readonly #models = new Map<string, Served>()
+  readonly #loadOnly = new Map<LoadOnlyReason, number>()
+  #tokenized = 0
+  #nextKey = 1
+
+  constructor(options: PoolOptions = {}) {
+    this.#pool = new TokenPool(options)
+  }
+
+  /** Finds the model a source and puts it to work; until then the one before goes on. Never fails: no source is an answer, too. */
+  async setModel(model: string, sources: ModelSources, signal?: AbortSignal): Promise<ModelStatus> {
+    const served = await this.#findSource(model, sources, signal)
+    this.#models.set(model, served)
+    return served.status
+  }
+
+  removeModel(model: string): void {
+    this.#models.delete(model)
+  }
+
+  status(model: string): ModelStatus {
+    return this.#models.get(model)?.status ?? nothing
+  }
+
+  get counts(): ServiceCounts {
+    return {
+      tokenized: this.#tokenized,
+      loadOnly: Object.fromEntries(this.#loadOnly),
+      pool: this.#pool.counts,
+      models: Object.fromEntries([...this.#models].map(([name, { source }]) => [name, source?.counts])),
+    }
+  }
+
+  /**
+   * The tokens of a request, or why it can only be balanced by load. Rejects only when `options.signal` aborts: a router must
+   * be able to go on without tokens.
+   */
+  async tokenizeRequest(
+    model: string,
+    route: Route,
+    body: Body,
+    options: TokenizeOptions = {},
+  ): Promise<Tokens | LoadOnly> {
+    const served = this.#models.get(model)
+    if (!served?.source)
+      return this.#count({ loadOnly: 'no-tokenizer', detail: served?.status.reason ?? nothing.reason! })
+    try {
+      const tokens = await served.source.tokenize(route, body, options)
+      this.#tokenized++
+      return tokens
+    } catch (error) {
+      options.signal?.throwIfAborted()
+      return this.#count(asLoadOnly(error))
+    }
+  }
+
+  close(): Promise<void> {
+    this.#models.clear()
+    return this.#pool.close()
+  }
+
+  #count(answer: LoadOnly): LoadOnly {
+    this.#loadOnly.set(answer.loadOnly, (this.#loadOnly.get(answer.loadOnly) ?? 0) + 1)
+    return answer
+  }
+
+  async #findSource(model: string, sources: ModelSources, signal: AbortSignal | undefined): Promise<Served> {
+    const tried: string[] = []
+    for (const find of folderFinders) {
+      try {
+        const found = await find(sources.model ?? model, sources, signal)
+        if (found) return await this.#load(found.name, found.folder, sources, tried, signal)
+      } catch (error) {
+        signal?.throwIfAborted()
+        tried.push(error instanceof Error ? error.message : String(error))
+      }
+    }
+    if (!sources.engine) return { source: undefined, status: { ...nothing, tried } }
+    const status: ModelStatus = {
+      source: 'engine',
+      from: sources.engine.url,
+      encoder: 'engine',
+      reason: undefined,
+      tried,
+    }
+    return { source: new EngineTokens(sources.engine), status }
+  }
+
+  async #load(
+    name: SourceName,
+    folder: string,
+    sources: ModelSources,
+    tried: readonly string[],
+    signal: AbortSignal | undefined,
+  ): Promise<Served> {
+    const planOptions = sources.llamaPrefix ? { llamaPrefix: sources.llamaPrefix } : {}
+    const task = { folder, key: `${folder}#${this.#nextKey++}`, options: planOptions }
+    const loaded = await this.#pool.run('load', task, { deadlineMs: loadDeadlineMs, signal })
+    const { cacheBytes, textMax, rules } = sources
+    const source = new ModelTokens(loaded, this.#pool, {
+      ...(cacheBytes === undefined ? {} : { cacheBytes }),
+      ...(textMax === undefined ? {} : { textMax }),
+      ...(rules === undefined ? {} : { rules }),
+    })
+    const encoder = source.plan.kind === 'library' ? 'library' : 'own'
+    const reason = source.plan.kind === 'library' ? source.plan.reason : source.templateProblem
+    return { source, status: { source: name, from: folder, encoder, reason, tried } }
+  }
+}
+
+const reasonOfCode: Readonly<Record<string, LoadOnlyReason>> = {
+  WR_TOKENS_BUSY: 'busy',
+  WR_TOKENS_DEADLINE: 'deadline',
+  WR_TOKENS_TEXT_TOO_LONG: 'too-long',
+  WR_TOKENS_TEMPLATE_FAILED: 'template-failed',
+  WR_TOKENS_SOURCE_FAILED: 'source-failed',
+}
+
+function asLoadOnly(error: unknown): LoadOnly {
+  if (error instanceof LoadOnlyError) return { loadOnly: error.reason, detail: error.message }
+  if (error instanceof WarmrouteError) {
+    return { loadOnly: reasonOfCode[error.code] ?? 'source-failed', detail: error.message, error }
+  }
+  if (error instanceof JsonError) return { loadOnly: 'malformed', detail: error.message }
+  if (error instanceof RangeError) return { loadOnly: 'malformed', detail: 'the request is nested too deeply' }
+  throw error // a bug of ours
+}

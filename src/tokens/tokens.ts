@@ -1,0 +1,72 @@
+/** The tokens of one request, with how we know them. Immutable; block hashes are computed when asked for and then kept. */
+import type { BlockHasher, HashScheme } from '../core/hashing/index.js'
+import { BlockHashes, isSameScheme } from '../core/hashing/index.js'
+import type { RememberedText, RememberedTexts } from './remember/remembered-texts.js'
+
+/** Where ids came from. */
+export type TokensSource =
+  | 'request' // the request carries them
+  | 'tokenizer' // encoded here
+  | 'engine' // the engine encoded them for us
+
+/** How sure we are that the engine has the same ids. A running comparison may still find out otherwise. */
+export type Exactness =
+  | 'proven' // by the engine itself, or by rules that recordings of a real engine confirm
+  | 'expected' // by rules that we know from the engine's source alone
+
+/** What a remembered text adds: hashes of the shared part need not be computed again. */
+export interface Kinship {
+  readonly memory: RememberedTexts
+  readonly own: RememberedText
+  readonly near: RememberedText | undefined
+  /** Leading ids that `near` shares. */
+  readonly sharedTokens: number
+}
+
+export interface TokensParts {
+  readonly ids: Uint32Array
+  readonly source: TokensSource
+  readonly exactness: Exactness
+  /** Prompts in the request, for a batch; `ids` are those of the first. */
+  readonly promptCount?: number
+  /** Ids of all prompts together. */
+  readonly totalCount?: number
+  readonly kinship?: Kinship | undefined
+}
+
+export class Tokens {
+  readonly ids: Uint32Array
+  readonly source: TokensSource
+  readonly exactness: Exactness
+  readonly promptCount: number
+  readonly totalCount: number
+  readonly #kinship: Kinship | undefined
+  readonly #hashed: BlockHashes[]
+
+  constructor(parts: TokensParts) {
+    this.ids = parts.ids
+    this.source = parts.source
+    this.exactness = parts.exactness
+    this.promptCount = parts.promptCount ?? 1
+    this.totalCount = parts.totalCount ?? parts.ids.length
+    this.#kinship = parts.kinship
+    this.#hashed = parts.kinship?.own.hashes ?? []
+  }
+
+  /** Hashes of every complete block. What a remembered text shares is copied, not hashed again. The result is not to be changed. */
+  blockHashes(scheme: HashScheme, hasher: BlockHasher): BlockHashes {
+    const known = this.#hashed.find((it) => it.tokens.length === this.ids.length && isOf(it, scheme))
+    if (known) return known
+    const hashes = new BlockHashes()
+    const near = this.#kinship?.near?.hashes.find((it) => isOf(it, scheme))
+    if (near) hasher.extend(near, this.ids, scheme, { into: hashes, sharedTokens: this.#kinship!.sharedTokens })
+    else hasher.hash(this.ids, scheme, hashes)
+    if (this.#kinship) this.#kinship.memory.addHashes(this.#kinship.own, hashes)
+    else this.#hashed.push(hashes)
+    return hashes
+  }
+}
+
+function isOf(hashes: BlockHashes, scheme: HashScheme): boolean {
+  return hashes.scheme !== undefined && isSameScheme(hashes.scheme, scheme)
+}
