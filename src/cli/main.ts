@@ -1,4 +1,11 @@
 #!/usr/bin/env node
-/** `warmroute`: one file per command; this one only chooses. */
-console.log('warmroute is being built: the core library exists, the gateway does not yet.')
-console.log('Run `npm run bench` to see what the index and the hash kernel do on this machine.')
+/** `warmroute`: one file per command; this one only lists them. */
+import { Command } from 'commander'
+import { simCommand } from './sim.js'
+
+const program = new Command('warmroute')
+  .description('Sends every LLM request to the worker whose KV cache is already warm for it.')
+  .showHelpAfterError()
+  .addCommand(simCommand())
+
+await program.parseAsync()

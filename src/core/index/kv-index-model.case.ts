@@ -5,7 +5,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { lowerTiers, type RouterEvent, type StorageTier } from '../protocol/index.js'
-import { cleared, nameOf, newKv, removed, stored } from './kv-index.case.js'
+import { cleared, nameOf, newKv, removed, stored } from './kv-drive.case.js'
 import { NaiveTier, naiveTierWalk } from './naive-tiers.case.js'
 import type { PrefixIndex } from './prefix-index.js'
 

@@ -5,13 +5,16 @@
  *   edge   (parent's external hash or root, local hash) -> the child's external hash      one per pair, first one wins
  *   hold   one owner holds one edge                                                       one per (owner, child)
  *
- * 32 bytes per edge, 32 per hold (owner, edge, and its places in the lists of the edge, of the owner and by age), 16 to
+ * Every owner has a random 64-bit sign and an edge the exclusive or of its owners' signs, so that a walk sees at once that
+ * the next edge has the same owners. Two sets that differ share a sign once in 2^64.
+ *
+ * 40 bytes per edge, 32 per hold (owner, edge, and its places in the lists of the edge, of the owner and by age), 16 to
  * 32 per edge and per hold in the tables. Storing, removing and walking a block each take one or two table lookups.
  */
 import { type HashColumn, hashCount } from '../protocol/index.js'
 import { IdTable, mixWords } from './id-table.js'
 import { LinkedRecords, widened } from './linked-records.js'
-import type { Owner } from './tier-owners.js'
+import type { Owner, TierOwners } from './tier-owners.js'
 
 /** What one owner holds, for dumps. Reused between steps. */
 export interface EdgeFact {
@@ -31,9 +34,13 @@ export interface LowerTierOptions {
   readonly blocksMax: number
 }
 
-const edgeWords = 8 // parentLo, parentHi, localLo, localHi, childLo, childHi, hasParent, first hold + 1
+const edgeWords = 10 // parentLo, parentHi, localLo, localHi, childLo, childHi, hasParent, first hold + 1, sign of its owners
 const edgeHead = 7
-// A hold's payload is [owner, edge]; its rings:
+const edgeSign = 8
+const ownerWords = 4 // first hold + 1, count of holds, sign
+const ownerSign = 2
+const holdWords = 8 // owner, edge, then next and previous in each of three rings:
+const nextOfEdge = 2
 const ofEdge = 0
 const ofOwner = 1
 const byAge = 2
@@ -49,7 +56,7 @@ export class LowerTier {
   readonly #holds = new LinkedRecords(2, 3)
   readonly #edgeTable = new IdTable()
   readonly #holdTable = new IdTable()
-  #owners = new Uint32Array(2 * 16) // by owner: first hold + 1, count of holds
+  #owners = new Uint32Array(ownerWords * 16)
   readonly #oldest = new Uint32Array(1)
   #evictedBlocks = 0
   #conflicts = 0
@@ -83,7 +90,7 @@ export class LowerTier {
   }
 
   blocksOf(owner: Owner): number {
-    return 2 * owner < this.#owners.length ? this.#owners[2 * owner + 1]! : 0
+    return ownerWords * owner < this.#owners.length ? this.#owners[ownerWords * owner + 1]! : 0
   }
 
   /**
@@ -144,6 +151,18 @@ export class LowerTier {
     return this.#findEdge(hasParent ? withParent : noParent, parentLo, parentHi, localLo, localHi)
   }
 
+  /**
+   * The edge from a block that `edge` leads to. A chain that was stored at once lies side by side (backwards where it
+   * took the places of a removed one), so the neighbours are tried before the table: no hashing, memory read in order.
+   */
+  edgeAfter(edge: number, localLo: number, localHi: number): number {
+    const lo = this.childLo(edge)
+    const hi = this.childHi(edge)
+    if (this.#isEdgeFrom(edge + 1, lo, hi, localLo, localHi)) return edge + 1
+    if (this.#isEdgeFrom(edge - 1, lo, hi, localLo, localHi)) return edge - 1
+    return this.#findEdge(withParent, lo, hi, localLo, localHi)
+  }
+
   childLo(edge: number): number {
     return this.#edges[edgeWords * edge + 4]!
   }
@@ -152,23 +171,40 @@ export class LowerTier {
     return this.#edges[edgeWords * edge + 5]!
   }
 
-  /** An edge's holds, one by one: -1 ends the list. */
-  firstHold(edge: number): number {
-    return this.#edges[edgeWords * edge + edgeHead]! - 1
+  /** The low word of the sign that edges with the same owners share. */
+  signLo(edge: number): number {
+    return this.#edges[edgeWords * edge + edgeSign]!
   }
 
-  nextHold(edge: number, hold: number): number {
-    return this.#holds.after(ofEdge, this.#edges, edgeWords * edge + edgeHead, hold)
+  signHi(edge: number): number {
+    return this.#edges[edgeWords * edge + edgeSign + 1]!
   }
 
-  ownerOfHold(hold: number): Owner {
-    return this.#holds.words[this.#holds.stride * hold]!
+  /**
+   * Writes `mark` for every rank that owns the edge, itself or through its cache owner. It reads the ring
+   * directly: this is the innermost loop of a lookup.
+   */
+  markRanks(edge: number, owners: TierOwners, marks: Uint32Array, mark: number): void {
+    const { words } = this.#holds
+    const first = this.#edges[edgeWords * edge + edgeHead]! - 1
+    let hold = first
+    do {
+      const at = holdWords * hold
+      const owner = words[at]!
+      const rank = (owner & 1) === 0 ? owner >>> 1 : owners.rankOf(owner)
+      if (rank >= 0 && rank < marks.length) marks[rank] = mark
+      hold = words[at + nextOfEdge]!
+    } while (hold !== first)
   }
 
   /** Everything that one owner holds, in order of arrival. The tier must not change meanwhile; `fact` is reused. */
   *facts(owner: Owner): Iterable<Readonly<EdgeFact>> {
     const fact = { hasParent: false, parentLo: 0, parentHi: 0, localLo: 0, localHi: 0, externalLo: 0, externalHi: 0 }
-    for (let hold = this.#firstOf(owner); hold >= 0; hold = this.#holds.after(ofOwner, this.#owners, 2 * owner, hold)) {
+    for (
+      let hold = this.#firstOf(owner);
+      hold >= 0;
+      hold = this.#holds.after(ofOwner, this.#owners, ownerWords * owner, hold)
+    ) {
       const at = edgeWords * this.#edgeOf(hold)
       fact.parentLo = this.#edges[at]!
       fact.parentHi = this.#edges[at + 1]!
@@ -205,6 +241,15 @@ export class LowerTier {
     return true
   }
 
+  /** A free edge keeps its words, but nobody holds it. */
+  #isEdgeFrom(edge: number, parentLo: number, parentHi: number, localLo: number, localHi: number): boolean {
+    const edges = this.#edges
+    const at = edgeWords * edge
+    if (at < 0 || at >= edges.length || edges[at] !== parentLo || edges[at + 1] !== parentHi) return false
+    if (edges[at + 2] !== localLo || edges[at + 3] !== localHi) return false
+    return edges[at + 6] === withParent && edges[at + edgeHead] !== 0
+  }
+
   #findEdge(kind: number, parentLo: number, parentHi: number, localLo: number, localHi: number): number {
     const table = this.#edgeTable
     const edges = this.#edges
@@ -223,7 +268,7 @@ export class LowerTier {
     const hash = this.#holdHash(owner, childLo, childHi)
     for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) {
       const hold = table.idAt(slot)
-      if (this.ownerOfHold(hold) !== owner) continue
+      if (this.#ownerOf(hold) !== owner) continue
       const edge = this.#edgeOf(hold)
       if (this.childLo(edge) === childLo && this.childHi(edge) === childHi) return hold
     }
@@ -250,34 +295,38 @@ export class LowerTier {
     edges[at + 4] = childLo
     edges[at + 5] = childHi
     edges[at + 6] = kind
-    edges[at + edgeHead] = 0
+    edges[at + edgeHead] = edges[at + edgeSign] = edges[at + edgeSign + 1] = 0
     this.#edgeTable.add(this.#edgeHash(kind, parentLo, parentHi, localLo, localHi), edge)
     return edge
   }
 
   #newHold(owner: Owner, edge: number): void {
     const hold = this.#holds.allocate()
-    const { words, stride } = this.#holds
-    words[stride * hold] = owner
-    words[stride * hold + 1] = edge
-    if (2 * owner + 2 > this.#owners.length) this.#owners = widened(this.#owners, 2 * owner + 2)
+    const ownerAt = ownerWords * owner
+    if (ownerAt + ownerWords > this.#owners.length) this.#owners = widened(this.#owners, ownerAt + ownerWords)
+    if (this.#owners[ownerAt] === 0) this.#signOwner(owner)
+    const { words } = this.#holds
+    words[holdWords * hold] = owner
+    words[holdWords * hold + 1] = edge
     this.#holdTable.add(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
     this.#holds.append(ofEdge, this.#edges, edgeWords * edge + edgeHead, hold)
-    this.#holds.append(ofOwner, this.#owners, 2 * owner, hold)
+    this.#holds.append(ofOwner, this.#owners, ownerAt, hold)
     this.#holds.append(byAge, this.#oldest, 0, hold)
-    this.#owners[2 * owner + 1]!++
+    this.#owners[ownerAt + 1]!++
+    this.#flipSign(edge, owner)
   }
 
   #drop(hold: number): void {
-    const owner = this.ownerOfHold(hold)
+    const owner = this.#ownerOf(hold)
     const edge = this.#edgeOf(hold)
     const at = edgeWords * edge
     this.#holdTable.deleteId(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
     this.#holds.remove(ofEdge, this.#edges, at + edgeHead, hold)
-    this.#holds.remove(ofOwner, this.#owners, 2 * owner, hold)
+    this.#holds.remove(ofOwner, this.#owners, ownerWords * owner, hold)
     this.#holds.remove(byAge, this.#oldest, 0, hold)
     this.#holds.release(hold)
-    this.#owners[2 * owner + 1]!--
+    this.#owners[ownerWords * owner + 1]!--
+    this.#flipSign(edge, owner)
     const edges = this.#edges
     if (edges[at + edgeHead] !== 0) return
     const hash = this.#edgeHash(edges[at + 6]!, edges[at]!, edges[at + 1]!, edges[at + 2]!, edges[at + 3]!)
@@ -285,12 +334,28 @@ export class LowerTier {
     this.#freeEdges.push(edge)
   }
 
+  /** A sign depends on the seed and the owner alone, so an owner that comes back has the sign it had. */
+  #signOwner(owner: Owner): void {
+    this.#owners[ownerWords * owner + ownerSign] = mixWords(this.#seed, owner, 1, 0, 0)
+    this.#owners[ownerWords * owner + ownerSign + 1] = mixWords(this.#seed, owner, 2, 0, 0)
+  }
+
+  #flipSign(edge: number, owner: Owner): void {
+    const at = edgeWords * edge + edgeSign
+    this.#edges[at]! ^= this.#owners[ownerWords * owner + ownerSign]!
+    this.#edges[at + 1]! ^= this.#owners[ownerWords * owner + ownerSign + 1]!
+  }
+
   #firstOf(owner: Owner): number {
-    return 2 * owner < this.#owners.length ? this.#owners[2 * owner]! - 1 : -1
+    return ownerWords * owner < this.#owners.length ? this.#owners[ownerWords * owner]! - 1 : -1
+  }
+
+  #ownerOf(hold: number): Owner {
+    return this.#holds.words[holdWords * hold]!
   }
 
   #edgeOf(hold: number): number {
-    return this.#holds.words[this.#holds.stride * hold + 1]!
+    return this.#holds.words[holdWords * hold + 1]!
   }
 
   #edgeHash(kind: number, parentLo: number, parentHi: number, localLo: number, localHi: number): number {

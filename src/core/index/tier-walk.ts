@@ -2,7 +2,7 @@
  * Follows a prompt from where the device leaves off through the tiers below it. Each rank has a continuation, the
  * position and external hash of its last block; each tier extends it as far as the rank owns the next edge, and hands it
  * on to the tier below. Ranks that stand at the same block walk together, so an edge is looked up once however many
- * ranks own it.
+ * ranks own it, and its owners are looked at only where they differ from those of the edge before.
  *
  * Nothing is allocated once the columns are as long as the fleet.
  */
@@ -16,11 +16,17 @@ interface Party {
   hasLast: boolean
   lastLo: number
   lastHi: number
+  /** The edge that led here in this tier, or -1. */
+  edge: number
+  /** True: every rank of the party owns the edge whose owners have this sign. */
+  isSigned: boolean
+  signLo: number
+  signHi: number
 }
 
 export class TierWalk {
   #rankCount = 0
-  #isSeeded = new Uint8Array(0)
+  #isSeeded = new Uint32Array(0)
   #positions = new Uint32Array(0)
   #lastWords = new Uint32Array(0) // two per rank; means nothing at position 0
   #nextInParty = new Int32Array(0)
@@ -65,11 +71,7 @@ export class TierWalk {
   /** Ranks that own the prompt's first block here and have no continuation start at the root. */
   #seedFromRoot(tier: LowerTier, owners: TierOwners, local: HashColumn): void {
     const edge = tier.edgeFrom(false, 0, 0, local[0]!, local[1]!)
-    if (edge < 0) return
-    for (let hold = tier.firstHold(edge); hold >= 0; hold = tier.nextHold(edge, hold)) {
-      const rank = owners.rankOf(tier.ownerOfHold(hold))
-      if (rank >= 0 && rank < this.#rankCount) this.#isSeeded[rank] = 1
-    }
+    if (edge >= 0) tier.markRanks(edge, owners, this.#isSeeded, 1)
   }
 
   #sortStarts(blockCount: number): number {
@@ -91,13 +93,15 @@ export class TierWalk {
       if (it.hasLast === hasLast && (!hasLast || (it.lastLo === lo && it.lastHi === hi))) party = it
     }
     if (!party) {
-      party = this.#parties[this.#partyCount] ??= { firstRank: -1, hasLast: false, lastLo: 0, lastHi: 0 }
+      party = this.#parties[this.#partyCount] ??= newParty()
       this.#partyCount++
       party.firstRank = -1
+      party.edge = -1
       party.hasLast = hasLast
-      party.lastLo = lo
-      party.lastHi = hi
+      party.lastLo = hasLast ? lo : 0 // the root's edges have no parent words
+      party.lastHi = hasLast ? hi : 0
     }
+    party.isSigned = false
     this.#nextInParty[rank] = party.firstRank
     party.firstRank = rank
   }
@@ -105,33 +109,51 @@ export class TierWalk {
   /** One block on: ranks that own the next edge go over it, the others stop where they stand. */
   #step(at: number, tier: LowerTier, owners: TierOwners, local: HashColumn, position: number, hits: Uint32Array): void {
     const party = this.#parties[at]!
-    const edge = tier.edgeFrom(
-      party.hasLast,
-      party.hasLast ? party.lastLo : 0,
-      party.hasLast ? party.lastHi : 0,
-      local[2 * position]!,
-      local[2 * position + 1]!,
-    )
+    const localLo = local[2 * position]!
+    const localHi = local[2 * position + 1]!
+    const edge =
+      party.edge >= 0
+        ? tier.edgeAfter(party.edge, localLo, localHi)
+        : tier.edgeFrom(party.hasLast, party.lastLo, party.lastHi, localLo, localHi)
     if (edge < 0) return this.#end(at, position, hits)
-    const stamp = this.#nextStamp()
-    for (let hold = tier.firstHold(edge); hold >= 0; hold = tier.nextHold(edge, hold)) {
-      const rank = owners.rankOf(tier.ownerOfHold(hold))
-      if (rank >= 0 && rank < this.#rankCount) this.#stamps[rank] = stamp
+    const signLo = tier.signLo(edge)
+    const signHi = tier.signHi(edge)
+    // The same owners as the edge before: nobody stops here, and nobody need be looked at.
+    if (!party.isSigned || party.signLo !== signLo || party.signHi !== signHi) {
+      this.#keepOwners(party, edge, tier, owners, position, hits)
+      if (party.firstRank < 0) return this.#dissolve(at)
+      party.isSigned = true
+      party.signLo = signLo
+      party.signHi = signHi
     }
+    party.edge = edge
+    party.hasLast = true
+    party.lastLo = tier.childLo(edge)
+    party.lastHi = tier.childHi(edge)
+  }
+
+  #keepOwners(
+    party: Party,
+    edge: number,
+    tier: LowerTier,
+    owners: TierOwners,
+    position: number,
+    hits: Uint32Array,
+  ): void {
+    const stamp = this.#nextStamp()
+    const stamps = this.#stamps
+    const nextInParty = this.#nextInParty
+    tier.markRanks(edge, owners, stamps, stamp)
     let kept = -1
     for (let rank = party.firstRank; rank >= 0; ) {
-      const next = this.#nextInParty[rank]!
-      if (this.#stamps[rank] === stamp) {
-        this.#nextInParty[rank] = kept
+      const next = nextInParty[rank]!
+      if (stamps[rank] === stamp) {
+        nextInParty[rank] = kept
         kept = rank
       } else this.#stop(rank, party, position, hits)
       rank = next
     }
     party.firstRank = kept
-    if (kept < 0) return this.#dissolve(at)
-    party.hasLast = true
-    party.lastLo = tier.childLo(edge)
-    party.lastHi = tier.childHi(edge)
   }
 
   #end(at: number, position: number, hits: Uint32Array): void {
@@ -166,11 +188,15 @@ export class TierWalk {
 
   #widen(rankCount: number): void {
     const length = Math.max(rankCount, 2 * this.#positions.length)
-    this.#isSeeded = new Uint8Array(length)
+    this.#isSeeded = new Uint32Array(length)
     this.#positions = new Uint32Array(length)
     this.#lastWords = new Uint32Array(2 * length)
     this.#nextInParty = new Int32Array(length)
     this.#stamps = new Uint32Array(length)
     this.#starts = new Float64Array(length)
   }
+}
+
+function newParty(): Party {
+  return { firstRank: -1, hasLast: false, lastLo: 0, lastHi: 0, edge: -1, isSigned: false, signLo: 0, signHi: 0 }
 }

@@ -164,6 +164,12 @@ export class BlockPool {
     return counts
   }
 
+  eachCached(visit: (slot: number, key: number) => void): void {
+    this.#keys.forEach((key, slot) => {
+      if (key !== none) visit(slot, key)
+    })
+  }
+
   #evict(slot: number): void {
     const key = this.#keys[slot]!
     const place = this.#placeOf(key)

@@ -44,6 +44,7 @@ export class Engine<Tag> {
   readonly #listener: EngineListener<Tag>
   #isAwake = false
   #isStopped = false
+  #isPaused = false
   #passCount = 0
   #passEndMs = 0
 
@@ -78,9 +79,15 @@ export class Engine<Tag> {
     this.#isStopped = true
   }
 
+  /** The current pass ends; no further one begins until it goes on. */
+  pause(isPaused: boolean): void {
+    this.#isPaused = isPaused
+    if (!isPaused) this.wake()
+  }
+
   /** Starts a pass at this instant, after everything else that happens in it. */
   wake(): void {
-    if (this.#isAwake || this.#isStopped) return
+    if (this.#isAwake || this.#isStopped || this.#isPaused) return
     this.#isAwake = true
     this.#passEndMs = this.#clock.now()
     this.#clock.at(this.#passEndMs, this.#begin, 1)
@@ -88,7 +95,7 @@ export class Engine<Tag> {
 
   readonly #begin = (): void => {
     if (this.#isStopped) return
-    const ms = this.scheduler.beginPass()
+    const ms = this.#isPaused ? -1 : this.scheduler.beginPass()
     if (ms < 0) {
       this.#isAwake = false
       this.#listener.idle?.()

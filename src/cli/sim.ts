@@ -1,0 +1,136 @@
+/** `warmroute sim`: simulated vLLM or SGLang servers to point any router at. Runs until it is told to stop. */
+import { readFileSync } from 'node:fs'
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { loadTokenizer, parseFaults, parseStepTable, startSimEngine, timingProfiles } from '../sim/index.js'
+import type { SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
+
+interface SimFlags {
+  readonly engine: 'vllm' | 'sglang'
+  readonly engineVersion?: string
+  readonly workers: number
+  readonly ranks: number
+  readonly host: string
+  readonly port: number
+  readonly eventPort: number
+  readonly model: readonly string[]
+  readonly adapter: readonly string[]
+  readonly blockSize?: number
+  readonly blocks: number
+  readonly hostBlocks: number
+  readonly maxModelLen: number
+  readonly speedup: number
+  readonly profile: string
+  readonly tokenizer?: string
+  readonly faults?: string
+  readonly seed: number
+  readonly devMode: boolean
+  readonly scaleOut: boolean
+  readonly events: boolean
+}
+
+export function simCommand(): Command {
+  return new Command('sim')
+    .description('Start simulated engines with real sockets: OpenAI routes, /metrics, KV events over ZeroMQ.')
+    .addOption(new Option('--engine <name>', 'which engine to play').choices(['vllm', 'sglang']).default('vllm'))
+    .option('--engine-version <version>', 'whose event dialect to speak; default: the newest that was recorded')
+    .option('--workers <n>', 'how many engines', count, 1)
+    .option('--ranks <n>', 'data-parallel ranks of each', count, 1)
+    .option('--host <address>', 'where to listen', '127.0.0.1')
+    .option('--port <port>', 'HTTP port of the first engine, the next ones follow; 0 takes free ports', port, 0)
+    .option(
+      '--event-port <port>',
+      'event port of the first rank; replay ports are 1000 above; 0 takes free ports',
+      port,
+      0,
+    )
+    .option('--model <name...>', 'served names', ['sim'])
+    .option('--adapter <name...>', 'LoRA adapters, served as models of their own', [])
+    .option('--block-size <tokens>', 'tokens per KV block; default 16 (vllm) or 64 (sglang)', count)
+    .option('--blocks <n>', 'KV blocks per rank', count, 16_384)
+    .option('--host-blocks <n>', 'blocks of the host tier per rank; 0 has none', whole, 0)
+    .option('--max-model-len <tokens>', 'longest context', count, 131_072)
+    .option('--speedup <factor>', 'divides every step time', positive, 1)
+    .option(
+      '--profile <name or file>',
+      `step times: ${Object.keys(timingProfiles).join(', ')}, or measured points as JSON lines`,
+      'dynamo',
+    )
+    .option('--tokenizer <folder>', 'a folder with tokenizer.json; default: a built-in one that needs no files')
+    .option('--faults <file>', 'fault script, as JSON; the same can be posted to /sim/faults')
+    .option('--seed <n>', 'seeds faults and request ids', whole, 1)
+    .option('--dev-mode', 'serve the development routes of vLLM (cache reset, server info)', false)
+    .option('--scale-out', 'serve the rendering and token routes of vLLM', false)
+    .option('--no-events', 'publish no KV events')
+    .action(runSim)
+}
+
+async function runSim(flags: SimFlags): Promise<void> {
+  const engines: SimEngine[] = []
+  for (let worker = 0; worker < flags.workers; worker++) {
+    const engine = await startSimEngine(toOptions(flags, worker))
+    engines.push(engine)
+    const events =
+      engine.eventPorts.length === 0
+        ? 'no events'
+        : `events ${engine.eventPorts.join(',')} replay ${engine.replayPorts.join(',')}`
+    console.log(`${flags.engine} ${worker}: ${engine.url} ${events}`)
+  }
+  console.log('ready')
+  await new Promise<void>((resolve) => {
+    process.once('SIGINT', resolve)
+    process.once('SIGTERM', resolve)
+  })
+  await Promise.all(engines.map((engine) => engine.close()))
+}
+
+function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
+  const eventPort = flags.eventPort === 0 ? 0 : flags.eventPort + worker * flags.ranks
+  return {
+    engine: flags.engine,
+    ...(flags.engineVersion === undefined ? {} : { version: flags.engineVersion }),
+    host: flags.host,
+    port: flags.port === 0 ? 0 : flags.port + worker,
+    models: flags.model,
+    adapters: flags.adapter,
+    ranks: flags.ranks,
+    ...(flags.blockSize === undefined ? {} : { blockTokens: flags.blockSize }),
+    blocks: flags.blocks,
+    hostBlocks: flags.hostBlocks,
+    modelTokensMax: flags.maxModelLen,
+    speedup: flags.speedup,
+    profile: readProfile(flags.profile),
+    ...(flags.tokenizer === undefined ? {} : { tokenizer: loadTokenizer(flags.tokenizer), root: flags.tokenizer }),
+    faults: flags.faults === undefined ? [] : parseFaults(JSON.parse(readFileSync(flags.faults, 'utf8'))),
+    seed: flags.seed + worker,
+    worker,
+    isDevMode: flags.devMode,
+    isScaleOut: flags.scaleOut,
+    events: flags.events ? { port: eventPort, replayPort: eventPort === 0 ? 0 : eventPort + 1000 } : false,
+  }
+}
+
+function readProfile(name: string): TimingProfile {
+  return timingProfiles[name] ?? { kind: 'table', name, ...parseStepTable(readFileSync(name, 'utf8')) }
+}
+
+function whole(text: string): number {
+  const value = Number(text)
+  if (!Number.isInteger(value) || value < 0) throw new InvalidArgumentError('not a whole number')
+  return value
+}
+
+function count(text: string): number {
+  if (whole(text) === 0) throw new InvalidArgumentError('must be at least 1')
+  return Number(text)
+}
+
+function port(text: string): number {
+  if (whole(text) > 65_535) throw new InvalidArgumentError('not a port')
+  return Number(text)
+}
+
+function positive(text: string): number {
+  const value = Number(text)
+  if (!(value > 0)) throw new InvalidArgumentError('must be above 0')
+  return value
+}

@@ -1,0 +1,40 @@
+/** Ties a generation to its client: latencies are measured, and a client that leaves takes its requests with it. */
+import type { Choice, GenerationSink, GenerationSpec } from '../generation.js'
+import { startGeneration } from '../generation.js'
+import type { Exchange } from './exchange.js'
+
+export function runGeneration(exchange: Exchange, rank: number, spec: GenerationSpec, sink: GenerationSink): void {
+  const { server, response } = exchange
+  const { tokenizer } = server.options
+  const startedMs = server.clock.now()
+  const lastMs = new Map<number, number>()
+  let isOver = false
+  server.requests++
+  server.inFlight++
+  const over = (): void => {
+    if (isOver) return
+    isOver = true
+    server.inFlight = Math.max(0, server.inFlight - 1)
+  }
+  const generation = startGeneration(server.ranks[rank]!, tokenizer, spec, {
+    token(choice, token, text) {
+      const now = server.clock.now()
+      const before = lastMs.get(choice.index)
+      if (before === undefined) server.latencies.ttft.observe((now - startedMs) / 1000)
+      else server.latencies.itl.observe((now - before) / 1000)
+      lastMs.set(choice.index, now)
+      sink.token(choice, token, text)
+    },
+    end(choices: readonly Choice[]) {
+      over()
+      server.latencies.e2e.observe((server.clock.now() - startedMs) / 1000)
+      if (!response.destroyed) sink.end(choices)
+    },
+  })
+  if (server.faults.strike('abort_streams')) generation.abort()
+  response.on('close', () => {
+    if (isOver) return
+    over()
+    generation.abort()
+  })
+}

@@ -1,0 +1,190 @@
+/** Every route of a simulated SGLang. */
+import type { Choice } from '../generation.js'
+import type { SimServer } from '../sim-engine.js'
+import { anthropicMessages, answerMessages } from './anthropic-messages.js'
+import { isSet, isTokens, numberOf, objectOf } from './body.js'
+import { EventStream } from './event-stream.js'
+import type { Exchange, Json, Routes } from './exchange.js'
+import { header, sendJson, sendText } from './exchange.js'
+import { runGeneration } from './run-generation.js'
+import { checkLength, checkQueue, sglangBody, sglangRank, sglangRefusal } from './sglang-errors.js'
+import { sglangMetrics } from './sglang-metrics.js'
+import { chatTokens, sglangChat, sglangCompletions, sglangSpec } from './sglang-openai.js'
+import { loads, metaInfo, serverInfo } from './sglang-shapes.js'
+
+export function sglangRoutes(server: SimServer): Routes {
+  const info = (exchange: Exchange): void => sendJson(exchange, 200, serverInfo(server))
+  return {
+    'GET /': (exchange) => sendJson(exchange, 200, 'SGLang is running'),
+    'GET /health': health,
+    'GET /health_generate': health,
+    'GET /ping': (exchange) => sendText(exchange, 200, ''),
+    'GET /server_info': info,
+    'GET /get_server_info': info,
+    'GET /model_info': (exchange) => sendJson(exchange, 200, modelInfo(server)),
+    'GET /v1/models': (exchange) => sendJson(exchange, 200, modelCards(server)),
+    'GET /v1/loads': (exchange) => sendJson(exchange, 200, loads(server)),
+    'GET /metrics': (exchange) =>
+      sendText(exchange, 200, sglangMetrics(server), { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }),
+    'POST /tokenize': tokenize,
+    'POST /v1/tokenize': tokenize,
+    'POST /detokenize': detokenize,
+    'POST /v1/detokenize': detokenize,
+    'POST /generate': generate,
+    'POST /v1/completions': sglangCompletions,
+    'POST /v1/chat/completions': sglangChat,
+    'POST /v1/messages': messages,
+    'POST /flush_cache': flush,
+    'GET /flush_cache': flush,
+    'POST /abort_request': (exchange) => sendText(exchange, 200, ''),
+  }
+}
+
+/** Generates a token and looks for it once a second, so it never answers sooner. */
+function health(exchange: Exchange): void {
+  const { server } = exchange
+  server.clock.at(server.clock.now() + server.options.healthMs, () => sendText(exchange, 200, ''))
+}
+
+function flush(exchange: Exchange): void {
+  const { server } = exchange
+  const isIdle = server.ranks.every((rank) => !rank.isBusy)
+  const isDone = isIdle && server.ranks.map((rank) => rank.reset()).every(Boolean)
+  const note =
+    'Please check backend logs for more details. (When there are running or waiting requests, the operation will not be performed.)\n'
+  sendText(exchange, isDone ? 200 : 400, isDone ? `Cache flushed.\n${note}` : `Flush cache failed.\n${note}`)
+}
+
+async function generate(exchange: Exchange): Promise<void> {
+  const { server } = exchange
+  const body = await sglangBody(exchange)
+  const sampling = objectOf(body, 'sampling_params') ?? {}
+  const prompt = generatePrompt(server, body)
+  checkLength(server, prompt)
+  const rank = sglangRank(server, body, undefined) // this route ignores the header
+  checkQueue(server, rank)
+  const spec = {
+    ...sglangSpec(exchange, { ...body, ...sampling }, [prompt], numberOf(sampling, 'max_new_tokens') ?? 128),
+    choices: 1,
+  }
+  const startedSeconds = server.unixSeconds()
+  const fields = {
+    id: typeof body['rid'] === 'string' ? body['rid'] : server.newId() + server.newId(),
+    startedSeconds,
+    rank: server.ranks.length > 1 ? rank : null,
+  }
+  const reply = (choice: Choice): Json => ({
+    text: choice.text,
+    output_ids: choice.tokens,
+    meta_info: metaInfo(choice, fields),
+  })
+  if (!isSet(body, 'stream'))
+    return runGeneration(exchange, rank, spec, {
+      token() {},
+      end: ([choice]) => sendJson(exchange, 200, reply(choice!)),
+    })
+  const stream = new EventStream(server, exchange.response)
+  runGeneration(exchange, rank, spec, {
+    token: (choice) => stream.data(JSON.stringify(reply(choice))),
+    end() {
+      stream.data('[DONE]')
+      stream.end()
+    },
+  })
+}
+
+function generatePrompt(server: SimServer, body: Json): number[] {
+  const ids = body['input_ids']
+  if (isTokens(ids)) return ids
+  const text = body['text']
+  if (typeof text === 'string') return server.options.tokenizer.encode(text, { isBosAdded: true })
+  throw sglangRefusal('Either text, input_ids or input_embeds should be provided.')
+}
+
+async function tokenize(exchange: Exchange): Promise<void> {
+  const { tokenizer, modelTokensMax } = exchange.server.options
+  const body = await sglangBody(exchange)
+  const prompt = body['prompt']
+  const isBosAdded = body['add_special_tokens'] !== false
+  const encode = (text: string): number[] => tokenizer.encode(text, { isBosAdded })
+  const answer = (tokens: unknown, count: unknown): void =>
+    sendJson(exchange, 200, { tokens, count, max_model_len: modelTokensMax })
+  if (typeof prompt === 'string') {
+    const tokens = encode(prompt)
+    answer(tokens, tokens.length)
+  } else if (Array.isArray(prompt)) {
+    const lists = prompt.map((text) => encode(String(text)))
+    answer(
+      lists,
+      lists.map(({ length }) => length),
+    )
+  } else {
+    const tokens = chatTokens(exchange, body)
+    answer(tokens, tokens.length)
+  }
+}
+
+async function detokenize(exchange: Exchange): Promise<void> {
+  const body = await sglangBody(exchange)
+  const { tokenizer } = exchange.server.options
+  const tokens = body['tokens']
+  const decode = (ids: readonly number[]): string =>
+    tokenizer.decode(body['skip_special_tokens'] === false ? ids : ids.filter((id) => id > 2))
+  if (isTokens(tokens)) sendJson(exchange, 200, { text: decode(tokens) })
+  else if (Array.isArray(tokens) && tokens.every(isTokens)) sendJson(exchange, 200, { text: tokens.map(decode) })
+  else throw sglangRefusal('tokens must be a list of token ids')
+}
+
+async function messages(exchange: Exchange): Promise<void> {
+  const { server } = exchange
+  const body = await sglangBody(exchange)
+  const prompt = chatTokens(exchange, { ...body, messages: anthropicMessages(body) })
+  checkLength(server, prompt)
+  const rank = sglangRank(server, {}, header(exchange, 'x-data-parallel-rank')) // this route ignores the body's fields
+  checkQueue(server, rank)
+  const spec = sglangSpec(exchange, body, [prompt], numberOf(body, 'max_tokens'))
+  const model = typeof body['model'] === 'string' ? body['model'] : server.options.models[0]!
+  const head = { id: `msg_${server.newId()}${server.newId()}`, model, isCacheShown: false }
+  answerMessages(exchange, body, head, rank, { ...spec, choices: 1 })
+}
+
+function modelInfo(server: SimServer): Json {
+  const { root, models } = server.options
+  return {
+    model_path: root,
+    served_model_name: models[0],
+    tokenizer_path: root,
+    is_generation: true,
+    preferred_sampling_params: null,
+    weight_version: 'default',
+    load_format: 'dummy',
+    reasoning_parser: null,
+    tool_call_parser: null,
+    disaggregation_mode: 'null',
+    has_image_understanding: false,
+    has_audio_understanding: false,
+    model_type: 'llama',
+    architectures: ['LlamaForCausalLM'],
+  }
+}
+
+function modelCards(server: SimServer): Json {
+  const { models, adapters, root, modelTokensMax } = server.options
+  const created = Math.floor(server.unixSeconds())
+  const card = (id: string, path: string, parent: string | null): Json => ({
+    id,
+    object: 'model',
+    created,
+    owned_by: 'sglang',
+    root: path,
+    parent,
+    max_model_len: parent === null ? modelTokensMax : null,
+  })
+  return {
+    object: 'list',
+    data: [
+      ...models.map((name) => card(name, root, null)),
+      ...adapters.map((name) => card(name, `./adapters/${name}`, models[0]!)),
+    ],
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * The event sockets of one rank: PUB for batches as they come, ROUTER for replay of the last ones.
+ * Batch numbers start at 0 with every new publisher, as they do when an engine restarts.
+ */
+import * as zmq from 'zeromq'
+import type { WireForm } from './kv-wire.js'
+
+export interface PublisherOptions {
+  /** `tcp://127.0.0.1:5557`; a port of `*` takes a free one. */
+  readonly endpoint: string
+  readonly replayEndpoint: string
+  readonly topic: string
+  readonly bufferSteps: number
+  readonly form: WireForm
+}
+
+export interface Batch {
+  readonly sequence: bigint
+  readonly payload: Uint8Array
+}
+
+const endOfReplay = Buffer.alloc(8, 0xff)
+/** As vLLM's `max_queue_size`: a publisher that nobody can keep up with drops, it does not grow. */
+const queueMax = 100_000
+
+export class KvPublisher {
+  readonly options: PublisherOptions
+  readonly #topic: Buffer
+  readonly #buffer: Batch[] = []
+  readonly #queue: Batch[] = []
+  #publisher: zmq.Publisher | undefined
+  #router: zmq.Router | undefined
+  #next = 0n
+  /** The endpoints that were given out, so that an engine comes back where it was. */
+  #bound: string | undefined
+  #boundReplay: string | undefined
+  #isSending = false
+  #isStalled = false
+  #bufferSteps: number
+  #dropped = 0
+  #sent = 0
+
+  private constructor(options: PublisherOptions) {
+    this.options = options
+    this.#topic = Buffer.from(options.topic)
+    this.#bufferSteps = options.bufferSteps
+  }
+
+  static async open(options: PublisherOptions): Promise<KvPublisher> {
+    const publisher = new KvPublisher(options)
+    await publisher.bind()
+    return publisher
+  }
+
+  get port(): number {
+    return portOf(this.#publisher?.lastEndpoint)
+  }
+
+  get replayPort(): number {
+    return portOf(this.#router?.lastEndpoint)
+  }
+
+  /** Batches numbered so far, sent and dropped. */
+  get counts(): { readonly numbered: bigint; readonly sent: number; readonly dropped: number } {
+    return { numbered: this.#next, sent: this.#sent, dropped: this.#dropped }
+  }
+
+  /** Gives the next number to a payload and keeps it for replay; `send` puts it on the wire. */
+  number(payload: Uint8Array): Batch {
+    const batch = { sequence: this.#next++, payload }
+    this.#buffer.push(batch)
+    while (this.#buffer.length > this.#bufferSteps) this.#buffer.shift()
+    return batch
+  }
+
+  send(batch: Batch): void {
+    if (this.#queue.length >= queueMax) {
+      this.#queue.shift()
+      this.#dropped++
+    }
+    this.#queue.push(batch)
+    void this.#pump()
+  }
+
+  /** Keeps batches back until it is called with false. */
+  stall(isStalled: boolean): void {
+    this.#isStalled = isStalled
+    void this.#pump()
+  }
+
+  /** From now on replay reaches back only this far. */
+  shorten(bufferSteps: number): void {
+    this.#bufferSteps = bufferSteps
+    this.#buffer.splice(0, Math.max(0, this.#buffer.length - bufferSteps))
+  }
+
+  /** Opens both sockets, on the ports they had before if they were open before. */
+  async bind(): Promise<void> {
+    const publisher = new zmq.Publisher({ sendHighWaterMark: 100_000, linger: 0 })
+    const router = new zmq.Router({ linger: 0 })
+    try {
+      await publisher.bind(this.#bound ?? this.options.endpoint)
+      await router.bind(this.#boundReplay ?? this.options.replayEndpoint)
+    } catch (error) {
+      publisher.close()
+      router.close()
+      throw error
+    }
+    this.#bound = publisher.lastEndpoint ?? undefined
+    this.#boundReplay = router.lastEndpoint ?? undefined
+    this.#publisher = publisher
+    this.#router = router
+    void this.#answer(router)
+  }
+
+  /** Closes both sockets. What is published meanwhile is numbered, kept for replay, and lost on the wire. */
+  unbind(): void {
+    this.#publisher?.close()
+    this.#router?.close()
+    this.#publisher = this.#router = undefined
+    this.#dropped += this.#queue.length
+    this.#queue.length = 0
+  }
+
+  async #pump(): Promise<void> {
+    if (this.#isSending) return
+    this.#isSending = true
+    while (this.#queue.length > 0 && !this.#isStalled) {
+      const batch = this.#queue.shift()!
+      const socket = this.#publisher
+      if (!socket) {
+        this.#dropped++
+        continue
+      }
+      try {
+        await socket.send([this.#topic, sequenceFrame(batch.sequence), batch.payload])
+        this.#sent++
+      } catch {
+        this.#dropped++ // closed while sending: what a subscriber would see of a dying engine
+      }
+    }
+    this.#isSending = false
+  }
+
+  async #answer(router: zmq.Router): Promise<void> {
+    try {
+      for await (const frames of router) {
+        const [client, delimiter, start] = frames
+        // Anything but an empty delimiter and a number is ignored without a word, as the engines do.
+        if (frames.length !== 3 || delimiter!.length > 0) continue
+        const from = sequenceOf(start!)
+        for (const { sequence, payload } of this.#buffer.filter((batch) => batch.sequence >= from))
+          await router.send([
+            client!,
+            Buffer.alloc(0),
+            ...this.#topicFrame(this.#topic),
+            sequenceFrame(sequence),
+            payload,
+          ])
+        await router.send([
+          client!,
+          Buffer.alloc(0),
+          ...this.#topicFrame(Buffer.alloc(0)),
+          endOfReplay,
+          Buffer.alloc(0),
+        ])
+      }
+    } catch {
+      // The socket was closed under us: replay ends where it was.
+    }
+  }
+
+  #topicFrame(topic: Buffer): Buffer[] {
+    return this.options.form.isTopicReplayed ? [topic] : []
+  }
+}
+
+function sequenceFrame(sequence: bigint): Buffer {
+  const frame = Buffer.alloc(8)
+  frame.writeBigUInt64BE(sequence)
+  return frame
+}
+
+/** Big-endian of any length; nothing is 0. */
+function sequenceOf(frame: Buffer): bigint {
+  return frame.length === 0 ? 0n : BigInt(`0x${frame.toString('hex')}`)
+}
+
+function portOf(endpoint: string | null | undefined): number {
+  return endpoint ? Number(endpoint.slice(endpoint.lastIndexOf(':') + 1)) : 0
+}

@@ -1,0 +1,294 @@
+/**
+ * A simulated engine server in this process: HTTP on one port, event sockets per rank. `startSimEngine` is what tests,
+ * the demo and `warmroute sim` use.
+ */
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { EventFeed } from './event-feed.js'
+import { engineModel } from './engine-models.js'
+import type { Fault } from './faults.js'
+import { Faults } from './faults.js'
+import { createHttpServer } from './http/http-server.js'
+import { wireForm } from './kv-wire.js'
+import { KvRank } from './kv-rank.js'
+import { Latencies } from './latencies.js'
+import { KvPublisher } from './publisher.js'
+import { RealClock } from './real-clock.js'
+import { sampleToken } from './sampler.js'
+import { modelOptions, resolveOptions } from './sim-options.js'
+import type { ResolvedOptions, SimEngineOptions } from './sim-options.js'
+
+export interface SimStats {
+  readonly requests: number
+  readonly in_flight: number
+  readonly restarts: number
+  readonly ranks: readonly {
+    readonly running: number
+    readonly waiting: number
+    readonly cached_blocks: number
+    readonly active_blocks: number
+    readonly host_blocks: number
+    readonly preemptions: number
+    readonly prompt_tokens: number
+    readonly cached_tokens: number
+    readonly generated_tokens: number
+    readonly batches_numbered: number
+    readonly batches_sent: number
+    readonly batches_dropped: number
+  }[]
+}
+
+/** The handle of a running server. `close` settles when its sockets are closed. */
+export interface SimEngine {
+  readonly url: string
+  readonly port: number
+  readonly eventPorts: readonly number[]
+  readonly replayPorts: readonly number[]
+  stats(): SimStats
+  /** Digests of the blocks that a rank holds now, as hex, with their copies: what an index should know. */
+  cached(rank: number): Map<string, number>
+  arm(faults: readonly Fault[]): void
+  clearFaults(): void
+  /** Crashes and comes back after `downMs` on the same ports with an empty cache; its batches count from 0 again. */
+  restart(downMs?: number): Promise<void>
+  close(): Promise<void>
+}
+
+export async function startSimEngine(options: SimEngineOptions): Promise<SimEngine> {
+  const server = new SimServer(resolveOptions(options))
+  await server.open()
+  return server
+}
+
+/** What the routes see of the server. */
+export class SimServer implements SimEngine {
+  readonly options: ResolvedOptions
+  readonly faults: Faults
+  readonly clock = new RealClock()
+  readonly latencies = new Latencies()
+  startedSeconds = Date.now() / 1000
+  ranks: KvRank[] = []
+  publishers: KvPublisher[] = []
+  requests = 0
+  inFlight = 0
+  isPaused = false
+  isAsleep = false
+  #restarts = 0
+  #turn = 0
+  #ids: number
+  #http: Server | undefined
+  #port = 0
+  #isClosed = false
+
+  constructor(options: ResolvedOptions) {
+    this.options = options
+    this.#ids = options.seed
+    this.faults = new Faults(() => this.clock.now(), options.seed, options.worker)
+  }
+
+  get url(): string {
+    return `http://${this.options.host}:${this.#port}`
+  }
+
+  get port(): number {
+    return this.#port
+  }
+
+  get eventPorts(): number[] {
+    return this.publishers.map(({ port }) => port)
+  }
+
+  get replayPorts(): number[] {
+    return this.publishers.map(({ replayPort }) => replayPort)
+  }
+
+  async open(): Promise<void> {
+    await this.#openRanks(undefined)
+    await this.#listen(this.options.port)
+    this.arm(this.options.faults)
+  }
+
+  stats(): SimStats {
+    return {
+      requests: this.requests,
+      in_flight: this.inFlight,
+      restarts: this.#restarts,
+      ranks: this.ranks.map(({ engine: { scheduler }, totals }, rank) => {
+        const counts = this.publishers[rank]?.counts
+        return {
+          running: scheduler.runningCount,
+          waiting: scheduler.waitingCount,
+          cached_blocks: scheduler.pool.cachedCount,
+          active_blocks: scheduler.pool.activeCount,
+          host_blocks: scheduler.host.size,
+          preemptions: scheduler.preemptionCount,
+          prompt_tokens: totals.promptTokens,
+          cached_tokens: totals.cachedTokens,
+          generated_tokens: totals.generatedTokens,
+          batches_numbered: Number(counts?.numbered ?? 0n),
+          batches_sent: counts?.sent ?? 0,
+          batches_dropped: counts?.dropped ?? 0,
+        }
+      }),
+    }
+  }
+
+  cached(rank: number): Map<string, number> {
+    return this.ranks[rank]?.cachedDigests() ?? new Map<string, number>()
+  }
+
+  arm(faults: readonly Fault[]): void {
+    for (const { fault, fromMs, untilMs } of this.faults.arm(faults)) {
+      if (fault.fault === 'restart') this.clock.at(fromMs, () => void this.restart(fault.ms))
+      const chosen = () => this.publishers.filter((_, rank) => fault.rank === undefined || fault.rank === rank)
+      if (fault.fault === 'short_replay')
+        this.clock.at(fromMs, () => chosen().forEach((publisher) => publisher.shorten(fault.batches)))
+      if (fault.fault === 'stall_events' || fault.fault === 'close_event_sockets')
+        this.#cutEvents(fault.fault === 'stall_events', chosen, fromMs, untilMs)
+    }
+  }
+
+  clearFaults(): void {
+    this.faults.clear()
+    for (const publisher of this.publishers) publisher.stall(false)
+  }
+
+  async restart(downMs = 0): Promise<void> {
+    if (this.#isClosed || !this.#http) return
+    this.#restarts++
+    const ports = { events: this.eventPorts, replay: this.replayPorts }
+    await this.#shut()
+    if (downMs > 0) await new Promise<void>((resolve) => this.clock.at(this.clock.now() + downMs, resolve))
+    if (this.#isClosed) return
+    this.startedSeconds = Date.now() / 1000
+    this.latencies.clear()
+    await this.#openRanks(ports)
+    await this.#listen(this.#port)
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    await this.#shut()
+    this.clock.close()
+  }
+
+  /** The rank for a request that names none: the least loaded, in turn among equals. */
+  pickRank(): number {
+    const loads = this.ranks.map(({ engine: { scheduler } }) => scheduler.waitingCount * 4 + scheduler.runningCount)
+    const least = Math.min(...loads)
+    for (let step = 1; step <= loads.length; step++) {
+      const rank = (this.#turn + step) % loads.length
+      if (loads[rank] === least) {
+        this.#turn = rank
+        return rank
+      }
+    }
+    return 0
+  }
+
+  /** 16 hex digits, by seed. */
+  newId(): string {
+    const next = (): string => {
+      this.#ids = (Math.imul(this.#ids, 1664525) + 1013904223) >>> 0
+      return this.#ids.toString(16).padStart(8, '0')
+    }
+    return next() + next()
+  }
+
+  unixSeconds(): number {
+    return Date.now() / 1000 + (this.faults.strike('clock_skew')?.seconds ?? 0)
+  }
+
+  async #openRanks(
+    ports: { readonly events: readonly number[]; readonly replay: readonly number[] } | undefined,
+  ): Promise<void> {
+    const { options } = this
+    this.publishers = options.events ? await this.#openPublishers(ports) : []
+    const loraIds = new Map(options.adapters.map((name, index) => [name, index + 1]))
+    this.ranks = Array.from({ length: options.ranks }, (_, rank) => {
+      const publisher = this.publishers[rank]
+      const feed = publisher ? new EventFeed(publisher, rank, this.faults, this.clock) : undefined
+      return new KvRank(
+        {
+          engine: options.engine,
+          model: engineModel(options.engine, modelOptions(options)),
+          hashSeed: options.hashSeed,
+          decodeLogInterval: options.decodeLogInterval,
+          loraIds,
+          sample: (content, sampling) => sampleToken(content.tokens, options.tokenizer, sampling),
+        },
+        this.clock,
+        (events) => feed?.publish(events),
+      )
+    })
+  }
+
+  /** Ranks listen on neighbouring ports, because SGLang names only the first; a taken neighbour means trying elsewhere. */
+  async #openPublishers(
+    ports: { readonly events: readonly number[]; readonly replay: readonly number[] } | undefined,
+  ): Promise<KvPublisher[]> {
+    const { host, ranks, events, engine, version, hashes } = this.options
+    const form = wireForm(engine, version, hashes)
+    for (let attempt = 0; ; attempt++) {
+      const opened: KvPublisher[] = []
+      try {
+        for (let rank = 0; rank < ranks; rank++) {
+          const base = ports?.events[0] ?? (events!.port || opened[0]?.port)
+          const replayBase = ports?.replay[0] ?? (events!.replayPort || opened[0]?.replayPort)
+          opened.push(
+            await KvPublisher.open({
+              endpoint: `tcp://${host}:${base ? base + rank : '*'}`,
+              replayEndpoint: `tcp://${host}:${replayBase ? replayBase + rank : '*'}`,
+              topic: events!.topic,
+              bufferSteps: events!.bufferSteps,
+              form,
+            }),
+          )
+        }
+        return opened
+      } catch (error) {
+        for (const publisher of opened) publisher.unbind()
+        if (attempt >= 50) throw error
+        await new Promise<void>((resolve) => this.clock.at(this.clock.now() + 5, resolve))
+      }
+    }
+  }
+
+  async #listen(port: number): Promise<void> {
+    const http = createHttpServer(this)
+    http.listen(port, this.options.host)
+    await once(http, 'listening')
+    this.#http = http
+    this.#port = (http.address() as AddressInfo).port
+  }
+
+  /** As a killed process looks from outside: connections are cut, nothing is announced. */
+  async #shut(): Promise<void> {
+    for (const { engine } of this.ranks) engine.stop()
+    for (const publisher of this.publishers) publisher.unbind()
+    this.inFlight = 0
+    const http = this.#http
+    this.#http = undefined
+    if (!http) return
+    const closed = once(http, 'close')
+    http.close()
+    http.closeAllConnections()
+    await closed
+  }
+
+  #cutEvents(isStall: boolean, chosen: () => KvPublisher[], fromMs: number, untilMs: number): void {
+    this.clock.at(fromMs, () => {
+      for (const publisher of chosen()) {
+        if (isStall) publisher.stall(true)
+        else publisher.unbind()
+        if (untilMs === Number.POSITIVE_INFINITY) continue
+        this.clock.at(untilMs, () => {
+          if (isStall) publisher.stall(false)
+          else if (this.publishers.includes(publisher)) void publisher.bind().catch(() => publisher.unbind())
+        })
+      }
+    })
+  }
+}

@@ -1,0 +1,128 @@
+/** What can be set of a simulated server, and what holds when nothing is set. */
+import type { EngineOptions } from '../engine/engine.js'
+import { dynamoProfile } from '../engine/timing.js'
+import type { TimingProfile } from '../engine/timing.js'
+import type { EngineName } from './engine-name.js'
+import { recordedVersions } from './engine-name.js'
+import type { Fault } from './faults.js'
+import { createSimTokenizer } from './tokenizer.js'
+import type { SimTokenizer } from './tokenizer.js'
+
+export interface EventSocketOptions {
+  /** First port; rank r listens on port + r. 0 takes free ports. */
+  readonly port: number
+  readonly replayPort: number
+  readonly topic: string
+  readonly bufferSteps: number
+}
+
+export interface SimEngineOptions {
+  readonly engine: EngineName
+  readonly version?: string
+  readonly host?: string
+  readonly port?: number
+  /** Served names; the first is the one that answers carry. */
+  readonly models?: readonly string[]
+  /** What `/v1/models` gives as the model's path. */
+  readonly root?: string
+  /** LoRA adapters, served as models of their own. */
+  readonly adapters?: readonly string[]
+  readonly ranks?: number
+  readonly blockTokens?: number
+  readonly blocks?: number
+  /** Blocks of the host tier; 0 has none. */
+  readonly hostBlocks?: number
+  readonly sequencesMax?: number
+  readonly batchedTokensMax?: number
+  readonly modelTokensMax?: number
+  readonly profile?: TimingProfile
+  readonly speedup?: number
+  readonly tokenizer?: SimTokenizer
+  /** False publishes nothing. */
+  readonly events?: Partial<EventSocketOptions> | false
+  readonly hashes?: 'integers' | 'bytes'
+  /** vLLM's PYTHONHASHSEED. */
+  readonly hashSeed?: string
+  /** vLLM: `VLLM_SERVER_DEV_MODE=1`, `--enable-scale-out`, `--enable-request-id-headers`, `--enable-tokenizer-info-endpoint`. */
+  readonly isDevMode?: boolean
+  readonly isScaleOut?: boolean
+  readonly isRequestIdEchoed?: boolean
+  readonly isTokenizerInfo?: boolean
+  /** vLLM `--enable-prompt-tokens-details`, SGLang `--enable-cache-report`. */
+  readonly isCacheReported?: boolean
+  /** Requests that may wait before new ones get 503 (SGLang `--max-queued-requests`); absent: no limit. */
+  readonly queuedMax?: number
+  readonly apiKey?: string
+  /** SGLang's `/health` generates a token and looks once a second. */
+  readonly healthMs?: number
+  readonly decodeLogInterval?: number
+  readonly faults?: readonly Fault[]
+  /** Seeds faults and request ids. */
+  readonly seed?: number
+  /** Number of this engine in its fleet, for fault scripts. */
+  readonly worker?: number
+}
+
+export interface ResolvedOptions extends Required<Omit<SimEngineOptions, 'events' | 'apiKey' | 'queuedMax'>> {
+  readonly events: EventSocketOptions | undefined
+  readonly apiKey: string | undefined
+  readonly queuedMax: number
+}
+
+export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
+  const events: EventSocketOptions | undefined =
+    options.events === false
+      ? undefined
+      : { port: 0, replayPort: 0, topic: 'kv-events', bufferSteps: 10_000, ...options.events }
+  return {
+    version: recordedVersions[options.engine],
+    host: '127.0.0.1',
+    port: 0,
+    models: ['sim'],
+    root: './model',
+    adapters: [],
+    ranks: 1,
+    blockTokens: options.engine === 'vllm' ? 16 : 64,
+    blocks: 16_384,
+    hostBlocks: 0,
+    sequencesMax: 256,
+    batchedTokensMax: 8192,
+    modelTokensMax: 131_072,
+    profile: dynamoProfile,
+    speedup: 1,
+    tokenizer: options.tokenizer ?? createSimTokenizer(),
+    hashes: 'integers',
+    hashSeed: 'vllm-none-hash',
+    isDevMode: false,
+    isScaleOut: false,
+    isRequestIdEchoed: false,
+    isTokenizerInfo: false,
+    isCacheReported: true,
+    healthMs: 1000,
+    decodeLogInterval: 40,
+    faults: [],
+    seed: 1,
+    worker: 0,
+    ...definedOf(options),
+    events,
+    apiKey: options.apiKey,
+    queuedMax: options.queuedMax ?? Number.POSITIVE_INFINITY,
+  }
+}
+
+export function modelOptions(options: ResolvedOptions): Partial<EngineOptions> {
+  return {
+    blocks: options.blocks,
+    blockTokens: options.blockTokens,
+    hostBlocks: options.hostBlocks,
+    sequencesMax: options.sequencesMax,
+    batchedTokensMax: options.batchedTokensMax,
+    modelTokensMax: options.modelTokensMax,
+    profile: options.profile,
+    speedup: options.speedup,
+  }
+}
+
+function definedOf<T extends object>(options: T): T {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T
+}
