@@ -34,6 +34,7 @@ export const decodeReasons = [
   'bad_event',
   'unknown_event',
   'bad_json',
+  'lost_events',
 ] as const
 
 export type DecodeReason = (typeof decodeReasons)[number]

@@ -23,6 +23,8 @@ export interface FeedOptions {
   /** Blocks that the engine can hold on its device; more than that cannot be true. */
   readonly usableBlocks?: number | undefined
   readonly limits?: Partial<RankLimits>
+  /** Instead of the intake's, where a stream's decoder has a memory of its own. */
+  readonly decoder?: BatchDecoder
 }
 
 /** What a feed needs from the intake that owns it. */
@@ -70,6 +72,7 @@ export class Feed {
   readonly machine: RankMachine
   readonly #host: FeedHost
   readonly #options: FeedOptions
+  readonly #decoder: BatchDecoder
   readonly #main: RankLedger
   readonly #others = new Map<Rank, RankLedger>()
   readonly #decodeErrors: Record<string, number> = {}
@@ -82,6 +85,7 @@ export class Feed {
   constructor(host: FeedHost, options: FeedOptions) {
     this.#host = host
     this.#options = options
+    this.#decoder = options.decoder ?? host.decoder
     this.rank = options.rank
     this.dpRank = options.dpRank
     this.#main = new RankLedger(options.rank, host.names, host.seed)
@@ -90,7 +94,7 @@ export class Feed {
         apply: (payload) => this.#apply(payload),
         purge: (reason) => this.#purge(reason),
         requestReplay: (from, ticket) => host.requestReplay(this, from, ticket),
-        timestampOf: (payload) => host.decoder.timestampOf(payload),
+        timestampOf: (payload) => this.#decoder.timestampOf(payload),
       },
       { hasReplay: options.hasReplay, ...(options.limits && { limits: options.limits }) },
     )
@@ -142,8 +146,8 @@ export class Feed {
   }
 
   #apply(payload: Uint8Array): DecodeReason | undefined {
-    const { decoder, decoded, normaliser, batch } = this.#host
-    const reason = decoder.decode(payload, decoded)
+    const { decoded, normaliser, batch } = this.#host
+    const reason = this.#decoder.decode(payload, decoded)
     if (reason) {
       this.countFault(reason)
       return reason

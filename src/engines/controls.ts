@@ -1,0 +1,78 @@
+/**
+ * What a request must carry so that an engine does what the router decided: which rank, which priority, which id. Headers
+ * where the engine reads headers, so that the client's body stays untouched; body fields only where there is no header.
+ */
+import type { EngineKind } from './engine-facts.js'
+
+export interface ControlInput {
+  readonly engine: EngineKind
+  /** Route on the engine, for instance `/v1/chat/completions`. */
+  readonly path: string
+  /** Undefined: the engine serves one rank, or each rank has an address of its own. */
+  readonly dpRank?: number | undefined
+  readonly requestId?: string | undefined
+  readonly sessionId?: string | undefined
+  /** Ours: a larger number is more urgent. */
+  readonly priority?: number | undefined
+}
+
+export interface RequestControls {
+  readonly headers: Readonly<Record<string, string>>
+  /** To be put into the body, in place of fields of the same name. */
+  readonly fields: Readonly<Record<string, string | number>>
+  /** Names the client may not set: they steer the engine's ranks or its transfers. */
+  readonly strip: readonly string[]
+  /** False: the engine ignores a rank on this route and will choose for itself. */
+  readonly isPinned: boolean
+}
+
+/**
+ * Never the client's to send. A vLLM decoder that gets `do_remote_prefill` without block ids ends its engine process
+ * (seen on 0.32.0), and rank or room fields would undo the router's choice.
+ */
+const clientMayNotSet: Readonly<Partial<Record<EngineKind, readonly string[]>>> = {
+  vllm: ['kv_transfer_params'],
+  sglang: [
+    'bootstrap_host',
+    'bootstrap_port',
+    'bootstrap_room',
+    'routed_dp_rank',
+    'data_parallel_rank',
+    'disagg_prefill_dp_rank',
+  ],
+  trtllm: ['disaggregated_params'],
+}
+
+const vllmPinnedPaths = new Set(['/v1/chat/completions', '/v1/completions', '/v1/messages', '/inference/v1/generate'])
+const sglangHeaderPaths = new Set(['/v1/chat/completions', '/v1/completions', '/v1/messages'])
+
+export function requestControls(input: ControlInput): RequestControls {
+  const headers: Record<string, string> = {}
+  const fields: Record<string, string | number> = {}
+  const strip = [...(clientMayNotSet[input.engine] ?? [])]
+  let isPinned = input.dpRank === undefined
+  if (input.engine === 'vllm') {
+    if (input.dpRank !== undefined && vllmPinnedPaths.has(input.path)) {
+      headers['x-data-parallel-rank'] = String(input.dpRank)
+      isPinned = true
+    }
+    if (input.requestId) headers['x-request-id'] = input.requestId
+    if (input.sessionId) headers['x-session-id'] = input.sessionId
+    if (input.priority !== undefined) headers['x-vllm-priority'] = String(-input.priority) // lower runs first there
+  } else if (input.engine === 'sglang') {
+    if (input.dpRank !== undefined && sglangHeaderPaths.has(input.path)) {
+      headers['x-data-parallel-rank'] = String(input.dpRank)
+      isPinned = true
+    } else if (input.dpRank !== undefined && input.path === '/generate') {
+      fields['routed_dp_rank'] = input.dpRank
+      isPinned = true
+    }
+    if (input.requestId) fields['rid'] = input.requestId
+    if (input.priority !== undefined) fields['priority'] = input.priority // higher runs first there
+  }
+  // TensorRT-LLM refuses unknown fields, so nothing is added for it or for engines that we know less of.
+  return { headers, fields, strip, isPinned }
+}
+
+/** Below the 5 s after which engines close an idle connection: a socket reused at that moment would be reset. */
+export const engineKeepAliveMs = 4000

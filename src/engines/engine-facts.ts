@@ -1,0 +1,65 @@
+/** What a router must know of an engine before it sends the first request; each fact with where it was read. */
+
+export const engineKinds = ['vllm', 'sglang', 'trtllm', 'llamacpp', 'tgi', 'lmdeploy', 'ollama', 'unknown'] as const
+
+export type EngineKind = (typeof engineKinds)[number]
+
+export interface Fact<Value> {
+  readonly value: Value
+  /** The request that said so, or the rule that it was concluded by. */
+  readonly source: string
+}
+
+/** One rank's event stream. */
+export interface EventSourceFact {
+  readonly dpRank: number
+  readonly endpoint: string
+  readonly replayEndpoint: string | undefined
+  readonly topic: string
+  /** Batches that a replay can reach back. */
+  readonly bufferSteps: number | undefined
+}
+
+export interface ServedModel {
+  readonly name: string
+  /** Path or hub id: where the tokenizer comes from. */
+  readonly root: string | undefined
+  readonly contextTokens: number | undefined
+}
+
+export interface AdapterFact {
+  readonly name: string
+  readonly base: string
+}
+
+export interface EngineFacts {
+  readonly kind: Fact<EngineKind>
+  readonly version?: Fact<string>
+  readonly models?: Fact<readonly ServedModel[]>
+  readonly adapters?: Fact<readonly AdapterFact[]>
+  readonly tokenizer?: Fact<string>
+  /** Tokens per block. The first stored event is the better witness. */
+  readonly blockSize?: Fact<number>
+  /** Blocks per rank that can hold something. */
+  readonly usableBlocks?: Fact<number>
+  readonly dpRanks?: Fact<number>
+  readonly hasPrefixCache?: Fact<boolean>
+  readonly isEagle?: Fact<boolean>
+  readonly batchTokensMax?: Fact<number>
+  readonly runningRequestsMax?: Fact<number>
+  /** `prefill`, `decode`, or absent where the engine does both or does not say. */
+  readonly role?: Fact<'prefill' | 'decode'>
+  /** Empty: events are off. Absent: the engine does not say, ask its sockets. */
+  readonly eventSources?: Fact<readonly EventSourceFact[]>
+  /** Differs between incarnations of the process. */
+  readonly incarnation?: Fact<string>
+}
+
+export function fact<Value>(value: Value, source: string): Fact<Value> {
+  return { value, source }
+}
+
+/** `tcp://*:5557` as seen from here: the host that answered HTTP. */
+export function reachableEndpoint(endpoint: string, httpHost: string): string {
+  return endpoint.replace(/^tcp:\/\/(\*|0\.0\.0\.0|\[::\]|::)(?=:)/, `tcp://${httpHost}`)
+}

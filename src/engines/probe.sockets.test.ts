@@ -1,0 +1,98 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { afterEach, describe, expect, it } from 'vitest'
+import { Publisher, Router } from 'zeromq'
+import { NaiveSink } from '../../test/naive-sink.js'
+import { createBlockHasher } from '../core/hashing/index.js'
+import { Intake } from '../events/index.js'
+import { probeSocketType } from './greeting.js'
+import { HttpProbe } from './probe.js'
+import { TrtllmPollReader } from './trtllm/poll-reader.js'
+import { pollTrtllm } from './trtllm/poller.js'
+import { KvEventDecoder } from './wire/kv-event-decoder.js'
+
+const closers: (() => void)[] = []
+afterEach(() => {
+  for (const close of closers.splice(0)) close()
+})
+
+async function serve(answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
+  const server = createServer(answer)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  closers.push(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+describe('asking over HTTP', () => {
+  it('shows the key only to a server that asked for it', async () => {
+    const seen: (string | undefined)[] = []
+    const baseUrl = await serve(({ headers }, response) => {
+      seen.push(headers.authorization)
+      response.writeHead(headers.authorization === 'Bearer k' ? 200 : 401).end('hello')
+    })
+    const probe = new HttpProbe({ baseUrl, apiKey: 'k' })
+    expect(await probe.get('/v1/models')).toEqual({ status: 200, text: 'hello' })
+    await probe.get('/again')
+    expect(seen).toEqual([undefined, 'Bearer k', 'Bearer k'])
+  })
+
+  it('has no answer from a server that is silent, too talkative or not there', async () => {
+    const silent = await serve(() => undefined)
+    expect(await new HttpProbe({ baseUrl: silent, timeoutMs: 30 }).get('/')).toBeUndefined()
+    const talkative = await serve((_, response) => response.end('x'.repeat(1000)))
+    expect(await new HttpProbe({ baseUrl: talkative, replyBytesMax: 10 }).get('/')).toBeUndefined()
+    expect(await new HttpProbe({ baseUrl: 'http://127.0.0.1:1' }).get('/')).toBeUndefined()
+  })
+})
+
+describe('asking a ZeroMQ socket what it is', () => {
+  it('tells an event stream from a replay socket, before anything was sent', async () => {
+    const [pub, router] = [new Publisher({ linger: 0 }), new Router({ linger: 0 })]
+    closers.push(
+      () => pub.close(),
+      () => router.close(),
+    )
+    await pub.bind('tcp://127.0.0.1:*')
+    await router.bind('tcp://127.0.0.1:*')
+    expect(await probeSocketType(pub.lastEndpoint!, 'SUB')).toBe('PUB')
+    expect(await probeSocketType(router.lastEndpoint!, 'DEALER')).toBe('ROUTER')
+  })
+
+  it('knows nothing of an HTTP server, a closed port or another transport', async () => {
+    const http = await serve((_, response) => response.end())
+    expect(await probeSocketType(http.replace('http', 'tcp'), 'SUB', 200)).toBeUndefined()
+    expect(await probeSocketType('tcp://127.0.0.1:1', 'SUB')).toBeUndefined()
+    expect(await probeSocketType('ipc:///nowhere', 'SUB')).toBeUndefined()
+  })
+})
+
+it('polls a TensorRT-LLM server into its feed until told to stop', async () => {
+  const replies = [
+    '[]',
+    '[{"event_id":1,"window_size":8,"data":{"type":"stored","parent_hash":null,"blocks":[{"block_hash":9,"tokens":[{"token_id":1},{"token_id":2}],"cache_level":0}]}}]',
+  ]
+  const baseUrl = await serve((_, response) => response.end(replies.shift() ?? '[]'))
+  const sink = new NaiveSink()
+  const intake = new Intake({
+    decoder: new KvEventDecoder(),
+    sink,
+    hasher: createBlockHasher(),
+    blockSize: 2,
+    seed: 1,
+    requestReplay: () => undefined,
+  })
+  const decoder = new TrtllmPollReader({ blockSize: 2, dpRank: 0 })
+  const feed = intake.addFeed({ rank: 0, dpRank: 0, hasReplay: false, decoder })
+  const stop = new AbortController()
+  const polling = pollTrtllm({ baseUrl, feed, signal: stop.signal, intervalMs: 1 })
+  while (feed.machine.counters.applied === 0) await nextTurn()
+  stop.abort()
+  await polling
+  intake.flush()
+  expect([...sink.held(0)]).toEqual([9n])
+})

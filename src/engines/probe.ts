@@ -1,0 +1,73 @@
+/**
+ * Asking an engine over HTTP, with a deadline and a limit on every answer. An engine that cannot be reached gives
+ * `undefined`: detection goes on with what else it can learn.
+ */
+import { request } from 'undici'
+
+export interface ProbeReply {
+  readonly status: number
+  readonly text: string
+}
+
+export interface Probe {
+  /** Host by which the engine was reached, for endpoints that it announces with a wildcard. */
+  readonly host: string
+  get(path: string): Promise<ProbeReply | undefined>
+}
+
+export interface HttpProbeOptions {
+  readonly baseUrl: string
+  /** Sent only after a 401: engines that need no key should not see it. */
+  readonly apiKey?: string | undefined
+  readonly signal?: AbortSignal | undefined
+  readonly timeoutMs?: number
+  readonly replyBytesMax?: number
+}
+
+const timeoutMsDefault = 5000
+const replyBytesDefault = 4 << 20
+
+export class HttpProbe implements Probe {
+  readonly host: string
+  readonly #options: HttpProbeOptions
+  #needsKey = false
+
+  constructor(options: HttpProbeOptions) {
+    this.#options = options
+    this.host = new URL(options.baseUrl).hostname
+  }
+
+  async get(path: string): Promise<ProbeReply | undefined> {
+    const first = await this.#ask(path, this.#needsKey)
+    if (first?.status !== 401 || this.#needsKey || this.#options.apiKey === undefined) return first
+    this.#needsKey = true
+    return this.#ask(path, true)
+  }
+
+  async #ask(path: string, withKey: boolean): Promise<ProbeReply | undefined> {
+    const { baseUrl, apiKey, signal } = this.#options
+    const timeout = AbortSignal.timeout(this.#options.timeoutMs ?? timeoutMsDefault)
+    try {
+      const reply = await request(new URL(path, baseUrl), {
+        method: 'GET',
+        headers: withKey ? { authorization: `Bearer ${apiKey}` } : {},
+        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+      })
+      const text = await readText(reply.body, this.#options.replyBytesMax ?? replyBytesDefault)
+      return text === undefined ? undefined : { status: reply.statusCode, text }
+    } catch {
+      return undefined // refused, reset, too slow: all mean that this question has no answer now
+    }
+  }
+}
+
+async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string | undefined> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of body) {
+    size += chunk.byteLength
+    if (size > bytesMax) return undefined
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
