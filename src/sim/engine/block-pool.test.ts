@@ -58,7 +58,7 @@ const steps = fc.array(
 ) as fc.Arbitrary<Step[]>
 
 const policies: BlockPoolOptions[] = (['each', 'first-and-last', 'merge'] as const).flatMap((copies) =>
-  (['head', 'tail'] as const).map((emptied) => ({ blocks: 5, copies, emptied })),
+  (['head', 'tail'] as const).map((emptied) => ({ blocks: 5, copies, emptied, evicts: 'block' })),
 )
 
 it.each(policies)(
@@ -127,7 +127,7 @@ function applyTo(real: BlockPool, plain: PlainPool, held: number[], step: Step):
 }
 
 it('forgets everything when cleared, but not while a block is held', () => {
-  const pool = new BlockPool({ blocks: 4, copies: 'each', emptied: 'tail' }, { removed: () => {} })
+  const pool = new BlockPool({ blocks: 4, copies: 'each', emptied: 'tail', evicts: 'block' }, { removed: () => {} })
   const slot = pool.take()
   pool.complete(slot, 2 ** 52 + 1)
   expect(pool.clear()).toBe(false)

@@ -5,8 +5,11 @@
  *   free list   head ◄── next to be taken                      released last ──► tail
  *               [empty] [empty] [key 7] [key 9] [key 3] …      links: two Int32 columns over the slots
  *   table       key ──► slot of its oldest copy ──► nextCopy ──► …   open addressing, at most half full
+ *   node        [key 1]─►[key 2]─►[key 3]  a run of blocks that was stored together and was not split since
  *
- * 40 to 72 bytes per slot. The plain twin in `block-pool.test.ts` is the specification.
+ * A block is released after the blocks behind it, so the head of the list is always a leaf, and the last of its node.
+ *
+ * 50 to 80 bytes per slot. The plain twin in `block-pool.test.ts` is the specification.
  */
 import { invariant } from '../../core/protocol/index.js'
 
@@ -24,6 +27,8 @@ export interface BlockPoolOptions {
   readonly copies: CopyPolicy
   /** Where an emptied slot goes: `head` evicts only when nothing is empty; `tail` is vLLM's one queue for all free slots. */
   readonly emptied: 'head' | 'tail'
+  /** What goes at a time: one block, or the node it belongs to, as in SGLang's radix tree; that needs `merge` and `head`. */
+  readonly evicts: 'block' | 'node'
 }
 
 /** Hears of evictions. A removal happens while a block is being allocated, before the store that displaced it. */
@@ -37,12 +42,15 @@ export class BlockPool {
   readonly blocks: number
   readonly #copies: CopyPolicy
   readonly #emptied: 'head' | 'tail'
+  readonly #evictsNodes: boolean
   readonly #listener: EvictionListener
   readonly #keys: Float64Array // per slot; -1 is empty or private
   readonly #references: Int32Array
   readonly #next: Int32Array
   readonly #previous: Int32Array
   readonly #nextCopy: Int32Array
+  readonly #nodeNext: Int32Array // the block behind this one in its node, or -1
+  readonly #nodePrevious: Int32Array // the block before this one in its node, or -1
   readonly #table: Int32Array // slots by key hash; -1 is vacant
   readonly #mask: number
   #head = none
@@ -52,15 +60,23 @@ export class BlockPool {
 
   constructor(options: BlockPoolOptions, listener: EvictionListener) {
     const { blocks } = options
+    const isTree = options.evicts === 'node'
+    invariant(
+      !isTree || (options.copies === 'merge' && options.emptied === 'head'),
+      'a tree has one copy of each block',
+    )
     this.blocks = blocks
     this.#copies = options.copies
     this.#emptied = options.emptied
+    this.#evictsNodes = isTree
     this.#listener = listener
     this.#keys = new Float64Array(blocks).fill(none)
     this.#references = new Int32Array(blocks)
     this.#next = new Int32Array(blocks)
     this.#previous = new Int32Array(blocks)
     this.#nextCopy = new Int32Array(blocks).fill(none)
+    this.#nodeNext = new Int32Array(blocks).fill(none)
+    this.#nodePrevious = new Int32Array(blocks).fill(none)
     const capacity = 2 ** Math.ceil(Math.log2(Math.max(8, blocks * 2)))
     this.#table = new Int32Array(capacity).fill(none)
     this.#mask = capacity - 1
@@ -105,12 +121,30 @@ export class BlockPool {
 
   /** A slot of one's own, evicting the block that waited longest; -1 when every slot is held. */
   take(): number {
-    const slot = this.#head
+    let slot = this.#head
     if (slot === none) return none
+    if (this.#evictsNodes && this.#keys[slot] !== none) {
+      this.#evictNode(slot)
+      slot = this.#head
+    }
     this.#unlink(slot)
     if (this.#keys[slot] !== none) this.#evict(slot)
     this.#references[slot] = 1
     return slot
+  }
+
+  /** A prefix that ends with this block has been used on its own: what comes behind it is a node of its own. */
+  split(slot: number): void {
+    const next = this.#nodeNext[slot]!
+    if (next === none) return
+    this.#nodeNext[slot] = none
+    this.#nodePrevious[next] = none
+  }
+
+  /** The block in `slot` was stored together with the one in `before`. */
+  join(before: number, slot: number): void {
+    this.#nodeNext[before] = slot
+    this.#nodePrevious[slot] = before
   }
 
   /**
@@ -152,6 +186,8 @@ export class BlockPool {
     if (this.activeCount > 0) return false
     this.#keys.fill(none)
     this.#nextCopy.fill(none)
+    this.#nodeNext.fill(none)
+    this.#nodePrevious.fill(none)
     this.#table.fill(none)
     this.#cachedCount = 0
     return true
@@ -168,6 +204,20 @@ export class BlockPool {
     this.#keys.forEach((key, slot) => {
       if (key !== none) visit(slot, key)
     })
+  }
+
+  /** Empties the node that ends with `last`, roots first; its slots are the next to be taken. */
+  #evictNode(last: number): void {
+    let first = last
+    while (this.#nodePrevious[first] !== none) first = this.#nodePrevious[first]!
+    for (let slot = first; slot !== none; ) {
+      const next = this.#nodeNext[slot]!
+      this.#nodeNext[slot] = this.#nodePrevious[slot] = none
+      this.#evict(slot)
+      this.#unlink(slot)
+      this.#prepend(slot)
+      slot = next
+    }
   }
 
   #evict(slot: number): void {

@@ -26,6 +26,7 @@ export const dynamoEngine: EngineOptions = {
   preemption: 'lifo',
   copies: 'first-and-last',
   emptied: 'head',
+  evicts: 'block',
   visible: 'scheduled',
   hostBlocks: 0,
   hostLoadMs: 0.05,

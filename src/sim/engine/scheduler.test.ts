@@ -97,9 +97,14 @@ const workload = fc.array(
   { maxLength: 25 },
 )
 
-const settings = fc.record({
+const blockCaches = fc.record({
   copies: fc.constantFrom('each' as const, 'first-and-last' as const, 'merge' as const),
   emptied: fc.constantFrom('head' as const, 'tail' as const),
+  evicts: fc.constant('block' as const),
+})
+const treeCache = fc.constant({ copies: 'merge', emptied: 'head', evicts: 'node' } as const)
+
+const scheduling = fc.record({
   visible: fc.constantFrom('scheduled' as const, 'computed' as const),
   preemption: fc.constantFrom('lifo' as const, 'fifo' as const),
   isChunkedPrefill: fc.boolean(),
@@ -107,6 +112,7 @@ const settings = fc.record({
   hostBlocks: fc.constantFrom(0, 7),
   blocks: fc.integer({ min: 6, max: 40 }),
 })
+const settings = fc.tuple(fc.oneof(blockCaches, treeCache), scheduling).map(([cache, rest]) => ({ ...cache, ...rest }))
 
 it('ends every request, frees every block, and says what is cached, whatever arrives', () => {
   fc.assert(
@@ -130,6 +136,19 @@ it('ends every request, frees every block, and says what is cached, whatever arr
     }),
     { numRuns: 400 },
   )
+})
+
+it('never evicts a block in use, also when it was merged into the middle of a node that another request stored', () => {
+  const tree = { copies: 'merge', visible: 'computed', evicts: 'node', blocks: 6, batchedTokensMax: 64 } as const
+  const { jobs } = run(
+    [
+      { at: 0, prompt: 8, output: 1, root: 1 },
+      { at: 0, prompt: 4, output: 8, root: 1 },
+      { at: 0.1, prompt: 8, output: 4, root: 2 },
+    ],
+    tree,
+  )
+  expect(jobs.map(({ tokens }) => tokens)).toEqual([1, 8, 4])
 })
 
 it('hits every full block but recomputes the last one of a prompt that it has in full', () => {

@@ -27,6 +27,7 @@ export interface SchedulerOptions {
   readonly preemption: 'lifo' | 'fifo'
   readonly copies: CopyPolicy
   readonly emptied: 'head' | 'tail'
+  readonly evicts: 'block' | 'node'
   /** When complete blocks can be hit: at once (vLLM), or when the prefill pass or the request ends (SGLang). */
   readonly visible: 'scheduled' | 'computed'
   readonly hostBlocks: number
@@ -256,6 +257,7 @@ export class Scheduler<Tag> {
   #start(request: EngineRequest<Tag>, hits: number): void {
     request.slotCount = request.completeCount = hits
     for (let index = 0; index < hits; index++) this.pool.hold(request.slots[index]!)
+    if (hits > 0 && this.options.evicts === 'node') this.pool.split(request.slots[hits - 1]!)
     const loaded = this.host.size > 0 ? this.#loadFromHost(request) : 0
     request.computed = (hits + loaded) * this.options.blockTokens
     if (request.cachedTokens < 0) {
@@ -309,10 +311,12 @@ export class Scheduler<Tag> {
     const blockTokens = this.options.blockTokens
     if (tokens < (request.completeCount + 1) * blockTokens) return
     const end = Math.floor(tokens / blockTokens)
+    const isTree = this.options.evicts === 'node'
     let from = -1
     for (let index = request.completeCount; index < end; index++) {
       request.slots[index] = this.pool.complete(request.slots[index]!, request.content.keyAt(index))
       if (this.pool.isNew) {
+        if (isTree && index > 0) this.#grow(request.slots[index - 1]!, request.slots[index]!, from < 0)
         if (from < 0) from = index
       } else if (from >= 0) {
         this.#listener.stored(request, from, index)
@@ -320,7 +324,15 @@ export class Scheduler<Tag> {
       }
     }
     request.completeCount = end
+    // A copy was merged into the middle of another's node: the two parts may be held by different requests from now on.
+    if (isTree) this.pool.split(request.slots[end - 1]!)
     if (from >= 0) this.#listener.stored(request, from, end)
+  }
+
+  /** Hangs a new block behind its parent: in the parent's node if both came together, else as the start of a new one. */
+  #grow(parent: number, slot: number, isRunStart: boolean): void {
+    if (isRunStart) this.pool.split(parent)
+    else this.pool.join(parent, slot)
   }
 
   #completePrefills(): void {

@@ -8,8 +8,8 @@ export function engineModel(engine: EngineName, options: Partial<EngineOptions>)
   const own: Partial<EngineOptions> =
     engine === 'vllm'
       ? // One block is the null block; evicts only when nothing is empty (0.32, as recorded).
-        { copies: 'each', emptied: 'head', visible: 'scheduled', blocks: Math.max(1, blocks - 1) }
-      : // Evicts only when nothing is free, and its tree keeps one copy of everything.
-        { copies: 'merge', emptied: 'head', visible: 'computed', blocks }
+        { copies: 'each', emptied: 'head', evicts: 'block', visible: 'scheduled', blocks: Math.max(1, blocks - 1) }
+      : // A radix tree: one copy of everything, evicted by whole nodes, leaves first.
+        { copies: 'merge', emptied: 'head', evicts: 'node', visible: 'computed', blocks }
   return { ...dynamoEngine, ...options, ...own }
 }

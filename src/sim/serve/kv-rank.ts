@@ -11,7 +11,7 @@ import { createBlockChain } from './block-chain.js'
 import type { CacheScope } from './block-chain.js'
 import type { EngineName } from './engine-name.js'
 import type { SamplingOptions } from './sampler.js'
-import type { BlocksRemoved, BlocksStored, KvEvent, Medium } from './kv-event.js'
+import type { BlocksStored, KvEvent, Medium } from './kv-event.js'
 import { TokenContent } from './token-content.js'
 
 export interface RankOptions {
@@ -73,11 +73,13 @@ export class KvRank {
   }
   readonly #publish: (events: readonly KvEvent[]) => void
   readonly #digestOfSlot: Uint8Array[] = []
+  readonly #namespaceOfSlot: (string | undefined)[] = []
   /** Blocks of the host tier, by key: what is needed to announce them. */
   readonly #host = new Map<number, Uint8Array>()
   readonly #stories = new Map<number, Pick<BlocksStored, 'parent' | 'tokens' | 'loraName' | 'salt' | 'firstBlock'>>()
   #events: KvEvent[] = []
   #passesUnpublished = 0
+  #lastRemoved: string | undefined
 
   constructor(options: RankOptions, clock: Clock, publish: (events: readonly KvEvent[]) => void) {
     this.options = options
@@ -138,7 +140,7 @@ export class KvRank {
     const isVllm = this.options.engine === 'vllm'
     return {
       stored: (request, from, to) => this.#stored(request, from, to),
-      removed: (_, slot) => this.#removed(this.#digestOfSlot[slot]!, 'GPU'),
+      removed: (_, slot) => this.#removed(this.#digestOfSlot[slot]!, 'GPU', this.#namespaceOfSlot[slot]),
       hostStored: (key, slot) => this.#hostStored(key, slot),
       hostRemoved: (key) => {
         this.#removed(this.#host.get(key)!, this.#hostMedium)
@@ -190,6 +192,7 @@ export class KvRank {
     const hasHost = this.options.model.hostBlocks > 0
     for (let index = from; index < to; index++) {
       this.#digestOfSlot[request.slots[index]!] = content.digestAt(index)
+      this.#namespaceOfSlot[request.slots[index]!] = job.extraKey
       if (hasHost)
         this.#stories.set(content.keyAt(index), {
           parent: index === 0 ? undefined : content.digestAt(index - 1),
@@ -236,12 +239,17 @@ export class KvRank {
     })
   }
 
-  /** vLLM sends one event per block; SGLang joins removals that follow each other. */
-  #removed(digest: Uint8Array, medium: Medium): void {
+  /** vLLM sends one event per block; SGLang joins removals that follow each other in one namespace. */
+  #removed(digest: Uint8Array, medium: Medium, namespace?: string): void {
     this.totals.removed++
     const last = this.#events.at(-1)
-    if (this.options.engine === 'sglang' && last?.kind === 'removed' && last.medium === medium)
-      this.#events[this.#events.length - 1] = { ...last, hashes: [...last.hashes, digest] } satisfies BlocksRemoved
+    const isJoined =
+      this.options.engine === 'sglang' &&
+      last?.kind === 'removed' &&
+      last.medium === medium &&
+      this.#lastRemoved === namespace
+    this.#lastRemoved = namespace
+    if (isJoined) (last.hashes as Uint8Array[]).push(digest)
     else this.#events.push({ kind: 'removed', hashes: [digest], medium })
   }
 
