@@ -4,7 +4,7 @@
  * travel through memory.
  */
 import { aliasTotal } from './index/aliases'
-import { apply as applyEvents, epochNow, setCaps, touched } from './index/apply'
+import { apply as applyEvents, epochNow, evictOldestOfAll, nextEpoch, oldestAge, setCaps, touched } from './index/apply'
 import { find as findName } from './index/buckets'
 import { addRun, chunkCount, externalOf, firstSlab, nodeCount, setOf } from './index/chunks'
 import { collect as collectHeld, describe as describeHeld, discard as discardHeld } from './index/dump'
@@ -22,8 +22,18 @@ export function init(seedLo: u32, seedHi: u32, maxBytes: u32): void {
   setSeed(seedLo, seedHi)
   setLimit(maxBytes)
 }
-export function limitBlocks(overall: u32, perRank: u32): void {
-  setCaps(overall, perRank)
+export function limitBlocks(overall: u32, perRank: u32, hostEpochs: bool): void {
+  setCaps(overall, perRank, hostEpochs)
+}
+/** For several cores that share one clock and one cap. */
+export function passEpochs(count: u32): void {
+  for (let i: u32 = 0; i < min<u32>(count, 255); i++) nextEpoch()
+}
+export function ageOfOldest(): u32 {
+  return oldestAge()
+}
+export function evictOldest(): u32 {
+  return evictOldestOfAll()
 }
 
 /** Buffers for the host: at least `bytes` bytes, 0 when there is no memory. */

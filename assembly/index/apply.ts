@@ -7,7 +7,7 @@ import {
 } from './holds'
 import { RANKS_MAX, allowReserve } from './memory'
 import { mix } from './mix'
-import { bucketsOf, heldOf, recordOf, setOldest } from './ranks'
+import { bucketsOf, heldOf, oldestOf, recordOf, setOldest } from './ranks'
 import { SINGLE, forgetMemo, hasRank, withRank } from './sets'
 
 const OK: u8 = 0
@@ -28,11 +28,14 @@ let epoch: u32 = 0
 let epochBase: u32 = 0
 let epochFill: u32 = 0
 let epochSize: u32 = 0
+let areHostEpochs: bool = false
 let sink: u32 = 0
 
-export function setCaps(overall: u32, perRank: u32): void {
+/** With `hostEpochs` the caller says when an epoch begins: several cores share one clock then. */
+export function setCaps(overall: u32, perRank: u32, hostEpochs: bool): void {
   maxBlocks = overall
   maxPerRank = perRank
+  areHostEpochs = hostEpochs
   const least = min(overall, perRank)
   epochSize = least == 0xffffffff ? 0 : max<u32>(1, least >> 6)
 }
@@ -91,7 +94,7 @@ function applyStored(rank: u32, hasParent: bool, parent: u64, externals: usize, 
   // An event that is larger than the cap keeps its head: what comes behind could not stay.
   const count = min(given, min(maxBlocks, maxPerRank))
   if (count < given) countEvicted(given - count)
-  if (epochSize) openEpoch(count)
+  if (epochSize && !areHostEpochs) openEpoch(count)
   epochFill += count
   if (!heldOf(record)) setOldest(record, epoch)
   const status = storeRun(rank, record, current, externals, locals, count)
@@ -199,7 +202,10 @@ function applyRemoved(rank: u32, externals: usize, count: u32): u8 {
 
 /** An event that does not fit into the rest of the epoch opens the next one: an epoch is never larger than a cap. */
 function openEpoch(count: u32): void {
-  if (!epochFill || epochFill + count <= epochSize) return
+  if (epochFill && epochFill + count > epochSize) nextEpoch()
+}
+
+export function nextEpoch(): void {
   if (((epoch + 1 - epochBase) & 255) >= 254) {
     halveAges(epoch)
     epochBase = epoch - 128
@@ -210,11 +216,26 @@ function openEpoch(count: u32): void {
 
 function enforceCaps(rank: u32, record: usize): void {
   while (heldOf(record) > maxPerRank && evictOldest(rank, epoch)) {}
-  while (heldTotal() > maxBlocks) {
-    const oldest = rankOfOldest(epoch)
-    if (oldest >= RANKS_MAX) return
-    // What a record says may be gone since; evict only where the claim still stands.
-    refreshOldest(oldest, epoch)
-    if (rankOfOldest(epoch) == oldest && !evictOldest(oldest, epoch)) return
+  while (heldTotal() > maxBlocks && evictOldestOfAll()) {}
+}
+
+export function evictOldestOfAll(): u32 {
+  const rank = oldestRank()
+  return rank < RANKS_MAX ? evictOldest(rank, epoch) : 0
+}
+
+/** In epochs before now; 0xffffffff when nobody holds anything. */
+export function oldestAge(): u32 {
+  const rank = oldestRank()
+  return rank < RANKS_MAX ? (epoch - oldestOf(recordOf(rank))) & 255 : 0xffffffff
+}
+
+/** What a record says of its oldest may be gone since: only a claim that still stands counts. */
+function oldestRank(): u32 {
+  while (true) {
+    const rank = rankOfOldest(epoch)
+    if (rank >= RANKS_MAX) return rank
+    refreshOldest(rank, epoch)
+    if (rankOfOldest(epoch) == rank) return rank
   }
 }

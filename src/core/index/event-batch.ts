@@ -60,6 +60,16 @@ export class EventBatch {
     this.#open(eventKinds.cleared, rank, 0, 0)
   }
 
+  /** Adds one event that is packed already. */
+  append(event: Uint32Array, blocks: number): void {
+    const end = this.wordCount + event.length
+    if (end > this.words.length) this.#grow(end)
+    this.words.set(event, this.wordCount)
+    this.wordCount = end
+    this.eventCount++
+    this.blockCount += blocks
+  }
+
   /**
    * The form without copies: answers the word at which the caller writes `count` external hashes and, right behind
    * them, `count` local ones.

@@ -5,7 +5,10 @@ import { indexCore } from './core.generated.js'
 export interface IndexCore {
   readonly memory: { readonly buffer: ArrayBuffer }
   init(seedLo: number, seedHi: number, maxBytes: number): void
-  limitBlocks(overall: number, perRank: number): void
+  limitBlocks(overall: number, perRank: number, hostEpochs: number): void
+  passEpochs(count: number): void
+  ageOfOldest(): number
+  evictOldest(): number
   take(bytes: number): number
   give(at: number, bytes: number): void
   apply(words: number, events: number, statuses: number): void

@@ -94,9 +94,8 @@ export interface SnapshotSink {
   alias(rank: number, run: number, index: number, external: Uint32Array): boolean
 }
 
-/** Checks the image as a whole, then tells the sink. Throws `WR_SNAPSHOT_INVALID`. */
-export function readSnapshot(image: Uint8Array, sink: SnapshotSink): void {
-  const words = wordsOf(image)
+/** Tells the sink what an opened snapshot says. Throws `WR_SNAPSHOT_INVALID`. */
+export function readSnapshot(words: Uint32Array, sink: SnapshotSink): void {
   const [, , , , runs = 0, sets = 0, aliases = 0] = words
   const runLengths = new Uint8Array(runs)
   let at = headerWords
@@ -137,7 +136,8 @@ export function readSnapshot(image: Uint8Array, sink: SnapshotSink): void {
   must(at === words.length, 'bytes are left over')
 }
 
-function wordsOf(image: Uint8Array): Uint32Array {
+/** Checks the image as a whole. Throws `WR_SNAPSHOT_INVALID`. */
+export function openSnapshot(image: Uint8Array): Uint32Array {
   if (image.length < 4 * headerWords || image.length % 4 !== 0) refuse('it is truncated')
   const aligned = image.byteOffset % 4 === 0 ? image : image.slice()
   const words = new Uint32Array(aligned.buffer, aligned.byteOffset, aligned.length / 4)

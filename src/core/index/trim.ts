@@ -2,13 +2,15 @@
 import { newHashColumn } from '../protocol/index.js'
 import { ApplyReport } from './apply-report.js'
 import { EventBatch } from './event-batch.js'
-import type { IndexOptions, PrefixIndex } from './prefix-index.js'
+import type { PrefixIndex } from './prefix-index.js'
+import type { ShardOptions } from './shard.js'
 
-export function trimToCaps(index: PrefixIndex, rankCount: number, options: IndexOptions): void {
-  const { maxBlocks = Number.POSITIVE_INFINITY, maxBlocksPerRank = Number.POSITIVE_INFINITY } = options
+export function trimToCaps(index: PrefixIndex, rankCount: number, options: Partial<ShardOptions>): void {
+  const { maxBlocksPerRank = Number.POSITIVE_INFINITY } = options
+  const maxBlocks = options.isShard ? Number.POSITIVE_INFINITY : (options.maxBlocks ?? Number.POSITIVE_INFINITY)
   const held = index.stats().heldBlocks
   const share = held > maxBlocks ? maxBlocks / held : 1
-  const report = new ApplyReport()
+  const batch = new EventBatch()
   for (let rank = 0; rank < rankCount; rank++) {
     const own = index.blocksOf(rank)
     const keep = Math.min(maxBlocksPerRank, Math.floor(own * share))
@@ -21,13 +23,12 @@ export function trimToCaps(index: PrefixIndex, rankCount: number, options: Index
       names[2 * count + 1] = fact.externalHi
       count++
     }
-    const batch = new EventBatch()
     if (count < own) {
       // Some lie behind holes: they are of no use now, and the rank is rebuilt from what is.
       index.clearRank(rank)
       continue
     }
     batch.removed(rank, names.subarray(2 * keep), own - keep)
-    index.apply(batch, report)
   }
+  index.apply(batch, new ApplyReport())
 }

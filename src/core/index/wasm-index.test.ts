@@ -1,15 +1,12 @@
 import { expect, it } from 'vitest'
 import { toHashColumn } from '../protocol/index.js'
 import { ApplyReport } from './apply-report.js'
-import { Differential, type Shape } from './differential.case.js'
 import { EventBatch } from './event-batch.js'
-import { driver, indexConformance, range } from './prefix-index.case.js'
+import { driver, range } from './prefix-index.case.js'
 import { WasmIndex } from './wasm-index.js'
 
 const seeds = { seedLo: 0x1234, seedHi: 0x5678 }
 const make = (options = {}) => WasmIndex.create({ ...seeds, ...options })!
-
-indexConformance('wasm', make)
 
 it('wasm: never traps when memory is out: stores are refused, removes go on', () => {
   const { store, remove, depth, index } = driver(make({ maxBytes: 3 << 20 }))
@@ -52,33 +49,4 @@ it('wasm: gives small runs small chunks', () => {
   for (let run = 0; run < 4000; run++) store(0, [1000 + 2 * run, 1001 + 2 * run])
   const { bytesUsed, distinctBlocks } = index.stats()
   expect(bytesUsed / distinctBlocks).toBeLessThan(220) // with chunks of 64 only it would be 750
-})
-
-/** Fresh seeds every time; a failure names its seed. */
-const started = Date.now()
-const shapes: readonly Shape[] = [
-  { ranks: 4, locals: 3, blocksMax: 20, names: 'chained' },
-  { ranks: 4, locals: 2, blocksMax: 150, names: 'per rank' },
-  { ranks: 5, locals: 4, blocksMax: 20, names: 'clashing' },
-  { ranks: 70, locals: 3, blocksMax: 30, names: 'clashing' },
-  { ranks: 130, locals: 300, blocksMax: 150, names: 'chained' },
-]
-
-it.each(shapes)('wasm: answers as plain sets do ($ranks ranks, $locals locals, $names names)', (shape) => {
-  const index = make()
-  for (let round = 0; round < 8; round++) {
-    const seed = (started + round * 7919) | 0
-    const both = new Differential(index, shape, seed)
-    try {
-      for (let step = 0; step < 60; step++) {
-        both.step()
-        both.find()
-        if (step % 20 === 19) both.audit()
-        if (step === 40) both.rewrite()
-      }
-      both.drain()
-    } catch (cause) {
-      throw new Error(`seed ${seed}`, { cause })
-    }
-  }
 })

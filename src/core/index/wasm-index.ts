@@ -9,7 +9,9 @@ import { statusCodes } from './apply-report.js'
 import { type EventBatch, eventHeaderWords, eventKinds, ranksMax } from './event-batch.js'
 import { hottestOf } from './hot-prefixes.js'
 import { address, type IndexCore, newIndexCore } from './index-core.js'
-import type { BlockFact, HotPrefix, IndexOptions, IndexStats, PrefixIndex } from './prefix-index.js'
+import type { BlockFact, HotPrefix, IndexStats } from './prefix-index.js'
+import { checkCaps, type Shard, type ShardOptions } from './shard.js'
+import { openSnapshot } from './snapshot-format.js'
 import { restoreCore, snapshotCore } from './wasm-snapshot.js'
 import { trimToCaps } from './trim.js'
 
@@ -20,12 +22,12 @@ const factsPerCall = 512
 const resultBytes = 12
 const unlimited = 0xffff_ffff
 
-export interface WasmIndexOptions extends IndexOptions {
+export interface WasmIndexOptions extends ShardOptions {
   /** Bytes that the core may use, up to 4 GiB. A store that finds no memory ends with `capacity_exhausted`. */
   readonly maxBytes?: number
 }
 
-export class WasmIndex implements PrefixIndex {
+export class WasmIndex implements Shard {
   readonly #options: WasmIndexOptions
   #core: IndexCore
   #bytes!: Uint8Array
@@ -35,6 +37,7 @@ export class WasmIndex implements PrefixIndex {
   #query = 0
   #results = 0
   #resultRanks = 0
+  #epoch = 0
 
   private constructor(core: IndexCore, options: WasmIndexOptions) {
     this.#core = core
@@ -44,11 +47,16 @@ export class WasmIndex implements PrefixIndex {
 
   /** Undefined where WebAssembly cannot run; callers then take the TypeScript twin. */
   static create(options: WasmIndexOptions): WasmIndex | undefined {
+    checkCaps(options)
     const core = newCore(options)
     if (!core) return undefined
     const index = new WasmIndex(core, options)
-    core.limitBlocks(options.maxBlocks ?? unlimited, options.maxBlocksPerRank ?? unlimited)
+    limit(core, options)
     return index
+  }
+
+  get rankCount(): number {
+    return this.#core.ranks()
   }
 
   apply(batch: EventBatch, report: ApplyReport): void {
@@ -150,14 +158,31 @@ export class WasmIndex implements PrefixIndex {
   }
 
   restore(snapshot: Uint8Array): void {
+    const words = openSnapshot(snapshot)
     // Into a core of its own: a snapshot that turns out bad half way leaves this one as it is.
     const fresh = newCore(this.#options)
     if (!fresh) throw new WarmrouteError('WR_SNAPSHOT_INVALID', { reason: 'no memory for a second core' })
-    restoreCore(fresh, snapshot)
+    restoreCore(fresh, words)
     this.#core = fresh
     this.#adopt(fresh)
-    trimToCaps(this, fresh.ranks(), this.#options)
-    fresh.limitBlocks(this.#options.maxBlocks ?? unlimited, this.#options.maxBlocksPerRank ?? unlimited)
+    trimToCaps(this, this.rankCount, this.#options)
+    limit(fresh, this.#options)
+    this.#epoch = 0
+  }
+
+  openEpoch(epoch: number): void {
+    this.#core.passEpochs(Math.min(255, epoch - this.#epoch))
+    this.#epoch = epoch
+  }
+
+  oldestEpoch(): number {
+    const age = this.#core.ageOfOldest() >>> 0
+    return age === unlimited ? Number.POSITIVE_INFINITY : this.#epoch - age
+  }
+
+  evictOldest(): void {
+    this.#core.evictOldest()
+    this.#view()
   }
 
   #adopt(core: IndexCore): void {
@@ -229,6 +254,10 @@ function newCore(options: WasmIndexOptions): IndexCore | undefined {
   const core = newIndexCore()
   core?.init(options.seedLo, options.seedHi, options.maxBytes ?? unlimited)
   return core
+}
+
+function limit(core: IndexCore, { maxBlocks, maxBlocksPerRank, isShard }: WasmIndexOptions): void {
+  core.limitBlocks(isShard ? unlimited : (maxBlocks ?? unlimited), maxBlocksPerRank ?? unlimited, isShard ? 1 : 0)
 }
 
 function emptyFact(): BlockFact {

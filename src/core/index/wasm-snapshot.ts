@@ -31,7 +31,7 @@ export function snapshotCore(core: IndexCore): Uint8Array {
 }
 
 /** Throws `WR_SNAPSHOT_INVALID`; the core is of no use then. */
-export function restoreCore(core: IndexCore, image: Uint8Array): void {
+export function restoreCore(core: IndexCore, snapshot: Uint32Array): void {
   const buffer = address(core.take(16 * runBlocksMax))
   const bits = address(core.take(65_536 / 8))
   if (buffer === 0 || bits === 0) throw new WarmrouteError('WR_SNAPSHOT_INVALID', { reason: 'no memory is left' })
@@ -66,7 +66,7 @@ export function restoreCore(core: IndexCore, image: Uint8Array): void {
       return core.restoreAlias(rank, runs[run]! + index, buffer) !== 0
     },
   }
-  readSnapshot(image, sink)
+  readSnapshot(snapshot, sink)
   for (const set of sets) core.dropSet(set)
   core.give(buffer, 16 * runBlocksMax)
   core.give(bits, 65_536 / 8)

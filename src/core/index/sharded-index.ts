@@ -1,0 +1,168 @@
+/**
+ * Several indexes as one: ranks are spread over them, and lookups merged. One WebAssembly memory ends at 4 GiB, about
+ * 100 M blocks; shards go on from there. Every rank lives in one shard, so nothing is ever counted twice.
+ */
+import type { HashColumn, Rank } from '../protocol/index.js'
+import type { ApplyReport } from './apply-report.js'
+import { ApplyReport as ShardReport } from './apply-report.js'
+import { EventBatch, eventHeaderWords, eventKinds } from './event-batch.js'
+import type { BlockFact, HotPrefix, IndexOptions, IndexStats, PrefixIndex } from './prefix-index.js'
+import { checkCaps, epochSizeOf, type Shard } from './shard.js'
+import { readManyImages, writeManyImages } from './shard-images.js'
+import { openSnapshot } from './snapshot-format.js'
+import { trimToCaps } from './trim.js'
+
+const hottestMax = 16
+
+interface Lane {
+  shard: Shard
+  readonly batch: EventBatch
+  readonly report: ShardReport
+  /** Which event of the whole batch each event here is. */
+  readonly events: number[]
+}
+
+export class ShardedIndex implements PrefixIndex {
+  readonly #lanes: Lane[]
+  readonly #maxBlocks: number
+  readonly #epochSize: number
+  readonly #options: Partial<IndexOptions>
+  readonly #make: (shard: number) => Shard
+  #epoch = 0
+  #epochFill = 0
+
+  /** `make` builds shard number i; with caps, it passes them on together with `isShard`. */
+  constructor(shardCount: number, options: Partial<IndexOptions>, make: (shard: number) => Shard) {
+    checkCaps(options)
+    this.#options = options
+    this.#make = make
+    this.#maxBlocks = options.maxBlocks ?? Number.POSITIVE_INFINITY
+    this.#epochSize = epochSizeOf(options)
+    this.#lanes = Array.from({ length: shardCount }, (_, shard) => ({
+      shard: make(shard),
+      batch: new EventBatch(),
+      report: new ShardReport(),
+      events: [],
+    }))
+  }
+
+  apply(batch: EventBatch, report: ApplyReport): void {
+    report.begin(batch.eventCount)
+    const { words } = batch
+    for (let event = 0, at = 0; event < batch.eventCount; event++) {
+      const kind = words[at]! & 0xff
+      const count = words[at + 2]!
+      const hashWords = (kind === eventKinds.stored ? 4 : kind === eventKinds.removed ? 2 : 0) * count
+      if (kind === eventKinds.stored) this.#openEpoch(Math.min(count, this.#maxBlocks), report)
+      this.#deal(words, at, eventHeaderWords + hashWords, count, event)
+      at += eventHeaderWords + hashWords
+    }
+    this.#flush(report)
+    report.count()
+  }
+
+  find(local: HashColumn, blockCount: number, depths: Uint32Array, lastExternal?: HashColumn): number {
+    let greatest = 0
+    for (const { shard } of this.#lanes)
+      greatest = Math.max(greatest, shard.find(local, blockCount, depths, lastExternal))
+    return greatest
+  }
+
+  holds(rank: Rank, external: HashColumn): boolean {
+    return this.#shardOf(rank).holds(rank, external)
+  }
+
+  clearRank(rank: Rank): number {
+    return this.#shardOf(rank).clearRank(rank)
+  }
+
+  facts(rank: Rank): Iterable<Readonly<BlockFact>> {
+    return this.#shardOf(rank).facts(rank)
+  }
+
+  blocksOf(rank: Rank): number {
+    return this.#shardOf(rank).blocksOf(rank)
+  }
+
+  /** A block that ranks of several shards hold counts once in each of them; so do sets of ranks. */
+  stats(): IndexStats {
+    const all = this.#lanes.map(({ shard }) => shard.stats())
+    const sum = (key: keyof IndexStats) => all.reduce((total, stats) => total + stats[key], 0)
+    return {
+      heldBlocks: sum('heldBlocks'),
+      distinctBlocks: sum('distinctBlocks'),
+      holderSets: sum('holderSets'),
+      aliases: sum('aliases'),
+      evictedBlocks: sum('evictedBlocks'),
+      bytesUsed: sum('bytesUsed'),
+    }
+  }
+
+  /** Every shard sees every lookup, so the same prefix is hot in all that hold it: its ranks add up. */
+  hottest(): readonly HotPrefix[] {
+    const merged = new Map<string, HotPrefix>()
+    for (const { shard } of this.#lanes) {
+      for (const it of shard.hottest()) {
+        const key = `${it.depth}:${it.localHi}:${it.localLo}`
+        const known = merged.get(key)
+        merged.set(key, known ? { ...it, finds: Math.max(it.finds, known.finds), ranks: it.ranks + known.ranks } : it)
+      }
+    }
+    return [...merged.values()].sort((a, b) => b.finds - a.finds || b.depth - a.depth).slice(0, hottestMax)
+  }
+
+  snapshot(): Uint8Array {
+    return writeManyImages(this.#lanes.map(({ shard }) => shard.snapshot()))
+  }
+
+  /** Only a snapshot of as many shards fits: ranks would be in the wrong ones otherwise. */
+  restore(snapshot: Uint8Array): void {
+    const images = readManyImages(snapshot, this.#lanes.length)
+    for (const image of images) openSnapshot(image)
+    // Into shards of their own: one that turns out bad leaves all of the old ones as they are.
+    const shards = images.map((image, shard) => {
+      const fresh = this.#make(shard)
+      fresh.restore(image)
+      return fresh
+    })
+    for (const [index, shard] of shards.entries()) this.#lanes[index]!.shard = shard
+    const rankCount = Math.max(...this.#lanes.map(({ shard }) => shard.rankCount))
+    trimToCaps(this, rankCount, this.#options)
+  }
+
+  #shardOf(rank: Rank): Shard {
+    return this.#lanes[rank % this.#lanes.length]!.shard
+  }
+
+  #deal(words: Uint32Array, from: number, length: number, blocks: number, event: number): void {
+    const lane = this.#lanes[words[from + 1]! % this.#lanes.length]!
+    lane.batch.append(words.subarray(from, from + length), blocks)
+    lane.events.push(event)
+  }
+
+  /** A store that does not fit into the rest of the epoch opens the next; what was dealt before belongs to the old one. */
+  #openEpoch(blocks: number, report: ApplyReport): void {
+    if (this.#epochFill > 0 && this.#epochFill + blocks > this.#epochSize) {
+      this.#flush(report)
+      this.#epoch++
+      this.#epochFill = 0
+      for (const { shard } of this.#lanes) shard.openEpoch(this.#epoch)
+    }
+    this.#epochFill += blocks
+  }
+
+  #flush(report: ApplyReport): void {
+    for (const lane of this.#lanes) {
+      if (lane.events.length === 0) continue
+      lane.shard.apply(lane.batch, lane.report)
+      for (const [own, event] of lane.events.entries()) report.statuses[event] = lane.report.statuses[own]!
+      lane.batch.clear()
+      lane.events.length = 0
+    }
+    if (this.#maxBlocks === Number.POSITIVE_INFINITY) return
+    while (this.stats().heldBlocks > this.#maxBlocks) {
+      const ages = this.#lanes.map(({ shard }) => shard.oldestEpoch())
+      this.#lanes[ages.indexOf(Math.min(...ages))]!.shard.evictOldest()
+    }
+  }
+}

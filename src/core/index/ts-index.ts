@@ -1,0 +1,157 @@
+/**
+ * The exact index in plain TypeScript: for places without WebAssembly, and as the second implementation that the first
+ * is compared with. The same contract, other structures.
+ */
+import type { HashColumn, Rank } from '../protocol/index.js'
+import { type ApplyReport, statusCodes } from './apply-report.js'
+import { root } from './block-trie.js'
+import { DepthWalk } from './depth-walk.js'
+import { type EventBatch, eventHeaderWords, eventKinds, hasParentFlag } from './event-batch.js'
+import { Knowledge } from './knowledge.js'
+import type { BlockFact, HotPrefix, IndexStats } from './prefix-index.js'
+import { checkCaps, type Shard, type ShardOptions } from './shard.js'
+import { trimToCaps } from './trim.js'
+import { restoreKnowledge, snapshotKnowledge } from './ts-snapshot.js'
+
+const hottestMax = 16
+
+export class TsIndex implements Shard {
+  readonly #options: ShardOptions
+  #knowledge: Knowledge
+  readonly #walk = new DepthWalk()
+
+  constructor(options: ShardOptions) {
+    checkCaps(options)
+    this.#options = options
+    this.#knowledge = new Knowledge(options)
+  }
+
+  get rankCount(): number {
+    return this.#knowledge.rankCount
+  }
+
+  apply(batch: EventBatch, report: ApplyReport): void {
+    const { words } = batch
+    report.begin(batch.eventCount)
+    for (let event = 0, at = 0; event < batch.eventCount; event++) {
+      const [head, rank, count] = [words[at]!, words[at + 1]!, words[at + 2]!]
+      const hashes = at + eventHeaderWords
+      let status: number = statusCodes.ok
+      at = hashes
+      if ((head & 0xff) === eventKinds.stored) {
+        status = this.#store(words, rank, (head & hasParentFlag) !== 0, hashes, count)
+        at += 4 * count
+      } else if ((head & 0xff) === eventKinds.removed) {
+        status = this.#remove(words, rank, hashes, count)
+        at += 2 * count
+      } else this.clearRank(rank)
+      report.statuses[event] = status
+    }
+    report.count()
+  }
+
+  find(local: HashColumn, blockCount: number, depths: Uint32Array, lastExternal?: HashColumn): number {
+    return this.#walk.run(this.#knowledge, local, blockCount, depths, lastExternal)
+  }
+
+  holds(rank: Rank, external: HashColumn): boolean {
+    return this.#knowledge.find(rank, external[0]!, external[1]!) !== 0
+  }
+
+  clearRank(rank: Rank): number {
+    return this.#knowledge.clearRank(rank)
+  }
+
+  *facts(rank: Rank): Iterable<Readonly<BlockFact>> {
+    const { trie } = this.#knowledge
+    const isWhole = new Map<number, boolean>([[root, true]])
+    for (const [lo, hi, node] of this.#knowledge.namesByDepth(rank)) {
+      const parent = trie.parentOf(node)
+      if (!isWhole.get(parent)) continue
+      isWhole.set(node, true)
+      const [parentLo, parentHi] = parent === root ? [0, 0] : this.#knowledge.nameOf(rank, parent)
+      const [localLo, localHi] = [trie.localLo[node]!, trie.localHi[node]!]
+      yield { hasParent: parent !== root, parentLo, parentHi, localLo, localHi, externalLo: lo, externalHi: hi }
+    }
+  }
+
+  blocksOf(rank: Rank): number {
+    return this.#knowledge.names(rank)?.size ?? 0
+  }
+
+  stats(): IndexStats {
+    return this.#knowledge.stats()
+  }
+
+  hottest(): readonly HotPrefix[] {
+    const { trie } = this.#knowledge
+    const runs = trie.runs().filter((it) => it.finds > 0)
+    const chunkOf = (node: number) => node >>> 5
+    const led = new Map<number, number>() // chunk -> lookups of its most passed child
+    for (const { parent, finds } of runs) led.set(chunkOf(parent), Math.max(finds, led.get(chunkOf(parent)) ?? 0))
+    const shown = runs.filter((it) => (led.get(chunkOf(it.first)) ?? 0) < 0.9 * it.finds)
+    const prefixes = shown.map(({ first, count, finds }) => {
+      const last = first + count - 1
+      const ranks = trie.sets.count(trie.holders[last]!)
+      return { finds, depth: trie.depthOf(last), ranks, localLo: trie.localLo[last]!, localHi: trie.localHi[last]! }
+    })
+    return prefixes.sort((a, b) => b.finds - a.finds || b.depth - a.depth).slice(0, hottestMax)
+  }
+
+  snapshot(): Uint8Array {
+    return snapshotKnowledge(this.#knowledge)
+  }
+
+  restore(snapshot: Uint8Array): void {
+    const { seedLo, seedHi } = this.#options
+    const fresh = new Knowledge({ seedLo, seedHi })
+    restoreKnowledge(fresh, snapshot)
+    this.#knowledge = fresh
+    trimToCaps(this, fresh.rankCount, this.#options)
+    fresh.limit(this.#options)
+  }
+
+  openEpoch(epoch: number): void {
+    this.#knowledge.openEpoch(epoch)
+  }
+
+  oldestEpoch(): number {
+    return this.#knowledge.oldestEpoch()
+  }
+
+  evictOldest(): void {
+    this.#knowledge.evictOldest()
+  }
+
+  #store(words: Uint32Array, rank: Rank, hasParent: boolean, at: number, given: number): number {
+    const knowledge = this.#knowledge
+    let current = root
+    if (hasParent) {
+      const [lo, hi] = [words[at - 2]!, words[at - 1]!]
+      for (let word = at; word < at + 2 * given; word += 2) {
+        if (words[word] === lo && words[word + 1] === hi) return statusCodes.invalidBlock
+      }
+      current = knowledge.find(rank, lo, hi)
+      if (current === 0) return statusCodes.parentBlockNotFound
+    }
+    if (given === 0) return statusCodes.ok
+    const count = knowledge.admit(given)
+    let changed = false
+    for (let block = 0; block < count; block++) {
+      const [name, local] = [at + 2 * block, at + 2 * (given + block)]
+      const before = knowledge.changes
+      current = knowledge.hold(rank, current, words[local]!, words[local + 1]!, words[name]!, words[name + 1]!)
+      changed ||= knowledge.changes !== before
+    }
+    knowledge.enforceCaps(rank)
+    return changed ? statusCodes.ok : statusCodes.duplicateStore
+  }
+
+  #remove(words: Uint32Array, rank: Rank, at: number, count: number): number {
+    let status: number = statusCodes.ok
+    for (let word = at; word < at + 2 * count; word += 2) {
+      if (!this.#knowledge.drop(rank, words[word]!, words[word + 1]!)) status = statusCodes.blockNotFound
+    }
+    return status
+  }
+}
