@@ -13,6 +13,8 @@ export interface ReplicaOptions {
   readonly routerId: bigint
   /** `lazy` tracks a rank that a peer names first; `required` drops events of ranks that are not tracked. */
   readonly registration?: 'lazy' | 'required' | undefined
+  /** Lazily, peers can add ranks up to this many; 65,536 unless told. */
+  readonly rankCountMax?: number | undefined
 }
 
 export interface ReplicaOutcome {
@@ -80,6 +82,8 @@ function applyAdd(
   const { workerId, dpRank } = event.worker
   const known = ranks.find(workerId, dpRank)
   if (options.registration === 'required' && (known === undefined || !sequences.isTracked(known))) return false
+  if (known === undefined && ranks.size >= (options.rankCountMax ?? 65_536))
+    throw new WarmrouteError('WR_TRACKER_FULL', { rankCount: ranks.size })
   const booked = sequences.rankOf(event.requestId)
   if (booked !== undefined) {
     if (rules.replicaOwner === 'first' || booked === known) return false
