@@ -80,6 +80,61 @@ it.each(['anchor', 'full'] as const)(
   },
 )
 
+// Few ids on two ranks, mostly output blocks: fractions that differ along a prompt while runs are cut and grow together.
+it.each([
+  { says: 'two ranks', ranks: 2 },
+  { says: 'one rank', ranks: 1 },
+])('keeps the weight of every block while runs are cut and merged, on $says', ({ ranks }) => {
+  const few = fc.constantFrom('a', 'b', 'c', 'd')
+  const rank = fc.nat({ max: ranks - 1 })
+  const prompt = fc.integer({ min: 1, max: 4 }).map((length) => Array<number>(length).fill(0))
+  const plain = { prefill: fc.constant(undefined), lora: fc.constant(undefined) }
+  const step = fc.oneof(
+    fc.record({ kind: fc.constant('book' as const), id: few, rank, prompt, ...plain }),
+    fc.record({ kind: fc.constant('output' as const), id: few, fraction: anyFraction }),
+    fc.record({ kind: fc.constant('free' as const), id: few }),
+  )
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const run = start('anchor')
+      for (const it of steps) {
+        apply(run, it)
+        compare(run, [0, 0, 0, 0])
+      }
+    }),
+    { numRuns: 300 },
+  )
+})
+
+it('finds every run again while hundreds of unrelated prompts come and go', () => {
+  // Enough runs for long probe sequences in the table, so that closing a gap wrongly would lose one.
+  fc.assert(
+    fc.property(fc.array(fc.nat({ max: 255 }), { minLength: 600, maxLength: 900 }), (draws) => {
+      const ranks = new RankTable()
+      const rank = ranks.intern(1n, 0)
+      const real = new ActiveSequences({ ranks })
+      const held = new Set<number>()
+      for (const draw of draws) {
+        if (held.delete(draw)) real.free(`${draw}`, 0)
+        else {
+          held.add(draw)
+          real.book(
+            { requestId: `${draw}`, rank, sequenceHashes: toHashColumn([BigInt(draw), BigInt(draw + 1000)]) },
+            0,
+          )
+        }
+        expect(real.activeBlocks(rank)).toBe(2 * held.size)
+      }
+      const loads = newLoadColumns()
+      for (let draw = 0; draw < 256; draw++) {
+        real.fillLoads(loads, 0, toHashColumn([BigInt(draw), BigInt(draw + 1000)]))
+        expect(loads.decodeBlocks[rank]).toBe(2 * held.size + (held.has(draw) ? 0 : 2))
+      }
+    }),
+    { numRuns: 10 },
+  )
+})
+
 it('answers many queries as the model does while many prompts share long prefixes', () => {
   // Fewer letters, longer words: deep trees with many cuts, where both ways of raising depths are taken.
   const word = fc.array(

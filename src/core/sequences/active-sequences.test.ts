@@ -72,6 +72,32 @@ describe('blocks', () => {
     expect(seen).toEqual([3, 2, 2, 1, 1, 0, 3])
   })
 
+  it('keep different fractions apart when the prompt that cut them is gone, with one holder and with two', () => {
+    for (const others of [[], ['s1']]) {
+      const { sequences, book } = trackerOf(2)
+      for (const id of others) book(id, 1, [1, 2, 3])
+      book('r1', 0, [1, 2, 3])
+      sequences.addOutputBlock('r1', 0, 0.5)
+      book('r2', 0, [1, 2])
+      sequences.addOutputBlock('r1', 0, 0) // 1 and 2 stay at a half, 3 and the outputs weigh nothing
+      sequences.free('r2', 0)
+      expect(sequences.activeBlocks(0)).toBe(1)
+      sequences.free('r1', 0)
+      book('r3', 0, [9])
+      sequences.addOutputBlock('r3', 0, 0) // would show what an earlier fraction left behind
+      expect(sequences.activeBlocks(0)).toBe(0)
+    }
+  })
+
+  it('that two requests of one rank share keep their weight, whatever other ranks hold', () => {
+    const { sequences, book } = trackerOf(2)
+    book('s1', 1, [1])
+    book('r1', 0, [1])
+    book('r2', 0, [1])
+    sequences.addOutputBlock('r1', 0, 0)
+    expect([sequences.activeBlocks(0), sequences.activeBlocks(1)]).toEqual([1, 1])
+  })
+
   it('of output count in full until a fraction is given, and never match a prompt', () => {
     const { sequences, book, potential } = trackerOf(1)
     book('r1', 0, [1])
