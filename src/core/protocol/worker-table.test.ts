@@ -113,6 +113,7 @@ it('serves exactly what the configs own, after every change', () => {
           )
         expect(pairs(table)).toEqual(expected)
         expect(reported).toEqual(new Set(table.served))
+        expect(table.servedCount).toBe(table.served.length)
       }
     }),
   )

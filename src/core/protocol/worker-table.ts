@@ -21,13 +21,12 @@ export class WorkerTable {
   maxBatchedTokens = new Float64Array(0)
   /** NaN where the worker does not tell. */
   totalKvBlocks = new Float64Array(0)
-  /** Served ranks in ascending order of (worker id, dp rank); valid below `servedCount`. */
-  served = new Uint32Array(0)
   servedCount = 0
   /** Grows with every change, so that a view can tell whether it is stale. */
   version = 0
   readonly #configs = new Map<bigint, WorkerConfig>()
   readonly #taints: (ReadonlySet<string> | undefined)[] = []
+  #served: Uint32Array<ArrayBufferLike> | undefined = new Uint32Array(0)
 
   constructor(ranks: RankTable) {
     this.ranks = ranks
@@ -35,6 +34,12 @@ export class WorkerTable {
 
   get workerCount(): number {
     return this.#configs.size
+  }
+
+  /** Served ranks in ascending order of (worker id, dp rank). Only read: it is replaced by the next change. */
+  get served(): Uint32Array {
+    // Sorted by the first who asks, not by every change: a fleet of thousands joins one by one.
+    return (this.#served ??= this.#inOrder())
   }
 
   configOf(workerId: bigint): WorkerConfig | undefined {
@@ -66,14 +71,14 @@ export class WorkerTable {
     validateWorkerConfig(config)
     const change = { added: [] as Rank[], removed: [] as Rank[] }
     this.#write(workerId, config, change)
-    this.#order()
+    this.#changed(change)
     return change
   }
 
   remove(workerId: bigint): TopologyChange {
     const change = { added: [] as Rank[], removed: [] as Rank[] }
     this.#drop(workerId, change)
-    this.#order()
+    this.#changed(change)
     return change
   }
 
@@ -83,7 +88,7 @@ export class WorkerTable {
     const change = { added: [] as Rank[], removed: [] as Rank[] }
     for (const workerId of this.#configs.keys()) if (!configs.has(workerId)) this.#drop(workerId, change)
     for (const [workerId, config] of configs) this.#write(workerId, config, change)
-    this.#order()
+    this.#changed(change)
     return change
   }
 
@@ -123,15 +128,17 @@ export class WorkerTable {
     change.removed.push(rank)
   }
 
-  /** Once per topology change, so that the path of a request never sorts. */
-  #order(): void {
+  #changed(change: TopologyChange): void {
+    this.servedCount += change.added.length - change.removed.length
+    this.#served = undefined
+    this.version++
+  }
+
+  #inOrder(): Uint32Array {
     const ordered: Rank[] = []
     for (let rank = 0; rank < this.isServed.length; rank++) if (this.isServed[rank] === 1) ordered.push(rank)
     const pairs = new Map(ordered.map((rank) => [rank, this.ranks.pairOf(rank)]))
-    ordered.sort((a, b) => comparePairs(pairs.get(a)!, pairs.get(b)!))
-    this.served = Uint32Array.from(ordered)
-    this.servedCount = ordered.length
-    this.version++
+    return Uint32Array.from(ordered.sort((a, b) => comparePairs(pairs.get(a)!, pairs.get(b)!)))
   }
 
   #makeRoom(rank: Rank): void {

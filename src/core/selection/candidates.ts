@@ -15,7 +15,7 @@ export interface CandidateRows {
 
 export class Candidates implements CandidateRows {
   count = 0
-  ranks = new Uint32Array(0)
+  ranks: Uint32Array = new Uint32Array(0)
   costs = new Float64Array(0)
   #own = new Uint32Array(16)
   #flags = new Uint8Array(16)

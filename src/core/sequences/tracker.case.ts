@@ -13,15 +13,15 @@ export interface Tracker {
   readonly reports: [rank: Rank, blocks: number, tokens: number, isPublic: boolean][]
   readonly sent: SequenceEvent[]
   /** Books hashes given as numbers; a pair is `[tokens, duration in ms]`. */
-  book(
+  readonly book: (
     requestId: string,
     rank: Rank,
     hashes: readonly number[] | undefined,
     prefill?: readonly [tokens: number, durationMs?: number],
     nowMs?: number,
-  ): void
+  ) => void
   /** Potential blocks of every rank for a query. */
-  potential(hashes: readonly number[], nowMs?: number): number[]
+  readonly potential: (hashes: readonly number[], nowMs?: number) => number[]
 }
 
 /** A tracker over ranks 0, 1, ... of workers 1, 2, ... with dp rank 0. */
