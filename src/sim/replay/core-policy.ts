@@ -1,0 +1,151 @@
+/**
+ * The product's own router as a policy of the replay: the real index, sequences, queue and selection, told what a router
+ * would be told. Not a second implementation of anything.
+ *
+ * A prompt's blocks are named by the replay's keys, which are equal only behind equal content, so a key serves as content
+ * hash, chain hash and the engine's own name of the block.
+ */
+import { createPrefixIndex, KvIndex, TieredBatch } from '../../core/index/index.js'
+import type { HashColumn, RouterConfigInput } from '../../core/protocol/index.js'
+import { completeRouterConfig, defaultWorkerConfig, newHashColumn } from '../../core/protocol/index.js'
+import { profileFor } from '../../core/queue/index.js'
+import type { Moment, PrefillEstimator } from '../../core/router/index.js'
+import { RouterCore } from '../../core/router/index.js'
+import type { WorkerSelector } from '../../core/selection/index.js'
+import type { Fleet, ReplayPolicy, ReplayRequest } from './replay.js'
+
+export interface CorePolicyOptions {
+  /** Settings of the router, as a config file has them. */
+  readonly config?: RouterConfigInput
+  /** Breaks ties and samples; equal seeds give equal replays. */
+  readonly seed?: number
+  readonly selector?: WorkerSelector
+  readonly estimatePrefill?: PrefillEstimator
+}
+
+export class CorePolicy implements ReplayPolicy {
+  readonly #options: CorePolicyOptions
+  readonly #draw: () => number
+  readonly #batch = new TieredBatch()
+  readonly #waiting = new Map<string, ReplayRequest>()
+  #moment: Moment & { nowMs: number }
+  #core: RouterCore | undefined
+  #fleet: Fleet | undefined
+
+  constructor(options: CorePolicyOptions = {}) {
+    this.#options = options
+    this.#draw = drawsOf(options.seed ?? 1)
+    this.#moment = { nowMs: 0, draw: this.#draw }
+  }
+
+  start(fleet: Fleet): void {
+    const config = completeRouterConfig(this.#options.config)
+    const { blockTokens, blocks, batchedTokensMax } = fleet.engine
+    const core = new RouterCore({
+      config,
+      blockSize: blockTokens,
+      profile: profileFor(undefined, undefined, config),
+      label: 'decode',
+      index: (ranks) =>
+        new KvIndex({ ranks, device: createPrefixIndex({ seedLo: 1, seedHi: 2 }), startMs: 0, seed: 1 }),
+      selector: this.#options.selector,
+      estimatePrefill: this.#options.estimatePrefill,
+    })
+    const worker = { ...defaultWorkerConfig, totalKvBlocks: blocks, maxNumBatchedTokens: batchedTokensMax }
+    const workers = Array.from({ length: fleet.workers }, (_, id) => [BigInt(id), worker] as const)
+    core.reconcileWorkers(new Map(workers), this.#moment)
+    this.#core = core
+    this.#fleet = fleet
+  }
+
+  route(request: ReplayRequest, nowMs: number): number {
+    this.#moment.nowMs = nowMs
+    const hashes = columnOf(request.blockKeys)
+    const requestId = String(request.index)
+    const decision = this.#core!.decide(
+      {
+        requestId,
+        promptTokens: request.promptTokens,
+        localHashes: hashes,
+        sequenceHashes: hashes,
+        blockCount: request.blockKeys.length,
+        isQueryOnly: false,
+      },
+      this.#moment,
+    )
+    if (decision.kind === 'picked') return Number(decision.worker.workerId)
+    if (decision.kind === 'refused') throw decision.error
+    this.#waiting.set(requestId, request)
+    return -1
+  }
+
+  stored(worker: number, keys: Float64Array, parent: number): void {
+    const hashes = columnOf(keys)
+    this.#batch.device.stored(
+      this.#rankOf(worker),
+      parent < 0 ? undefined : columnOf([parent]),
+      hashes,
+      hashes,
+      keys.length,
+    )
+    this.#apply()
+  }
+
+  removed(worker: number, key: number): void {
+    this.#batch.device.removed(this.#rankOf(worker), columnOf([key]))
+    this.#apply()
+  }
+
+  firstToken(request: ReplayRequest, _worker: number, nowMs: number): void {
+    this.#moment.nowMs = nowMs
+    this.#core!.markPrefillCompleted(String(request.index), this.#moment)
+    this.#dispatch()
+  }
+
+  finished(request: ReplayRequest, _worker: number, nowMs: number): void {
+    this.#moment.nowMs = nowMs
+    this.#core!.free(String(request.index), this.#moment)
+    this.#dispatch()
+  }
+
+  #dispatch(): void {
+    for (const { parked, decision } of this.#core!.takeDispatched()) {
+      const request = this.#waiting.get(parked.request.requestId!)!
+      this.#waiting.delete(parked.request.requestId!)
+      const placed = decision.kind === 'refresh' ? this.#core!.place(parked, undefined, this.#moment) : decision
+      if (placed.kind === 'refused') throw placed.error
+      this.#fleet!.dispatch(request, Number(placed.worker.workerId))
+    }
+  }
+
+  #apply(): void {
+    this.#core!.applyBatch(this.#batch)
+    this.#batch.clear()
+  }
+
+  #rankOf(worker: number): number {
+    return this.#core!.ranks.find(BigInt(worker), 0)!
+  }
+}
+
+function columnOf(keys: ArrayLike<number>): HashColumn {
+  const column = newHashColumn(keys.length)
+  for (let index = 0; index < keys.length; index++) {
+    const key = keys[index]! + 1 // 0 is a legal hash; kept free so that a forgotten block is never a hit
+    column[2 * index] = key >>> 0
+    column[2 * index + 1] = Math.floor(key / 2 ** 32)
+  }
+  return column
+}
+
+/** Uniform in [0, 1): xorshift, so that a replay needs nothing from the outside. */
+function drawsOf(seed: number): () => number {
+  let state = (seed * 2654435761) >>> 0 || 1
+  return () => {
+    state ^= state << 13
+    state ^= state >>> 17
+    state ^= state << 5
+    state >>>= 0
+    return state / 2 ** 32
+  }
+}
