@@ -1,0 +1,35 @@
+/** What every request handler of one gateway shares. */
+import type { BlockHasher } from '../core/hashing/index.js'
+import type { ErrorShape } from './http/error-body.js'
+import type { Inference } from './inference.js'
+import type { ModelHub } from './model-hub.js'
+import type { Deadlines, HealthOptions, Limits, Log } from './options.js'
+import type { DeadlineClock } from './request/deadlines.js'
+import type { Meters } from './telemetry/request-meters.js'
+
+export interface GatewayContext {
+  readonly hub: ModelHub
+  readonly meters: Meters
+  readonly clock: DeadlineClock
+  readonly log: Log
+  readonly now: () => number
+  readonly random: () => number
+  readonly hasher: BlockHasher
+  readonly limits: Limits
+  readonly deadlines: Deadlines
+  readonly health: HealthOptions
+  readonly isStrict: boolean
+  readonly shape: ErrorShape
+  readonly overloadStatus: number
+  readonly usageSampleEvery: number
+  readonly allowedEngineFields: ReadonlySet<string>
+  readonly showsWorker: boolean
+  readonly passesAuthorization: boolean
+  /** Requests under way; `close` walks them. */
+  readonly running: Set<Inference>
+  /** Set when the gateway drains: no new work. */
+  isDraining: boolean
+  nextRequestId(): string
+  /** True for one stream in `usageSampleEvery`. */
+  samplesUsage(): boolean
+}

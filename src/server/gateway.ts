@@ -1,0 +1,223 @@
+/** The front door: listeners, routes, models, and an orderly end. Everything it decides is decided elsewhere. */
+import { createServer } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { createBlockHasher } from '../core/hashing/index.js'
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { Metrics } from '../telemetry/index.js'
+import { createMetrics } from '../telemetry/index.js'
+import type { GatewayContext } from './context.js'
+import { Model } from './model.js'
+import { ModelHub } from './model-hub.js'
+import type { GatewayOptions, ListenOptions, Log, ModelSpec, WorkerSpec } from './options.js'
+import { defaultDeadlines, defaultHealth, defaultLimits } from './options.js'
+import { DeadlineClock } from './request/deadlines.js'
+import { createDoor } from './routes/door.js'
+import { Meters } from './telemetry/request-meters.js'
+import { Caretaker } from './workers/caretaker.js'
+import type { WorkerReport } from './workers/worker.js'
+import { reportOf } from './workers/worker.js'
+
+export interface GatewayAddress {
+  readonly url: string
+  readonly host: string
+  readonly port: number
+  /** Set when admin routes have a port of their own. */
+  readonly adminUrl: string | undefined
+}
+
+export interface Gateway {
+  readonly metrics: Metrics
+  listen(): Promise<GatewayAddress>
+  addModel(spec: ModelSpec): void
+  /** Its requests are given up; the router is the caller's to close. */
+  removeModel(name: string): Promise<void>
+  /** Joins, or says something new of itself. */
+  setWorker(model: string, spec: WorkerSpec): void
+  /** At once. False: no such worker. */
+  removeWorker(workerId: bigint): boolean
+  /** No new requests; settles when the worker has none and is gone. */
+  drainWorker(workerId: bigint): Promise<void>
+  workers(): readonly WorkerReport[]
+  /** Anything that shows that a worker lives, such as its events: it keeps silent requests from being given up. */
+  noteProgress(workerId: bigint): void
+  /** Requests under way. */
+  readonly inFlight: number
+  /** Connections to workers, open or opening. */
+  readonly engineConnections: number
+  /** Stops accepting, lets streams end until the deadline, then gives them up. */
+  close(): Promise<void>
+}
+
+export function createGateway(options: GatewayOptions = {}): Gateway {
+  return new HttpGateway(options)
+}
+
+const silent: Log = { debug() {}, info() {}, warn() {} }
+
+class HttpGateway implements Gateway {
+  readonly metrics: Metrics
+  readonly #options: GatewayOptions
+  readonly #context: GatewayContext
+  readonly #caretaker: Caretaker
+  readonly #servers: Server[] = []
+  #closing: Promise<void> | undefined
+
+  constructor(options: GatewayOptions) {
+    this.#options = options
+    this.metrics = options.metrics ?? createMetrics()
+    this.#context = contextOf(options, this.metrics)
+    this.#caretaker = new Caretaker(this.#context)
+    for (const model of options.models ?? []) this.addModel(model)
+  }
+
+  get inFlight(): number {
+    return this.#context.running.size
+  }
+
+  get engineConnections(): number {
+    let count = 0
+    for (const model of this.#context.hub.all()) for (const worker of model.fleet.all()) count += worker.link.connectionCount
+    return count
+  }
+
+  async listen(): Promise<GatewayAddress> {
+    const { adminListen, listen = {} } = this.#options
+    const own = { setWorker: this.setWorker.bind(this), removeWorker: this.removeWorker.bind(this), drainWorker: this.drainWorker.bind(this), workers: this.workers.bind(this) }
+    const common = { context: this.#context, options: this.#options, admin: own }
+    const url = await this.#open(listen, createDoor({ ...common, serves: adminListen ? 'clients' : 'all' }))
+    const adminUrl = adminListen && (await this.#open(adminListen, createDoor({ ...common, serves: 'admin' })))
+    this.#caretaker.start()
+    const { hostname, port } = new URL(url)
+    return { url, host: hostname, port: Number(port), adminUrl }
+  }
+
+  addModel(spec: ModelSpec): void {
+    const { deadlines, health, log, now, hasher, meters } = this.#context
+    const model = new Model(spec, {
+      deadlines,
+      health,
+      log,
+      now,
+      hasher,
+      metersOf: (name) => meters.of(name),
+      removeGauges: () => {},
+    })
+    this.#context.hub.add(model)
+  }
+
+  async removeModel(name: string): Promise<void> {
+    await this.#context.hub.remove(name)?.close()
+  }
+
+  setWorker(model: string, spec: WorkerSpec): void {
+    this.#context.hub.resolve(model).model.fleet.set(spec)
+  }
+
+  removeWorker(workerId: bigint): boolean {
+    for (const model of this.#context.hub.all()) if (model.fleet.remove(workerId)) return true
+    return false
+  }
+
+  async drainWorker(workerId: bigint): Promise<void> {
+    for (const model of this.#context.hub.all()) if (model.fleet.get(workerId)) return model.fleet.drain(workerId)
+    throw new WarmrouteError('WR_WORKER_NOT_FOUND', { reason: `worker ${workerId}` })
+  }
+
+  workers(): readonly WorkerReport[] {
+    const reports: WorkerReport[] = []
+    for (const model of this.#context.hub.all())
+      for (const worker of model.fleet.all()) reports.push(reportOf(worker, model.name))
+    return reports
+  }
+
+  noteProgress(workerId: bigint): void {
+    for (const model of this.#context.hub.all()) {
+      const worker = model.fleet.get(workerId)
+      if (worker) worker.progressAtMs = this.#context.now()
+    }
+  }
+
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close())
+  }
+
+  async #close(): Promise<void> {
+    const { hub, running, deadlines, log } = this.#context
+    this.#context.isDraining = true
+    await this.#caretaker.close()
+    const closed = this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve())))
+    for (const server of this.#servers) server.closeIdleConnections()
+    const isDrained = await this.#whenIdle(deadlines.drainMs)
+    if (!isDrained) log.warn({ requests: running.size }, 'requests are given up, the time to drain is over')
+    for (const request of running) request.giveUp(new WarmrouteError('WR_SHUTTING_DOWN', {}))
+    await this.#whenIdle(1_000)
+    for (const server of this.#servers) server.closeAllConnections()
+    await Promise.all(closed)
+    for (const model of hub.all()) await model.close()
+  }
+
+  async #whenIdle(timeoutMs: number): Promise<boolean> {
+    const { running, now } = this.#context
+    const end = now() + timeoutMs
+    while (running.size > 0 && now() < end) await new Promise((resolve) => setTimeout(resolve, 5))
+    return running.size === 0
+  }
+
+  async #open(listen: ListenOptions, handler: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
+    const { host = '127.0.0.1', port = 8080, tls } = listen
+    const { limits } = this.#context
+    const settings = {
+      maxHeaderSize: limits.headerBytesMax,
+      requestTimeout: 0, // bodies have a deadline of their own
+      headersTimeout: 60_000,
+      keepAliveTimeout: 65_000,
+      noDelay: true,
+    }
+    const server = tls ? createTlsServer({ ...settings, ...tls }, handler) : createServer(settings, handler)
+    this.#servers.push(server)
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject)
+      server.listen(port, host, () => {
+        server.off('error', reject)
+        resolve()
+      })
+    })
+    const address = server.address() as AddressInfo
+    const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address
+    return `${tls ? 'https' : 'http'}://${shown}:${address.port}`
+  }
+}
+
+function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
+  const { now = () => performance.now(), random = Math.random, usageSampleEvery = 8 } = options
+  const deadlines = { ...defaultDeadlines, ...options.deadlines }
+  const isStrict = options.strict === 'dynamo'
+  const boot = Math.floor(random() * 2 ** 32).toString(36)
+  let requests = 0
+  let streams = 0
+  return {
+    hub: new ModelHub(),
+    meters: new Meters(metrics),
+    clock: new DeadlineClock(deadlines, options.keepAliveMs ?? 15_000, now),
+    log: options.log ?? silent,
+    now,
+    random,
+    hasher: createBlockHasher(),
+    limits: { ...defaultLimits, ...options.limits },
+    deadlines,
+    health: { ...defaultHealth, ...options.health },
+    isStrict,
+    shape: isStrict ? 'dynamo' : 'openai',
+    overloadStatus: options.overloadStatus ?? 529,
+    usageSampleEvery,
+    allowedEngineFields: new Set(options.allowedEngineFields),
+    showsWorker: options.showsWorker ?? true,
+    passesAuthorization: (options.apiKeyHashes ?? []).length === 0,
+    running: new Set(),
+    isDraining: false,
+    nextRequestId: () => `${boot}-${(++requests).toString(36)}`,
+    samplesUsage: () => usageSampleEvery > 0 && streams++ % usageSampleEvery === 0,
+  }
+}

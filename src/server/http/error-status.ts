@@ -1,0 +1,100 @@
+/** One table from our error codes to HTTP status, and from a status to the words that each API uses for it. */
+import type { ErrorCode } from '../../core/protocol/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
+
+/** `overload` is replaced by the configured status. A code that is not listed is a fault of ours: 500. */
+export const errorStatus: Partial<Readonly<Record<ErrorCode, number | 'overload'>>> = {
+  WR_ALL_WORKERS_FILTERED: 503,
+  WR_ALL_WORKERS_OVERLOADED: 'overload',
+  WR_BODY_TOO_LARGE: 413,
+  WR_DUPLICATE_REQUEST: 409,
+  WR_ENGINE_DISCONNECTED: 502,
+  WR_ENGINE_PROTOCOL: 502,
+  WR_ENGINE_TIMEOUT: 504,
+  WR_ENGINE_UNREACHABLE: 503,
+  WR_FORBIDDEN: 403,
+  WR_HEADERS_TOO_LARGE: 431,
+  WR_INVALID_ARGUMENT: 400,
+  WR_INVALID_BODY: 400,
+  WR_INVALID_JSON: 400,
+  WR_METHOD_NOT_ALLOWED: 405,
+  WR_MODEL_NOT_FOUND: 404,
+  WR_MODEL_NOT_READY: 503,
+  WR_NO_ENDPOINTS: 503,
+  WR_NOT_IMPLEMENTED: 501,
+  WR_PINNED_WORKER_NOT_ALLOWED: 400,
+  WR_PINNED_WORKER_OVERLOADED: 'overload',
+  WR_REQUEST_CANCELLED: 499,
+  WR_REQUEST_NOT_FOUND: 404,
+  WR_REQUEST_TIMEOUT: 504,
+  WR_ROUTE_NOT_FOUND: 404,
+  WR_SESSION_CAPACITY: 'overload',
+  WR_SESSION_OPEN_FAILED: 502,
+  WR_SESSION_TARGET_MISMATCH: 400,
+  WR_SHUTTING_DOWN: 503,
+  WR_TRACKER_FULL: 'overload',
+  WR_UNAUTHORIZED: 401,
+  WR_UNSUPPORTED_MEDIA_TYPE: 415,
+  WR_WORKER_NOT_FOUND: 404,
+}
+
+export function statusOf(error: unknown, overloadStatus: number): number {
+  const entry = error instanceof WarmrouteError ? errorStatus[error.code] : undefined
+  return entry === 'overload' ? overloadStatus : (entry ?? 500)
+}
+
+/** OpenAI's `error.type`. */
+export function openAiType(status: number, overloadStatus: number): string {
+  if (status === 401) return 'authentication_error'
+  if (status === 403) return 'permission_error'
+  if (status === 404) return 'not_found_error'
+  if (status === overloadStatus || status === 529) return 'overloaded_error'
+  if (status === 429) return 'rate_limit_error'
+  if (status === 499) return 'request_cancelled'
+  if (status === 503) return 'service_unavailable'
+  return status < 500 ? 'invalid_request_error' : 'server_error'
+}
+
+/** Anthropic's `error.type` (spec 1.4). */
+export function anthropicType(status: number): string {
+  return anthropicTypes[status] ?? 'api_error'
+}
+
+const anthropicTypes: Readonly<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  499: 'request_cancelled',
+  503: 'overloaded_error',
+  529: 'overloaded_error',
+}
+
+/** Upstream's flat `type`: the reason phrase. */
+export function dynamoType(status: number, overloadStatus: number): string {
+  if (status === overloadStatus && status !== 503) return 'Overloaded'
+  return phrases[status] ?? 'UnknownError'
+}
+
+const phrases: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  409: 'Conflict',
+  413: 'Payload Too Large',
+  415: 'Unsupported Media Type',
+  422: 'Unprocessable Entity',
+  429: 'Too Many Requests',
+  431: 'Request Header Fields Too Large',
+  499: 'Client Closed Request',
+  500: 'Internal Server Error',
+  501: 'Not Implemented',
+  502: 'Bad Gateway',
+  503: 'Service Unavailable',
+  504: 'Gateway Timeout',
+  529: 'Overloaded',
+}

@@ -1,0 +1,375 @@
+/**
+ * One request from its first byte to its last: read, understand, route, dispatch, relay, and free whatever was booked on
+ * every path. Streams and whole answers take the same way; only the relay knows the difference.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { RouteAnswer } from '../routing/index.js'
+import { RequestGuard } from '../routing/index.js'
+import type { GatewayContext } from './context.js'
+import { answerError } from './http/answer.js'
+import type { ErrorShape } from './http/error-body.js'
+import { errorFrames } from './http/error-body.js'
+import { statusOf } from './http/error-status.js'
+import { readBody } from './http/read-body.js'
+import type { RelayOutcome } from './relay/answer-relay.js'
+import { AnswerRelay } from './relay/answer-relay.js'
+import type { Timed } from './request/deadlines.js'
+import type { EndpointRow } from './request/endpoints.js'
+import { engineRequest } from './request/engine-request.js'
+import type { Prepared } from './request/prepare.js'
+import { prepare, promptOf } from './request/prepare.js'
+import type { PromptTokens } from './request/prompt.js'
+import { answerDryRun, editsOf } from './request/nvext-answer.js'
+import { routeRequestOf } from './request/route-request.js'
+import type { ModelMeters, RequestType } from './telemetry/request-meters.js'
+import { errorTypeOf } from './telemetry/request-meters.js'
+import type { Worker } from './workers/worker.js'
+
+/** A request goes to at most this many workers. */
+const attemptsMax = 2
+
+export class Inference implements Timed {
+  /** Unique among running requests: what is booked is booked under it. */
+  readonly id: string
+  /** What client and engine call the request. */
+  readonly publicId: string
+  readonly startedAtMs: number
+  readonly #context: GatewayContext
+  readonly #row: EndpointRow
+  readonly #request: IncomingMessage
+  readonly #response: ServerResponse
+  readonly #abort = new AbortController()
+  #meters: ModelMeters | undefined
+  #type: RequestType = 'unary'
+  #prepared: Prepared | undefined
+  #relay: AnswerRelay | undefined
+  #guard: RequestGuard | undefined
+  #worker: Worker | undefined
+  #outputTokens = 0
+  #lastTokenAtMs = 0
+  #isQueued = true
+  #givenUp: WarmrouteError | undefined
+  dispatchedAtMs = 0
+  byteAtMs = 0
+  lastCommentAtMs = 0
+
+  constructor(context: GatewayContext, row: EndpointRow, request: IncomingMessage, response: ServerResponse) {
+    this.#context = context
+    this.#row = row
+    this.#request = request
+    this.#response = response
+    this.startedAtMs = context.now()
+    this.id = context.nextRequestId()
+    this.publicId = clientRequestId(request) ?? this.id
+  }
+
+  get shape(): ErrorShape {
+    return this.#row.isAnthropic ? 'anthropic' : this.#context.shape
+  }
+
+  get isStream(): boolean {
+    return this.#type === 'stream'
+  }
+
+  get workerProgressAtMs(): number {
+    return this.#worker?.progressAtMs ?? this.dispatchedAtMs
+  }
+
+  /** Never rejects. */
+  async run(): Promise<void> {
+    const { running } = this.#context
+    running.add(this)
+    const onClose = (): void => {
+      if (!this.#response.writableFinished) this.giveUp(new WarmrouteError('WR_REQUEST_CANCELLED', {}))
+    }
+    this.#response.on('close', onClose)
+    let status = 500
+    try {
+      status = await this.#serve()
+    } catch (error) {
+      status = this.#fail(error)
+    } finally {
+      this.#response.off('close', onClose)
+      running.delete(this)
+      this.#finish(status)
+    }
+  }
+
+  /** The client left, or the gateway closes: everything of this request ends in this turn of the loop. */
+  giveUp(error: WarmrouteError): void {
+    this.#givenUp ??= error
+    this.#abort.abort(error)
+    this.#relay?.abort(error)
+  }
+
+  comment(): void {
+    this.lastCommentAtMs = this.#context.now()
+    this.#relay?.keepAlive()
+  }
+
+  expire(error: WarmrouteError): void {
+    this.#relay?.abort(error)
+  }
+
+  async #serve(): Promise<number> {
+    const { limits, deadlines } = this.#context
+    requireJson(this.#request)
+    const bytes = await readBody(this.#request, limits.bodyBytesMax, deadlines.bodyMs)
+    const prepared = prepare(this.#context, this.#row, this.#request, bytes)
+    this.#prepared = prepared
+    this.#type = prepared.isStream ? 'stream' : 'unary'
+    this.#meters = prepared.model.meters
+    this.#meters.started(this.#row.endpoint, this.#type)
+    this.#checkReady(prepared)
+    const found = promptOf(prepared, this.#abort.signal)
+    const prompt = found instanceof Promise ? await found : found
+    if (prompt) this.#meters.promptTokens(prompt.totalTokens ?? prompt.tokens.length)
+    return this.#attempt(prepared, prompt)
+  }
+
+  #checkReady({ model, hints }: Prepared): void {
+    if (this.#context.isDraining) throw new WarmrouteError('WR_SHUTTING_DOWN', {})
+    const isPinned = hints.backendWorkerId !== undefined || hints.decodeWorkerId !== undefined
+    if (isPinned) return
+    if (!model.isReady)
+      throw new WarmrouteError('WR_MODEL_NOT_READY', {
+        message: `Model \`${model.name}\` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.`,
+      })
+    if (model.monitor.isConfigured && model.monitor.isEveryoneBusy())
+      throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
+  }
+
+  /** Routes and dispatches; a worker that fails before the first byte is replaced, once. */
+  async #attempt(prepared: Prepared, prompt: PromptTokens | undefined): Promise<number> {
+    const { model, hints } = prepared
+    const failed = new Set<bigint>()
+    let firstError: WarmrouteError | undefined
+    for (let attempt = 1; ; attempt++) {
+      const request = routeRequestOf(this.id, prepared, prompt, failed, this.#abort.signal)
+      let answer: RouteAnswer
+      try {
+        answer = await model.spec.router.route(request)
+      } catch (error) {
+        throw firstError ?? error
+      }
+      if (hints.isDryRun) return answerDryRun(this.#response, prepared, prompt, answer, this.publicId)
+      const isLast = attempt === attemptsMax || request.pin !== undefined
+      const outcome = await this.#dispatch(prepared, prompt, answer, isLast)
+      if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
+      if (this.#givenUp) throw this.#givenUp
+      const error = outcome.kind === 'failed' ? outcome.error : refusal(outcome.status)
+      firstError ??= error
+      if (isLast || (outcome.kind === 'failed' && (outcome.isCommitted || !isReplaceable(error)))) throw error
+      failed.add(answer.workerId)
+    }
+  }
+
+  async #dispatch(
+    prepared: Prepared,
+    prompt: PromptTokens | undefined,
+    answer: RouteAnswer,
+    isLast: boolean,
+  ): Promise<RelayOutcome> {
+    const { model } = prepared
+    const worker = model.fleet.get(answer.workerId)
+    const guard = this.#createGuard(prepared, prompt)
+    this.#guard = guard
+    try {
+      if (this.#givenUp) throw this.#givenUp
+      if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
+      if (prompt && (worker.mode !== 'exact' || !prompt.isExact)) {
+        const hashes = prompt.hashes ?? model.hashesOf(prompt.tokens, prepared.hints.cacheSalt, prepared.loraName)
+        model.spec.router.recordDecision(hashes, answer)
+      }
+      const outcome = await this.#relayFrom(worker, prepared, answer, isLast)
+      if (outcome.kind === 'completed') this.#settle(outcome, guard)
+      else guard.end(this.#givenUp ? 'stopped' : 'failed')
+      if (outcome.kind === 'failed' && !this.#givenUp && isFault(outcome.error)) model.fleet.fault(worker, outcome.error)
+      return outcome
+    } catch (error) {
+      if (!(error instanceof WarmrouteError)) throw error
+      return { kind: 'failed', error, isCommitted: false, isUntouched: true }
+    } finally {
+      guard.end('failed')
+    }
+  }
+
+  #relayFrom(worker: Worker, prepared: Prepared, answer: RouteAnswer, isLast: boolean): Promise<RelayOutcome> {
+    const { now, clock, allowedEngineFields, passesAuthorization } = this.#context
+    const asksForUsage = wantsUsageSample(this.#context, prepared)
+    const request = engineRequest({
+      prepared,
+      worker,
+      rank: answer,
+      requestId: this.publicId,
+      headers: this.#request.headers,
+      allowedEngineFields,
+      passesAuthorization,
+      asksForUsage,
+    })
+    this.#worker = worker
+    this.dispatchedAtMs = this.byteAtMs = now()
+    this.lastCommentAtMs = this.dispatchedAtMs
+    worker.enter()
+    return new Promise<RelayOutcome>((resolve) => {
+      const relay = new AnswerRelay(
+        {
+          response: this.#response,
+          endpoint: this.#row.endpoint,
+          headers: this.#ownHeaders(answer),
+          wantsStream: prepared.isStream,
+          isRetriable: (status) => !isLast && (status === 502 || status === 503),
+          ...editsOf(prepared, answer, asksForUsage, () => now() - this.startedAtMs),
+        },
+        {
+          onProgress: (tokens) => this.#progress(tokens),
+          onOutcome: (outcome) => {
+            clock.delete(this)
+            worker.leave()
+            resolve(outcome)
+          },
+        },
+      )
+      this.#relay = relay
+      clock.add(this)
+      relay.attach(worker.link.call(request, relay))
+      this.#guard!.dispatched()
+    })
+  }
+
+  #progress(tokens: number): void {
+    const now = this.#context.now()
+    this.byteAtMs = now
+    this.#worker!.progressAtMs = now
+    this.#guard!.item(tokens)
+    if (tokens === 0) return
+    if (this.#outputTokens === 0) this.#firstToken(now)
+    this.#meters!.tokens(tokens, this.#outputTokens === 0 ? undefined : now - this.#lastTokenAtMs)
+    this.#outputTokens += tokens
+    this.#lastTokenAtMs = now
+  }
+
+  #firstToken(now: number): void {
+    this.#meters!.firstToken(now - this.startedAtMs)
+    this.#leaveQueue()
+  }
+
+  #leaveQueue(): void {
+    if (!this.#isQueued) return
+    this.#isQueued = false
+    this.#meters!.leftQueue()
+  }
+
+  /** The answer is whole: what the engine reported beats what was counted. */
+  #settle(outcome: RelayOutcome & { readonly kind: 'completed' }, guard: RequestGuard): void {
+    const { usage } = outcome
+    if (this.#type === 'unary' && this.#row.generates && outcome.status < 400) this.#progress(usage?.outputTokens ?? 1)
+    if (usage?.outputTokens !== undefined) this.#outputTokens = usage.outputTokens
+    if (usage?.cachedTokens !== undefined) this.#meters!.cachedTokens(usage.cachedTokens)
+    guard.end(outcome.hasError ? 'failed' : 'completed')
+  }
+
+  #createGuard({ model, hints }: Prepared, prompt: PromptTokens | undefined): RequestGuard {
+    return new RequestGuard(
+      model.spec.router,
+      {
+        requestId: this.id,
+        isTracked: true,
+        promptTokens: prompt?.tokens.length ?? 0,
+        blockSize: model.spec.blockSize,
+        tracksOutput: model.spec.tracksOutputBlocks ?? false,
+        expectedOutputTokens: hints.expectedOutputTokens,
+        startedAtMs: this.startedAtMs,
+      },
+      {},
+      this.#context.now,
+    )
+  }
+
+  #ownHeaders(answer: RouteAnswer): readonly (readonly [string, string])[] {
+    if (!this.#context.showsWorker) return [['x-request-id', this.publicId]]
+    return [
+      ['x-request-id', this.publicId],
+      ['x-warmroute-worker-id', String(answer.workerId)],
+      ['x-warmroute-dp-rank', String(answer.dpRank)],
+      ['x-warmroute-cached-tokens', String(answer.cachedTokens)],
+    ]
+  }
+
+  /** Tells the client, where there still is one, and answers with the status for the metrics. */
+  #fail(error: unknown): number {
+    const { overloadStatus, log } = this.#context
+    const status = statusOf(error, overloadStatus)
+    if (!(error instanceof WarmrouteError))
+      log.warn({ request_id: this.publicId, error: String(error) }, 'a request failed inside the gateway')
+    if (this.#relay?.isCommitted) {
+      if (!this.#response.writableEnded) this.#relay.endWithFrames(errorFrames(error, this.shape, overloadStatus))
+    } else if (!this.#response.headersSent && !this.#response.destroyed)
+      answerError(this.#request, this.#response, error, {
+        shape: this.shape,
+        overloadStatus,
+        requestId: this.publicId,
+      })
+    return status
+  }
+
+  #finish(status: number): void {
+    const { meters, overloadStatus, now, log } = this.#context
+    this.#guard?.end('dropped')
+    const own = this.#meters ?? meters.unknown
+    if (!this.#meters) own.started(this.#row.endpoint, this.#type)
+    this.#meters = own
+    this.#leaveQueue()
+    if (status === overloadStatus) own.rejected(this.#row.endpoint)
+    if (status === 499) {
+      meters.disconnected()
+      own.cancelled(this.#row.endpoint, this.#type)
+    }
+    const durationMs = now() - this.startedAtMs
+    own.finished(this.#row.endpoint, this.#type, errorTypeOf(status, overloadStatus), durationMs, this.#outputTokens)
+    log.debug(
+      { request_id: this.publicId, model: own.model, worker: this.#worker?.label, status, duration_ms: durationMs },
+      'a request ended',
+    )
+  }
+}
+
+/** Another worker may do better. */
+function isReplaceable(error: WarmrouteError): boolean {
+  return isFault(error) || error.code === 'WR_ENGINE_TIMEOUT'
+}
+
+/** The worker, not the request, is to blame. */
+function isFault(error: WarmrouteError): boolean {
+  return (
+    error.code === 'WR_ENGINE_UNREACHABLE' ||
+    error.code === 'WR_ENGINE_DISCONNECTED' ||
+    error.code === 'WR_ENGINE_PROTOCOL' ||
+    error.code === 'WR_ENGINE_TIMEOUT'
+  )
+}
+
+function refusal(status: number): WarmrouteError {
+  return new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: `the worker refused with status ${status}` })
+}
+
+function wantsUsageSample(context: GatewayContext, { isStream, row, body }: Prepared): boolean {
+  if (!isStream || (row.endpoint !== 'chat_completions' && row.endpoint !== 'completions')) return false
+  const given = body['stream_options'] as { include_usage?: unknown; continuous_usage_stats?: unknown } | null | undefined
+  if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given))) return false
+  if (given?.include_usage === true || given?.continuous_usage_stats !== undefined) return false
+  return context.samplesUsage()
+}
+
+function requireJson(request: IncomingMessage): void {
+  const type = request.headers['content-type']
+  if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type))
+    throw new WarmrouteError('WR_UNSUPPORTED_MEDIA_TYPE', {})
+}
+
+/** An id that is short and plain; anything else is replaced by our own. */
+function clientRequestId(request: IncomingMessage): string | undefined {
+  const id = request.headers['x-request-id']
+  return typeof id === 'string' && /^[\x21-\x7e]{1,256}$/.test(id) ? id : undefined
+}

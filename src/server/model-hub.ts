@@ -1,0 +1,61 @@
+/** Which model a name means. Names, aliases and adapters are reserved across all models: a taken one is refused. */
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { Model } from './model.js'
+
+export interface Resolved {
+  readonly model: Model
+  readonly loraName: string | undefined
+}
+
+export class ModelHub {
+  readonly #models = new Map<string, Model>()
+  readonly #names = new Map<string, Resolved>()
+
+  get size(): number {
+    return this.#models.size
+  }
+
+  all(): IterableIterator<Model> {
+    return this.#models.values()
+  }
+
+  names(): IterableIterator<[string, Resolved]> {
+    return this.#names.entries()
+  }
+
+  get(name: string): Model | undefined {
+    return this.#models.get(name)
+  }
+
+  /** Throws `WR_INVALID_CONFIG` when one of its names is taken. */
+  add(model: Model): void {
+    const { name, aliases = [], adapters = [] } = model.spec
+    for (const taken of [name, ...aliases, ...adapters])
+      if (this.#names.has(taken))
+        throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `the name ${taken} belongs to another model` })
+    this.#models.set(name, model)
+    for (const own of [name, ...aliases]) this.#names.set(own, { model, loraName: undefined })
+    for (const adapter of adapters) this.#names.set(adapter, { model, loraName: adapter })
+  }
+
+  remove(name: string): Model | undefined {
+    const model = this.#models.get(name)
+    this.#models.delete(name)
+    for (const [own, resolved] of this.#names) if (resolved.model === model) this.#names.delete(own)
+    return model
+  }
+
+  /** Without a name the only model is meant, as engines do; with several it must be named. */
+  resolve(name: unknown): Resolved {
+    if (name === undefined || name === null || name === '') {
+      const only = this.#models.size === 1 ? this.#models.values().next().value : undefined
+      if (only) return { model: only, loraName: undefined }
+      throw new WarmrouteError('WR_INVALID_BODY', { message: 'the field model is missing', param: 'model' })
+    }
+    if (typeof name !== 'string')
+      throw new WarmrouteError('WR_INVALID_BODY', { message: 'the field model must be a text', param: 'model' })
+    const resolved = this.#names.get(name)
+    if (!resolved) throw new WarmrouteError('WR_MODEL_NOT_FOUND', { param: 'model' })
+    return resolved
+  }
+}

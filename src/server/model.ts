@@ -1,0 +1,127 @@
+/** One served model: its workers, its router, its tokenizer, who of its workers is busy, and its handles on the metrics. */
+import type { BlockHasher, HashScheme } from '../core/hashing/index.js'
+import { BlockHashes, createHashScheme } from '../core/hashing/index.js'
+import type { WorkerCapacity } from '../core/load/index.js'
+import type { PromptHashes } from '../routing/index.js'
+import { WorkerMonitor } from '../routing/index.js'
+import type { Deadlines, HealthOptions, Log, ModelSpec } from './options.js'
+import type { ModelMeters } from './telemetry/request-meters.js'
+import { Fleet } from './workers/fleet.js'
+
+export interface ModelContext {
+  readonly deadlines: Deadlines
+  readonly health: HealthOptions
+  readonly log: Log
+  readonly now: () => number
+  readonly hasher: BlockHasher
+  readonly metersOf: (model: string) => ModelMeters
+  readonly removeGauges: (workerId: bigint, dpRanks: readonly number[], type: 'decode' | 'prefill') => void
+}
+
+/** Schemes of tenants and adapters that are kept; the plain one always is. */
+const schemesMax = 256
+
+export class Model {
+  readonly spec: ModelSpec
+  readonly fleet: Fleet
+  readonly monitor: WorkerMonitor
+  readonly meters: ModelMeters
+  readonly #context: ModelContext
+  readonly #plain: HashScheme
+  readonly #schemes = new Map<string, HashScheme>()
+  readonly #stopLoads: () => void
+
+  constructor(spec: ModelSpec, context: ModelContext) {
+    const { deadlines, health, log, now } = context
+    this.spec = spec
+    this.#context = context
+    this.#plain = createHashScheme({ blockSize: spec.blockSize })
+    this.meters = context.metersOf(spec.name)
+    this.fleet = new Fleet({
+      model: spec.name,
+      router: spec.router,
+      deadlines,
+      health,
+      log,
+      now,
+      onChange: () => this.meters.setReady(this.isReady),
+    })
+    this.monitor = this.#createMonitor()
+    this.#stopLoads = spec.router.onLoads((changed) => {
+      if (!this.monitor.isConfigured) return
+      for (const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } of changed)
+        this.monitor.report({ workerId, dpRank, activeDecodeBlocks, activePrefillTokens })
+    })
+    for (const worker of spec.workers ?? []) this.fleet.set(worker)
+    void this.monitor.start()
+  }
+
+  get name(): string {
+    return this.spec.name
+  }
+
+  get isReady(): boolean {
+    return this.fleet.servingCount > 0
+  }
+
+  /** Block hashes of a prompt, for a prediction. */
+  hashesOf(tokens: Uint32Array, cacheNamespace: string | undefined, loraName: string | undefined): PromptHashes {
+    const hashes = new BlockHashes()
+    this.#context.hasher.hash(tokens, this.#schemeOf(cacheNamespace, loraName), hashes)
+    return { local: hashes.localColumn(), sequence: hashes.sequenceColumn() }
+  }
+
+  /** Frees what runs and closes every connection; the router is the caller's. */
+  async close(): Promise<void> {
+    this.#stopLoads()
+    this.fleet.close()
+    await this.monitor.close()
+  }
+
+  #schemeOf(cacheNamespace: string | undefined, loraName: string | undefined): HashScheme {
+    if (!cacheNamespace && !loraName) return this.#plain
+    const key = `${cacheNamespace ?? ''}\0${loraName ?? ''}`
+    let scheme = this.#schemes.get(key)
+    if (!scheme) {
+      scheme = createHashScheme({ blockSize: this.spec.blockSize, cacheNamespace, loraName })
+      if (this.#schemes.size >= schemesMax) this.#schemes.delete(this.#schemes.keys().next().value!)
+      this.#schemes.set(key, scheme)
+    }
+    return scheme
+  }
+
+  #createMonitor(): WorkerMonitor {
+    const { log, removeGauges } = this.#context
+    const watch = (onChange: () => void): (() => void) => this.fleet.watch(onChange)
+    return new WorkerMonitor(
+      {
+        openFleet: () => Promise.resolve({ current: () => this.#capacities(), watch }),
+        openLoads: untilAborted,
+        instances: { current: () => new Set([...this.fleet.all()].map((worker) => worker.id)), watch },
+        removeGauges,
+        warn: (fields, sentence) => log.warn({ model: this.name, ...fields }, sentence),
+        pause: () => Promise.resolve(),
+      },
+      { thresholds: this.spec.thresholds ?? {} },
+    )
+  }
+
+  #capacities(): ReadonlyMap<bigint, WorkerCapacity> {
+    const capacities = new Map<bigint, WorkerCapacity>()
+    for (const worker of this.fleet.all()) {
+      const { dataParallelStartRank, dataParallelSize, totalKvBlocks, maxNumBatchedTokens } = worker.config
+      capacities.set(worker.id, {
+        dataParallelStartRank,
+        dataParallelSize,
+        ...(totalKvBlocks === undefined ? {} : { totalKvBlocks }),
+        ...(maxNumBatchedTokens === undefined ? {} : { maxNumBatchedTokens }),
+      })
+    }
+    return capacities
+  }
+}
+
+/** Loads are reported directly, by the router and by polls; this stream only keeps the monitor alive. */
+async function* untilAborted(signal: AbortSignal): AsyncGenerator<never> {
+  if (!signal.aborted) await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+}

@@ -1,0 +1,149 @@
+/** What a gateway is made of, and what holds when nothing is said. Plain values: files, flags and environment are `config/`'s. */
+import type { WorkerConfig } from '../core/protocol/index.js'
+import type { LoadThresholds } from '../core/load/index.js'
+import type { RouterPort } from '../routing/index.js'
+import type { Metrics } from '../telemetry/index.js'
+import type { PromptTokenizer } from './request/prompt.js'
+
+/** One engine server. Several ranks behind one port are one worker. */
+export interface WorkerSpec {
+  readonly id: bigint
+  /** Where requests go: `http://host:port`. */
+  readonly url: string
+  readonly engine: EngineName
+  /** The engine's own key, sent to it alone and never shown. */
+  readonly apiKey?: string | undefined
+  readonly config?: WorkerConfig | undefined
+  /** What the engine calls the model, where that differs from the name that clients use; spliced into the body. */
+  readonly servedModel?: string | undefined
+  /** What we claim about our knowledge of its cache; shown, and decides whether decisions are recorded as predictions. */
+  readonly mode?: WorkerMode | undefined
+}
+
+export type EngineName = 'vllm' | 'sglang' | 'trtllm' | 'dynamo' | 'other'
+export type WorkerMode = 'exact' | 'degraded' | 'approximate' | 'load-only'
+
+export interface ModelSpec {
+  /** The name that clients send, and that answers of `/v1/models` carry. */
+  readonly name: string
+  readonly aliases?: readonly string[]
+  /** LoRA adapters, asked for as models of their own. */
+  readonly adapters?: readonly string[]
+  readonly blockSize: number
+  /** Decides; the gateway tells it who exists. A policy besides KV is a router too: `createPolicyRouter`. */
+  readonly router: RouterPort
+  /** Absent: prompts are compared by their bytes, which is enough for approximate routing. */
+  readonly tokenizer?: PromptTokenizer | undefined
+  readonly workers?: readonly WorkerSpec[]
+  readonly thresholds?: LoadThresholds
+  readonly contextWindow?: number
+  readonly tracksOutputBlocks?: boolean
+  /** SGLang sessions for `nvext.session_control`. */
+  readonly hasSessions?: boolean
+}
+
+export interface ListenOptions {
+  readonly host?: string
+  readonly port?: number
+  /** PEM texts. */
+  readonly tls?: { readonly cert: string; readonly key: string } | undefined
+}
+
+export interface Limits {
+  readonly bodyBytesMax: number
+  readonly headerBytesMax: number
+  /** Of JSON: arrays and objects inside each other. */
+  readonly depthMax: number
+  readonly metadataEntriesMax: number
+  readonly metadataBytesMax: number
+  /** Requests under way at once; more are refused as overload. */
+  readonly requestsMax: number
+}
+
+/** Milliseconds. */
+export interface Deadlines {
+  /** From the first byte of a request to its last. */
+  readonly bodyMs: number
+  readonly connectMs: number
+  /** From dispatch to the end of the answer. */
+  readonly totalMs: number
+  /** Without a byte of this request and without any progress of its worker. */
+  readonly noProgressMs: number
+  /** Between two bytes of a stream, whatever the worker does otherwise; 0 is none. */
+  readonly idleMs: number
+  /** How long `close` waits for streams to end. */
+  readonly drainMs: number
+}
+
+export interface HealthOptions {
+  /** 0 never asks. */
+  readonly intervalMs: number
+  readonly timeoutMs: number
+  readonly path: string
+  /** Quarantine after a connection fault, doubling up to the last value. */
+  readonly quarantineMs: readonly [first: number, last: number]
+  /** How often the engines' own metrics are read; 0 never. */
+  readonly metricsMs: number
+}
+
+/** One line per event: a fixed sentence and its fields. pino fits. */
+export interface Log {
+  debug(fields: Record<string, unknown>, sentence: string): void
+  info(fields: Record<string, unknown>, sentence: string): void
+  warn(fields: Record<string, unknown>, sentence: string): void
+}
+
+export interface GatewayOptions {
+  readonly models?: readonly ModelSpec[]
+  readonly listen?: ListenOptions
+  /** Admin routes answer here only, when given. */
+  readonly adminListen?: ListenOptions | undefined
+  /** SHA-256 of each key, as hex (`hashKey`). None: clients need no key. */
+  readonly apiKeyHashes?: readonly string[]
+  readonly adminKeyHashes?: readonly string[]
+  readonly limits?: Partial<Limits>
+  readonly deadlines?: Partial<Deadlines>
+  readonly health?: Partial<HealthOptions>
+  /** `dynamo` validates and answers as upstream's frontend does. */
+  readonly strict?: 'off' | 'dynamo'
+  readonly overloadStatus?: number
+  /** One stream in so many is asked for its usage when the client did not; 0 never. */
+  readonly usageSampleEvery?: number
+  /** A comment on a silent stream; 0 never. */
+  readonly keepAliveMs?: number
+  /** Engine-control fields that a client may send; none by default (`engine-fields.ts` lists them). */
+  readonly allowedEngineFields?: readonly string[]
+  /** Says in response headers which worker served, and how much of the prompt it was expected to hold. */
+  readonly showsWorker?: boolean
+  readonly metrics?: Metrics
+  readonly log?: Log
+  /** A clock that only goes forward, in milliseconds. */
+  readonly now?: () => number
+  readonly random?: () => number
+}
+
+export const defaultLimits: Limits = {
+  bodyBytesMax: 45 * 1024 * 1024,
+  headerBytesMax: 64 * 1024,
+  depthMax: 128,
+  metadataEntriesMax: 64,
+  metadataBytesMax: 64 * 1024,
+  requestsMax: 20_000,
+}
+
+export const defaultDeadlines: Deadlines = {
+  bodyMs: 60_000,
+  connectMs: 5_000,
+  totalMs: 3_600_000,
+  noProgressMs: 30_000,
+  idleMs: 0,
+  drainMs: 5_000,
+}
+
+export const defaultHealth: HealthOptions = {
+  intervalMs: 5_000,
+  timeoutMs: 3_000,
+  path: '/health',
+  quarantineMs: [1_000, 30_000],
+  metricsMs: 1_000,
+}

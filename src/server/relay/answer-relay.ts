@@ -1,0 +1,292 @@
+/**
+ * Carries one engine's answer to one client. Until the first byte of a body nothing is sent, so that a worker which fails
+ * before can still be replaced; from then on the answer is this worker's.
+ *
+ * Three ways, cheapest first:
+ *   framed  the engine's chunks go to the client's socket as they came, framing included (HTTP/1.1, `chunked`, unchanged)
+ *   whole   a short answer of known length is sent in one write
+ *   plain   payload through `response.write`: everything else
+ */
+import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { Endpoint } from '../request/endpoints.js'
+import type { AnswerHandlers } from '../wire/engine-connection.js'
+import type { EngineCall } from '../wire/engine-link.js'
+import type { ResponseHead } from '../wire/response-head.js'
+import type { EventEdit } from './event-editor.js'
+import { EventEditor } from './event-editor.js'
+import { StreamWatch } from './stream-watch.js'
+import type { Usage } from './usage.js'
+import { readUsage } from './usage.js'
+
+export interface RelayRequest {
+  readonly response: ServerResponse
+  readonly endpoint: Endpoint
+  /** Lines of our own for the client. */
+  readonly headers: readonly (readonly [name: string, value: string])[]
+  /** Set for streams in which something is changed. */
+  readonly editEvent?: EventEdit | undefined
+  /** Set for whole answers in which something is changed. */
+  readonly editBody?: ((body: Buffer) => Buffer) | undefined
+  /** The client asked for a stream: comments may be sent even before the engine's head. */
+  readonly wantsStream: boolean
+  /** True: this status means that another worker should be asked. Called before anything is sent. */
+  readonly isRetriable: (status: number) => boolean
+}
+
+export interface RelayHooks {
+  /** Anything arrived, with so many new tokens in it. */
+  onProgress(tokens: number): void
+  /** Exactly once. */
+  onOutcome(outcome: RelayOutcome): void
+}
+
+export type RelayOutcome =
+  | { readonly kind: 'completed'; readonly status: number; readonly usage: Usage | undefined; readonly hasError: boolean }
+  /** The worker refused and nothing was sent. */
+  | { readonly kind: 'refused'; readonly status: number }
+  /** The connection or the framing failed; `isCommitted`: the client has seen a part. */
+  | { readonly kind: 'failed'; readonly error: WarmrouteError; readonly isCommitted: boolean; readonly isUntouched: boolean }
+
+type Way = 'framed' | 'whole' | 'plain'
+
+/** Hop-by-hop, or ours to set. */
+const notPassedOn = new Set([
+  'connection',
+  'content-length',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-connection',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'x-request-id',
+])
+
+/** Sent when a stream was asked for and the engine keeps its head back until it has a token. */
+const earlyHead: ResponseHead = {
+  status: 200,
+  headers: [
+    ['content-type', 'text/event-stream; charset=utf-8'],
+    ['cache-control', 'no-cache'],
+  ],
+  framing: { kind: 'until-close' },
+  isReusable: false,
+}
+
+const wholeBytesMax = 256 * 1024
+const tailBytes = 8 * 1024
+const keepAliveChunk = '3\r\n:\n\n\r\n'
+
+export class AnswerRelay implements AnswerHandlers {
+  readonly #request: RelayRequest
+  readonly #hooks: RelayHooks
+  readonly #parts: Buffer[] = []
+  #call: EngineCall | undefined
+  #head: ResponseHead | undefined
+  #way: Way = 'plain'
+  #watch: StreamWatch | undefined
+  #editor: EventEditor | undefined
+  #tail: Buffer | undefined
+  #isOver = false
+  isCommitted = false
+
+  constructor(request: RelayRequest, hooks: RelayHooks) {
+    this.#request = request
+    this.#hooks = hooks
+  }
+
+  /** The call that this relay handles, for back-pressure and abort. */
+  attach(call: EngineCall): void {
+    this.#call = call
+  }
+
+  get isStream(): boolean {
+    return this.#watch !== undefined
+  }
+
+  onHead(head: ResponseHead): void {
+    this.#hooks.onProgress(0)
+    if (this.#isOver) return
+    if (this.isCommitted) this.#joinEarlyHead(head)
+    else if (this.#request.isRetriable(head.status)) {
+      this.#call?.abort()
+      this.#finish({ kind: 'refused', status: head.status })
+    } else this.#begin(head)
+  }
+
+  #begin(head: ResponseHead): void {
+    this.#head = head
+    const isStream = head.headers.some(([name, value]) => name === 'content-type' && value.startsWith('text/event-stream'))
+    if (isStream && head.status === 200) {
+      this.#watch = new StreamWatch(this.#request.endpoint)
+      if (this.#request.editEvent) this.#editor = new EventEditor(this.#request.editEvent)
+    }
+    this.#way = this.#chooseWay(head)
+  }
+
+  onData(buffer: Buffer, ranges: readonly number[], rawEnd: number): void {
+    if (this.#isOver) return
+    this.#look(buffer, ranges)
+    if (this.#isOver) return
+    if (this.#way === 'whole') {
+      for (let at = 0; at < ranges.length; at += 2) this.#parts.push(buffer.subarray(ranges[at], ranges[at + 1]))
+      return
+    }
+    if (this.#way === 'framed') this.#sendFramed(rawEnd === buffer.length ? buffer : buffer.subarray(0, rawEnd))
+    else for (let at = 0; at < ranges.length; at += 2) this.#sendPlain(buffer.subarray(ranges[at], ranges[at + 1]))
+  }
+
+  onEnd(): void {
+    if (this.#isOver) return
+    const { response } = this.#request
+    if (this.#way === 'whole') this.#sendWhole()
+    else {
+      this.#commit()
+      const rest = this.#editor?.rest()
+      if (rest) response.write(rest)
+      response.end()
+    }
+    const usage = this.#watch ? this.#watch.usage : this.#tail && readUsage(this.#tail.toString('latin1'))
+    const hasError = this.#watch?.hasError ?? this.#head!.status >= 400
+    this.#finish({ kind: 'completed', status: this.#head!.status, usage, hasError })
+  }
+
+  onError(error: WarmrouteError, isUntouched: boolean): void {
+    this.#finish({ kind: 'failed', error, isCommitted: this.isCommitted, isUntouched })
+  }
+
+  /** Given up by us: the client left, or a deadline passed. The engine's connection is closed in this turn. */
+  abort(error: WarmrouteError): void {
+    if (this.#isOver) return
+    this.#call?.abort()
+    this.#finish({ kind: 'failed', error, isCommitted: this.isCommitted, isUntouched: false })
+  }
+
+  /** A comment on a silent stream, where one fits. Sends the head if it was held back, or one of our own. */
+  keepAlive(): void {
+    const { response, wantsStream } = this.#request
+    if (this.#isOver) return
+    if (!this.#head) {
+      if (!wantsStream) return
+      this.#begin(earlyHead)
+    }
+    if (!this.#watch?.isBetweenEvents) return
+    if (this.#way === 'framed' && this.isCommitted && !this.#call?.isBetweenChunks) return
+    this.#commit()
+    response.flushHeaders()
+    if (this.#way === 'framed') response.socket?.write(keepAliveChunk, 'latin1')
+    else response.write(':\n\n')
+  }
+
+  /** After a failure in the middle of a stream: says so in the stream and ends it, or cuts the connection where it cannot. */
+  endWithFrames(frames: string): void {
+    const { response } = this.#request
+    const canSpeak = this.#watch !== undefined && (this.#way !== 'framed' || (this.#call?.isBetweenChunks ?? false))
+    if (!canSpeak || !response.socket) {
+      response.destroy()
+      return
+    }
+    const text = this.#watch!.isBetweenEvents ? frames : `\n\n${frames}`
+    if (this.#way === 'framed') {
+      const size = Buffer.byteLength(text).toString(16)
+      response.socket.write(`${size}\r\n${text}\r\n`)
+      response.end()
+    } else response.end(text)
+  }
+
+  /** We sent a head of our own to keep the client waiting; the engine's must agree with it. */
+  #joinEarlyHead(head: ResponseHead): void {
+    const isStream = head.headers.some(([name, value]) => name === 'content-type' && value.startsWith('text/event-stream'))
+    if (head.status === 200 && isStream) return
+    const reason = `the worker answered with status ${head.status}`
+    this.abort(new WarmrouteError('WR_ENGINE_PROTOCOL', { reason, status: head.status }))
+  }
+
+  #chooseWay(head: ResponseHead): Way {
+    const { response, editEvent, editBody } = this.#request
+    const isEdited = this.#watch ? editEvent !== undefined : editBody !== undefined
+    if (head.framing.kind === 'length' && head.framing.bytes <= wholeBytesMax && !this.#watch) return 'whole'
+    if (isEdited && !this.#watch) return 'whole'
+    if (isEdited) return 'plain'
+    const canFrame = head.framing.kind === 'chunked' && response.req.httpVersionMinor === 1 && response.socket !== null
+    return canFrame ? 'framed' : 'plain'
+  }
+
+  #look(buffer: Buffer, ranges: readonly number[]): void {
+    let tokens = 0
+    for (let at = 0; at < ranges.length; at += 2) {
+      const start = ranges[at]!
+      const end = ranges[at + 1]!
+      if (this.#watch) tokens += this.#watch.push(buffer, start, end)
+      else this.#keepTail(buffer, start, end)
+    }
+    this.#hooks.onProgress(tokens)
+  }
+
+  /** Usage stands at the end of a whole answer, or at its very front in some engines: a short answer is kept in full. */
+  #keepTail(buffer: Buffer, start: number, end: number): void {
+    const part = buffer.subarray(start, end)
+    const tail = this.#tail ? Buffer.concat([this.#tail, part]) : part
+    this.#tail = tail.length > 2 * tailBytes ? Buffer.from(tail.subarray(tail.length - tailBytes)) : tail
+  }
+
+  #commit(length?: number): void {
+    if (this.isCommitted) return
+    this.isCommitted = true
+    const { response, headers } = this.#request
+    const head = this.#head!
+    const lines: string[] = []
+    for (const [name, value] of head.headers) if (!notPassedOn.has(name)) lines.push(name, value)
+    for (const [name, value] of headers) lines.push(name, value)
+    if (length !== undefined) lines.push('content-length', String(length))
+    else if (this.#way === 'framed') lines.push('transfer-encoding', 'chunked')
+    else if (head.framing.kind === 'length' && !this.#editor) lines.push('content-length', String(head.framing.bytes))
+    response.writeHead(head.status, lines)
+  }
+
+  #sendFramed(raw: Buffer): void {
+    const { response } = this.#request
+    const socket = response.socket
+    if (!socket) return
+    if (this.isCommitted) {
+      if (raw.length > 0 && !socket.write(raw)) this.#holdUntilDrained(socket)
+      return
+    }
+    socket.cork()
+    this.#commit()
+    response.flushHeaders()
+    const hasRoom = raw.length === 0 || socket.write(raw)
+    socket.uncork()
+    if (!hasRoom) this.#holdUntilDrained(socket)
+  }
+
+  #sendPlain(payload: Buffer): void {
+    const { response } = this.#request
+    const bytes = this.#editor ? this.#editor.push(payload) : payload
+    this.#commit()
+    if (bytes && !response.write(bytes)) this.#holdUntilDrained(response)
+  }
+
+  #sendWhole(): void {
+    const { response, editBody } = this.#request
+    const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
+    const sent = editBody ? editBody(body) : body
+    this.#commit(sent.length)
+    response.end(sent)
+  }
+
+  #holdUntilDrained(stream: ServerResponse | Socket): void {
+    const call = this.#call
+    if (!call) return
+    call.pause()
+    stream.once('drain', () => call.resume())
+  }
+
+  #finish(outcome: RelayOutcome): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#hooks.onOutcome(outcome)
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * For the few streams in which something is changed: cuts the payload into whole events and passes each through `edit`.
+ * Everything else is relayed without looking (`answer-relay.ts`).
+ */
+
+/** The event to send instead, or undefined to take it out. */
+export type EventEdit = (event: Buffer) => Buffer | undefined
+
+const eventBytesMax = 4 * 1024 * 1024
+
+export class EventEditor {
+  readonly #edit: EventEdit
+  #held: Buffer | undefined
+
+  constructor(edit: EventEdit) {
+    this.#edit = edit
+  }
+
+  /** What may be sent now. An event that is not whole yet is held back, unless it is larger than any event should be. */
+  push(bytes: Buffer): Buffer | undefined {
+    const buffer = this.#held ? Buffer.concat([this.#held, bytes]) : bytes
+    this.#held = undefined
+    const out: Buffer[] = []
+    let at = 0
+    for (;;) {
+      const end = endOfEvent(buffer, at)
+      if (end < 0) break
+      const event = this.#edit(buffer.subarray(at, end))
+      if (event) out.push(event)
+      at = end
+    }
+    if (at < buffer.length) {
+      const rest = buffer.subarray(at)
+      if (rest.length > eventBytesMax) out.push(rest)
+      else this.#held = Buffer.from(rest)
+    }
+    if (out.length === 0) return undefined
+    return out.length === 1 ? out[0] : Buffer.concat(out)
+  }
+
+  /** The stream ended in the middle of an event. */
+  rest(): Buffer | undefined {
+    const rest = this.#held
+    this.#held = undefined
+    return rest
+  }
+}
+
+function endOfEvent(buffer: Buffer, start: number): number {
+  const plain = buffer.indexOf('\n\n', start)
+  const strict = buffer.indexOf('\r\n\r\n', start)
+  if (plain < 0 || (strict >= 0 && strict < plain)) return strict < 0 ? -1 : strict + 4
+  return plain + 2
+}
+
+/** Takes out the event that only carries usage: we asked for it, the client did not. */
+export function withoutUsage(event: Buffer): Buffer | undefined {
+  return event.includes('"usage":{') && event.includes('"choices":[]') ? undefined : event
+}
+
+/** Puts a member into the JSON object of a `data:` event, at its end. Other events stay as they are. */
+export function withMember(event: Buffer, member: string): Buffer {
+  if (event[0] !== 0x64) return event
+  const brace = event.lastIndexOf('}')
+  const open = event.indexOf('{')
+  if (brace < 0 || open < 0 || open > 8) return event
+  const isEmpty = event.subarray(open + 1, brace).every((byte) => byte === 0x20)
+  return Buffer.concat([event.subarray(0, brace), Buffer.from(`${isEmpty ? '' : ','}${member}`), event.subarray(brace)])
+}

@@ -1,0 +1,147 @@
+/**
+ * Looks into a relayed event stream only as far as routing needs: when the first token came, about how many there are,
+ * and the usage at the end. One event counts as one token, which is what engines send unless told otherwise; the usage,
+ * where there is one, has the last word. Events are never put together unless they were cut, and never changed.
+ */
+import type { Endpoint } from '../request/endpoints.js'
+import type { Usage } from './usage.js'
+import { readUsage } from './usage.js'
+
+const lf = 0x0a
+const cr = 0x0d
+/** A longer event is counted and not looked into. */
+const eventBytesMax = 256 * 1024
+
+export class StreamWatch {
+  readonly #endpoint: Endpoint
+  readonly #parts: Buffer[] = []
+  #partBytes = 0
+  #usageEvent: Buffer | undefined
+  #hasToken = false
+  /** The last bytes seen ended an event (or nothing was seen): a comment of ours may follow. */
+  isBetweenEvents = true
+  /** `[DONE]` or the API's own last event was seen. */
+  hasFinished = false
+  /** The engine reported an error inside the stream. */
+  hasError = false
+  events = 0
+
+  constructor(endpoint: Endpoint) {
+    this.#endpoint = endpoint
+  }
+
+  /** Takes a run of payload, answers with the tokens that became complete in it. */
+  push(buffer: Buffer, start: number, end: number): number {
+    let tokens = 0
+    let at = start
+    while (at < end) {
+      const boundary = endOfEvent(buffer, at, end, this.#partBytes > 0 ? this.#tail() : -1)
+      if (boundary < 0) {
+        this.#keep(buffer, at, end)
+        return tokens
+      }
+      if (this.#partBytes > 0) {
+        this.#keep(buffer, at, boundary)
+        const whole = this.#partBytes <= eventBytesMax ? Buffer.concat(this.#parts) : undefined
+        this.#parts.length = 0
+        this.#partBytes = 0
+        tokens += whole ? this.#event(whole, 0, whole.length) : 1
+      } else tokens += this.#event(buffer, at, boundary)
+      this.isBetweenEvents = true
+      at = boundary
+    }
+    return tokens
+  }
+
+  get usage(): Usage | undefined {
+    return this.#usageEvent && readUsage(this.#usageEvent.toString('latin1'))
+  }
+
+  #tail(): number {
+    const last = this.#parts.at(-1)!
+    return last[last.length - 1]!
+  }
+
+  #keep(buffer: Buffer, start: number, end: number): void {
+    this.isBetweenEvents = false
+    this.#partBytes += end - start
+    if (this.#partBytes <= eventBytesMax) this.#parts.push(buffer.subarray(start, end))
+    else {
+      const last = Buffer.from(buffer.subarray(end - 1, end)) // enough to find the boundary
+      this.#parts.length = 0
+      this.#parts.push(last)
+    }
+  }
+
+  #event(buffer: Buffer, start: number, end: number): number {
+    this.events++
+    switch (this.#endpoint) {
+      case 'anthropic_messages':
+      case 'responses':
+        return this.#namedEvent(buffer, start, end)
+      default:
+        return this.#dataEvent(buffer, start, end)
+    }
+  }
+
+  /** `data: {…}`: chat, completions, and SGLang's own route. */
+  #dataEvent(buffer: Buffer, start: number, end: number): number {
+    if (buffer[start] !== 0x64) return 0 // not `data`: a comment
+    const brace = buffer[start + 6] === 0x7b || buffer[start + 5] === 0x7b
+    if (!brace) {
+      if (has(buffer, doneMark, start, end)) this.hasFinished = true
+      return 0
+    }
+    if (has(buffer, usageMark, start, end) || (this.#endpoint === 'generate' && has(buffer, metaMark, start, end))) {
+      this.#usageEvent = Buffer.from(buffer.subarray(start, end))
+      if (has(buffer, noChoicesMark, start, end)) return 0
+    }
+    if (this.#hasToken) return 1
+    const text = buffer.latin1Slice(start, end)
+    if (text.includes('"error"') && !text.includes('"choices"')) {
+      this.hasError = true
+      return 0
+    }
+    this.#hasToken = tokenPattern.test(text)
+    return this.#hasToken ? 1 : 0
+  }
+
+  /** `event: name` before the data: Anthropic and Responses. */
+  #namedEvent(buffer: Buffer, start: number, end: number): number {
+    if (has(buffer, usageMark, start, end)) this.#usageEvent = Buffer.from(buffer.subarray(start, end))
+    const text = buffer.latin1Slice(start, Math.min(end, start + 96))
+    if (/event: ?(?:message_stop|response\.(?:completed|incomplete|failed))/.test(text)) this.hasFinished = true
+    if (/event: ?error/.test(text)) this.hasError = true
+    return /event: ?(?:content_block_delta|response\.[a-z_.]+\.delta)/.test(text) ? 1 : 0
+  }
+}
+
+const usageMark = Buffer.from('"usage":{')
+const metaMark = Buffer.from('"meta_info":{')
+const noChoicesMark = Buffer.from('"choices":[]')
+const doneMark = Buffer.from('[DONE]')
+/** Some text, in whichever of the fields that hold it. The first event of a chat stream has only a role. */
+const tokenPattern = /"(?:content|text|reasoning_content|reasoning|arguments|name)": ?"[^"]|"(?:token_ids|output_ids)": ?\[\d/
+
+function has(buffer: Buffer, mark: Buffer, start: number, end: number): boolean {
+  // A view costs an allocation, a search over a whole read of many events is quadratic: whichever is cheaper.
+  if (buffer.length - end > 256) return buffer.subarray(start, end).includes(mark)
+  const at = buffer.indexOf(mark, start)
+  return at >= 0 && at + mark.length <= end
+}
+
+/** One past the empty line that ends an event, or -1. `before` is the byte in front of `start`, for a boundary that was cut. */
+function endOfEvent(buffer: Buffer, start: number, end: number, before: number): number {
+  let at = start
+  if (before === lf) {
+    if (buffer[at] === lf) return at + 1
+    if (buffer[at] === cr && at + 1 < end && buffer[at + 1] === lf) return at + 2
+  }
+  for (;;) {
+    at = buffer.indexOf(lf, at)
+    if (at < 0 || at + 1 >= end) return -1
+    if (buffer[at + 1] === lf) return at + 2
+    if (buffer[at + 1] === cr && at + 2 < end && buffer[at + 2] === lf) return at + 3
+    at++
+  }
+}

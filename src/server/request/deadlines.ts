@@ -1,0 +1,77 @@
+/**
+ * Watches every running request with one timer: comments on silent streams, and the three ways to run out of time. A
+ * timer per request and per chunk would cost more than the chunk.
+ */
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { Deadlines } from '../options.js'
+
+/** A request as the clock sees it. */
+export interface Timed {
+  readonly dispatchedAtMs: number
+  /** Last byte of this request. */
+  readonly byteAtMs: number
+  /** Last progress of its worker, whatever it was. */
+  readonly workerProgressAtMs: number
+  /** A whole answer is judged by its worker alone: nothing of it can arrive before its end. */
+  readonly isStream: boolean
+  readonly lastCommentAtMs: number
+  comment(): void
+  expire(error: WarmrouteError): void
+}
+
+export class DeadlineClock {
+  readonly #deadlines: Deadlines
+  readonly #keepAliveMs: number
+  readonly #now: () => number
+  readonly #running = new Set<Timed>()
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(deadlines: Deadlines, keepAliveMs: number, now: () => number) {
+    this.#deadlines = deadlines
+    this.#keepAliveMs = keepAliveMs
+    this.#now = now
+  }
+
+  get size(): number {
+    return this.#running.size
+  }
+
+  add(timed: Timed): void {
+    this.#running.add(timed)
+    this.#timer ??= setInterval(() => this.tick(), this.#period()).unref()
+  }
+
+  delete(timed: Timed): void {
+    this.#running.delete(timed)
+    if (this.#running.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  tick(): void {
+    const now = this.#now()
+    for (const timed of this.#running) {
+      const reason = this.#verdict(timed, now)
+      if (reason !== undefined) timed.expire(new WarmrouteError('WR_ENGINE_TIMEOUT', { reason }))
+      else if (this.#keepAliveMs > 0 && now - Math.max(timed.byteAtMs, timed.lastCommentAtMs) >= this.#keepAliveMs)
+        timed.comment()
+    }
+  }
+
+  #verdict(timed: Timed, now: number): string | undefined {
+    const { totalMs, idleMs, noProgressMs } = this.#deadlines
+    if (now - timed.dispatchedAtMs > totalMs) return `not finished within ${totalMs} ms`
+    if (idleMs > 0 && timed.isStream && now - timed.byteAtMs > idleMs) return `no byte within ${idleMs} ms`
+    const moved = timed.isStream ? Math.max(timed.byteAtMs, timed.workerProgressAtMs) : timed.workerProgressAtMs
+    if (noProgressMs > 0 && now - Math.max(moved, timed.dispatchedAtMs) > noProgressMs)
+      return `no progress within ${noProgressMs} ms`
+    return undefined
+  }
+
+  /** A quarter of the shortest limit, within 10 ms and 1 s. */
+  #period(): number {
+    const { totalMs, idleMs, noProgressMs } = this.#deadlines
+    const limits = [totalMs, idleMs, noProgressMs, this.#keepAliveMs].filter((ms) => ms > 0)
+    return Math.min(1_000, Math.max(10, Math.min(...limits) / 4))
+  }
+}

@@ -1,0 +1,44 @@
+/**
+ * Fields with which a client could steer an engine instead of asking it something. They are taken out unless allowed by
+ * configuration: `kv_transfer_params` alone can end a vLLM engine (spec/engines.md, appendix C). Headers need no list, as
+ * only known ones are passed on.
+ */
+
+/** Names that `allowed_engine_fields` may contain. */
+export const engineControlFields = [
+  'bootstrap_host',
+  'bootstrap_pair_key',
+  'bootstrap_port',
+  'bootstrap_room',
+  'data_parallel_rank',
+  'decode_tp_size',
+  'disagg_prefill_dp_rank',
+  'ec_transfer_params',
+  'kv_transfer_params',
+  'priority',
+  'request_id',
+  'rid',
+  'routed_dp_rank',
+  'session_params',
+  'vllm_xargs',
+] as const
+
+export type EngineControlField = (typeof engineControlFields)[number]
+
+/** The names to take out of this body; `nvext` is addressed to us and always goes. */
+export function fieldsToRemove(body: Readonly<Record<string, unknown>>, allowed: ReadonlySet<string>): Set<string> | undefined {
+  let found: Set<string> | undefined
+  for (const name of engineControlFields) {
+    if (!Object.hasOwn(body, name) || allowed.has(name)) continue
+    // Extra sampling arguments are harmless, except for the one through which transfer parameters can be smuggled in.
+    if (name === 'vllm_xargs' && !mentionsTransfer(body[name])) continue
+    ;(found ??= new Set()).add(name)
+  }
+  if (Object.hasOwn(body, 'nvext')) (found ??= new Set()).add('nvext')
+  return found
+}
+
+function mentionsTransfer(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return Object.keys(value).some((key) => key.includes('transfer_params') || key.startsWith('bootstrap'))
+}

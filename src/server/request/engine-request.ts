@@ -1,0 +1,95 @@
+/** What is sent to the chosen worker: the client's own bytes, with fields spliced in or out, and known headers only. */
+import type { IncomingHttpHeaders } from 'node:http'
+import type { WorkerRank } from '../../core/protocol/index.js'
+import type { BodyEdit } from '../splice-body.js'
+import { spliceBody } from '../splice-body.js'
+import type { EngineRequest } from '../wire/engine-connection.js'
+import type { Worker } from '../workers/worker.js'
+import { fieldsToRemove } from './engine-fields.js'
+import type { Prepared } from './prepare.js'
+
+export interface EngineRequestOptions {
+  readonly prepared: Prepared
+  readonly worker: Worker
+  readonly rank: WorkerRank
+  readonly requestId: string
+  readonly headers: IncomingHttpHeaders
+  readonly allowedEngineFields: ReadonlySet<string>
+  /** The client's own key goes on when neither we nor the worker have one. */
+  readonly passesAuthorization: boolean
+  readonly asksForUsage: boolean
+}
+
+/** Headers of a client that an engine may see. Everything else stays here. */
+const passedOn = [
+  'accept',
+  'anthropic-beta',
+  'anthropic-version',
+  'baggage',
+  'traceparent',
+  'tracestate',
+  'user-agent',
+  'x-session-id',
+] as const
+
+export function engineRequest(options: EngineRequestOptions): EngineRequest {
+  const { prepared, worker, rank, requestId } = options
+  const headers: (readonly [string, string])[] = [
+    ['content-type', 'application/json'],
+    ['accept-encoding', 'identity'], // what is compressed cannot be looked into
+    ['x-request-id', requestId],
+  ]
+  for (const name of passedOn) {
+    const value = options.headers[name]
+    if (typeof value === 'string') headers.push([name, value])
+  }
+  const { authorization } = options.headers
+  if (options.passesAuthorization && !worker.link.hasOwnKey && authorization !== undefined)
+    headers.push(['authorization', authorization])
+  const set: Record<string, string> = {}
+  pinRank(worker, rank, prepared, headers, set)
+  setFields(options, set)
+  return { method: 'POST', path: prepared.row.path, headers, body: edited(options, set) }
+}
+
+function edited(options: EngineRequestOptions, set: Record<string, string>): Uint8Array {
+  const { prepared } = options
+  const remove = fieldsToRemove(prepared.body, options.allowedEngineFields)
+  let hasEdit = remove !== undefined
+  for (const _name in set) hasEdit = true
+  if (!hasEdit) return prepared.bytes
+  const edit: BodyEdit = remove ? { remove, set } : { set }
+  return spliceBody(prepared.bytes, prepared.fields(), edit)
+}
+
+function setFields(options: EngineRequestOptions, set: Record<string, string>): void {
+  const { prepared, worker } = options
+  const { body, hints, model, loraName } = prepared
+  const served = worker.spec.servedModel ?? model.name
+  if (loraName === undefined && typeof body['model'] === 'string' && body['model'] !== served)
+    set['model'] = JSON.stringify(served)
+  if (hints.isSaltOurs) set['cache_salt'] = JSON.stringify(hints.cacheSalt)
+  if (options.asksForUsage) {
+    const given = typeof body['stream_options'] === 'object' ? body['stream_options'] : undefined
+    set['stream_options'] = JSON.stringify({ ...given, include_usage: true })
+  }
+  if (hints.priority !== undefined && options.allowedEngineFields.has('priority'))
+    // vLLM serves the lowest value first, everybody else the highest.
+    set['priority'] = String(worker.spec.engine === 'vllm' ? -hints.priority : hints.priority)
+}
+
+/** Which rank inside the worker: a header, except on SGLang's own route (spec/engines.md 5.1). One rank needs no pin. */
+function pinRank(
+  worker: Worker,
+  rank: WorkerRank,
+  prepared: Prepared,
+  headers: (readonly [string, string])[],
+  set: Record<string, string>,
+): void {
+  const { dataParallelSize, dataParallelStartRank } = worker.config
+  if (dataParallelSize <= 1 || !prepared.row.generates) return
+  const local = rank.dpRank - dataParallelStartRank
+  if (worker.spec.engine === 'vllm' || worker.spec.engine === 'sglang')
+    headers.push(['x-data-parallel-rank', String(local)])
+  if (worker.spec.engine === 'sglang' && prepared.row.endpoint === 'generate') set['routed_dp_rank'] = String(local)
+}

@@ -1,0 +1,85 @@
+/** What `nvext` adds to an answer when the client asked for it: who served, how long it took (spec/serving.md 1.10). */
+import type { ServerResponse } from 'node:http'
+import type { RouteAnswer } from '../../routing/index.js'
+import type { EventEdit } from '../relay/event-editor.js'
+import { withMember, withoutUsage } from '../relay/event-editor.js'
+import type { Prepared } from './prepare.js'
+import type { PromptTokens } from './prompt.js'
+
+export interface AnswerEdits {
+  readonly editEvent?: EventEdit
+  readonly editBody?: (body: Buffer) => Buffer
+}
+
+/** Nothing for almost every request: only a sampled usage, or fields that were asked for, change an answer. */
+export function editsOf(
+  prepared: Prepared,
+  answer: RouteAnswer,
+  removesUsage: boolean,
+  sinceStartMs: () => number,
+): AnswerEdits {
+  const { extraFields } = prepared.hints
+  const hasWorker = extraFields.has('worker_id')
+  const hasTiming = extraFields.has('timing')
+  const isOurs = prepared.row.endpoint === 'chat_completions' || prepared.row.endpoint === 'completions'
+  if (!isOurs || (!hasWorker && !hasTiming)) return removesUsage ? { editEvent: withoutUsage } : {}
+  let firstMs: number | undefined
+  const member = (isFinal: boolean): string | undefined => {
+    const parts: string[] = []
+    if (hasWorker) parts.push(`"worker_id":${workerIdJson(answer)}`)
+    if (hasTiming && isFinal) parts.push(`"timing":${timingJson(answer, prepared, firstMs, sinceStartMs())}`)
+    return parts.length === 0 ? undefined : `"nvext":{${parts.join(',')}}`
+  }
+  return {
+    editEvent(event) {
+      const kept = removesUsage ? withoutUsage(event) : event
+      if (!kept || kept[0] !== 0x64 || kept.includes('data: [DONE]')) return kept
+      firstMs ??= sinceStartMs()
+      const added = member(/"finish_reason": ?"/.test(kept.toString('latin1')))
+      return added === undefined ? kept : withMember(kept, added)
+    },
+    editBody(body) {
+      const added = member(true)
+      const brace = body.lastIndexOf('}')
+      if (added === undefined || brace < 0) return body
+      return Buffer.concat([body.subarray(0, brace), Buffer.from(`,${added}`), body.subarray(brace)])
+    },
+  }
+}
+
+/** A dry run: the choice and the tokens, and nothing else happened. */
+export function answerDryRun(
+  response: ServerResponse,
+  prepared: Prepared,
+  prompt: PromptTokens | undefined,
+  answer: RouteAnswer,
+  requestId: string,
+): number {
+  const isChat = prepared.row.endpoint !== 'completions'
+  const object = isChat ? (prepared.isStream ? 'chat.completion.chunk' : 'chat.completion') : 'text_completion'
+  const id = `${isChat ? 'chatcmpl' : 'cmpl'}-${requestId}`
+  const head = JSON.stringify({ id, object, created: Math.floor(Date.now() / 1000), model: prepared.model.name, choices: [] })
+  const tokenIds = prompt?.isExact ? [...prompt.tokens] : []
+  const nvext = `"nvext":{"worker_id":${workerIdJson(answer)},"token_ids":${JSON.stringify(tokenIds)}}`
+  const body = `${head.slice(0, -1)},${nvext}}`
+  const type = prepared.isStream ? 'text/event-stream; charset=utf-8' : 'application/json'
+  response.writeHead(200, { 'content-type': type, 'x-request-id': requestId })
+  response.end(prepared.isStream ? `data: ${body}\n\ndata: [DONE]\n\n` : body)
+  return 200
+}
+
+/** One worker did both halves. Written by hand: ids have 64 bits. */
+function workerIdJson({ workerId, dpRank }: RouteAnswer): string {
+  return `{"prefill_worker_id":${workerId},"prefill_dp_rank":${dpRank},"decode_worker_id":${workerId},"decode_dp_rank":${dpRank}}`
+}
+
+function timingJson(answer: RouteAnswer, prepared: Prepared, firstMs: number | undefined, totalMs: number): string {
+  const blocks = Math.ceil((prepared.hints.tokenData?.length ?? 0) / prepared.model.spec.blockSize)
+  return JSON.stringify({
+    request_received_ms: Math.round(Date.now() - totalMs),
+    prefill_wait_time_ms: answer.waitedMs,
+    ttft_ms: firstMs ?? totalMs,
+    total_time_ms: totalMs,
+    ...(blocks > 0 ? { kv_hit_rate: Math.min(1, answer.effectiveOverlapBlocks / blocks) } : {}),
+  })
+}

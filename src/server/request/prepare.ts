@@ -1,0 +1,82 @@
+/** From a request's bytes to what routing and dispatch need of it. Parses once; the bytes stay as they came. */
+import type { IncomingMessage } from 'node:http'
+import type { JsonObject } from '../../core/protocol/index.js'
+import { parseLosslessJson, WarmrouteError } from '../../core/protocol/index.js'
+import type { GatewayContext } from '../context.js'
+import { parseObject } from '../http/read-body.js'
+import type { Model } from '../model.js'
+import type { FieldSpan } from '../splice-body.js'
+import { scanFields } from '../splice-body.js'
+import type { EndpointRow } from './endpoints.js'
+import type { RoutingHints } from './hints.js'
+import { readHints } from './hints.js'
+import type { PromptTokens } from './prompt.js'
+import { byteTokens, carriedTokens } from './prompt.js'
+
+export interface Prepared {
+  readonly row: EndpointRow
+  readonly model: Model
+  readonly loraName: string | undefined
+  readonly bytes: Buffer
+  readonly body: Readonly<Record<string, unknown>>
+  readonly hints: RoutingHints
+  readonly isStream: boolean
+  /** The fields of the body, scanned when first needed. */
+  fields(): readonly FieldSpan[]
+}
+
+export function prepare(
+  context: GatewayContext,
+  row: EndpointRow,
+  request: IncomingMessage,
+  bytes: Buffer,
+): Prepared {
+  const body = parseObject(bytes, context.limits.depthMax)
+  const { model, loraName } = context.hub.resolve(body['model'])
+  let scanned: readonly FieldSpan[] | undefined
+  const fields = (): readonly FieldSpan[] => (scanned ??= scanOrRefuse(bytes))
+  const nvext = Object.hasOwn(body, 'nvext') ? readNvext(bytes, fields()) : undefined
+  return {
+    row,
+    model,
+    loraName,
+    bytes,
+    body,
+    hints: readHints(request.headers, body, nvext, context.limits),
+    isStream: row.generates && body['stream'] === true,
+    fields,
+  }
+}
+
+/** The prompt as routing compares it. `undefined`: only load decides. */
+export function promptOf(prepared: Prepared, signal: AbortSignal): Promise<PromptTokens | undefined> | PromptTokens | undefined {
+  const { row, model, body, bytes, hints } = prepared
+  if (row.promptFields.length === 0) return undefined
+  if (hints.tokenData) return { tokens: hints.tokenData, isExact: true }
+  const carried = carriedTokens(row, body)
+  if (carried) return carried
+  const { tokenizer } = model.spec
+  if (!tokenizer) return byteTokens(row, bytes, prepared.fields())
+  const answer = tokenizer.tokenize({ row, model: model.name, body, bytes, signal })
+  if (!(answer instanceof Promise)) return answer ?? byteTokens(row, bytes, prepared.fields())
+  return answer.then((tokens) => tokens ?? byteTokens(row, bytes, prepared.fields()))
+}
+
+/** `nvext` alone is read again without loss: worker ids have 64 bits. */
+function readNvext(bytes: Buffer, fields: readonly FieldSpan[]): JsonObject | undefined {
+  const span = fields.findLast((field) => field.name === 'nvext')
+  if (!span) return undefined
+  const value = parseLosslessJson(bytes.toString('utf8', span.valueStart, span.valueEnd))
+  if (value === null) return undefined
+  if (typeof value !== 'object' || Array.isArray(value))
+    throw new WarmrouteError('WR_INVALID_BODY', { message: 'nvext must be an object', param: 'nvext' })
+  if (Object.hasOwn(value, 'agent_context'))
+    throw new WarmrouteError('WR_INVALID_BODY', { message: 'nvext.agent_context may only come from headers', param: 'nvext' })
+  return value
+}
+
+function scanOrRefuse(bytes: Buffer): readonly FieldSpan[] {
+  const fields = scanFields(bytes)
+  if (!fields) throw new WarmrouteError('WR_INVALID_BODY', { message: 'the body is not an object' })
+  return fields
+}

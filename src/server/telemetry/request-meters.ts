@@ -1,0 +1,170 @@
+/** When the metrics of a request are observed. Labels come from configuration; an unknown model is `unknown_model`. */
+import type { Counter, Gauge, Histogram, Metrics } from '../../telemetry/index.js'
+import type { Endpoint } from '../request/endpoints.js'
+
+export type RequestType = 'stream' | 'unary'
+export type ErrorType =
+  | ''
+  | 'validation'
+  | 'not_found'
+  | 'overload'
+  | 'cancelled'
+  | 'internal'
+  | 'not_implemented'
+  | 'response_timeout'
+  | 'unavailable'
+
+/** `error_type` by status (spec/serving.md 4.2). */
+export function errorTypeOf(status: number, overloadStatus: number): ErrorType {
+  if (status < 400) return ''
+  if (status === overloadStatus || status === 429 || status === 529) return 'overload'
+  if (status === 404) return 'not_found'
+  if (status === 501) return 'not_implemented'
+  if (status === 503) return 'unavailable'
+  if (status === 504) return 'response_timeout'
+  if (status === 499) return 'cancelled'
+  return status < 500 ? 'validation' : 'internal'
+}
+
+export class Meters {
+  readonly metrics: Metrics
+  readonly #models = new Map<string, ModelMeters>()
+  readonly #disconnected: Gauge
+  #disconnectedCount = 0
+
+  constructor(metrics: Metrics) {
+    this.metrics = metrics
+    this.#disconnected = metrics.disconnectedClients.with({})
+  }
+
+  of(model: string): ModelMeters {
+    let meters = this.#models.get(model)
+    if (!meters) this.#models.set(model, (meters = new ModelMeters(this.metrics, model)))
+    return meters
+  }
+
+  get unknown(): ModelMeters {
+    return this.of('unknown_model')
+  }
+
+  disconnected(): void {
+    this.#disconnected.set(++this.#disconnectedCount)
+  }
+}
+
+/** Handles of one model: a label lookup costs more than the observation. */
+export class ModelMeters {
+  readonly model: string
+  readonly #metrics: Metrics
+  readonly #counters = new Map<string, Counter>()
+  readonly #inflight: Gauge
+  readonly #active: Gauge
+  readonly #queued: Gauge
+  readonly #ready: Gauge
+  readonly #duration: Histogram
+  readonly #inputTokens: Histogram
+  readonly #outputTokens: Histogram
+  readonly #cachedTokens: Histogram
+  readonly #outputTotal: Counter
+  readonly #firstToken: Histogram
+  readonly #tokenGap: Histogram
+  #inflightCount = 0
+  #queuedCount = 0
+
+  constructor(metrics: Metrics, model: string) {
+    const labels = { model }
+    this.model = model
+    this.#metrics = metrics
+    this.#inflight = metrics.inflightRequests.with(labels)
+    this.#active = metrics.activeRequests.with(labels)
+    this.#queued = metrics.queuedRequests.with(labels)
+    this.#ready = metrics.modelReady.with(labels)
+    this.#duration = metrics.requestDuration.with(labels)
+    this.#inputTokens = metrics.inputSequenceTokens.with(labels)
+    this.#outputTokens = metrics.outputSequenceTokens.with(labels)
+    this.#cachedTokens = metrics.cachedTokens.with(labels)
+    this.#outputTotal = metrics.outputTokens.with(labels)
+    this.#firstToken = metrics.timeToFirstToken.with(labels)
+    this.#tokenGap = metrics.interTokenLatency.with(labels)
+  }
+
+  get inFlight(): number {
+    return this.#inflightCount
+  }
+
+  setReady(isReady: boolean): void {
+    this.#ready.set(isReady ? 1 : 0)
+  }
+
+  started(endpoint: Endpoint, type: RequestType): void {
+    this.#counter(`started/${endpoint}/${type}`, () =>
+      this.#metrics.requestsStarted.with({ model: this.model, endpoint, request_type: type }),
+    ).inc()
+    this.#inflight.set(++this.#inflightCount)
+    this.#active.set(this.#inflightCount)
+    this.#queued.set(++this.#queuedCount)
+  }
+
+  /** From handler start to first token; ends with the request if none came. */
+  leftQueue(): void {
+    this.#queued.set(--this.#queuedCount)
+  }
+
+  promptTokens(tokens: number): void {
+    this.#inputTokens.observe(tokens)
+  }
+
+  firstToken(sinceStartMs: number): void {
+    this.#firstToken.observe(sinceStartMs / 1000)
+  }
+
+  /** `count` tokens arrived `gapMs` after the ones before. */
+  tokens(count: number, gapMs: number | undefined): void {
+    this.#outputTotal.inc(count)
+    if (gapMs === undefined) return
+    const each = gapMs / count / 1000
+    for (let at = 0; at < count; at++) this.#tokenGap.observe(each)
+  }
+
+  cachedTokens(tokens: number): void {
+    this.#cachedTokens.observe(tokens)
+  }
+
+  rejected(endpoint: Endpoint): void {
+    this.#counter(`rejected/${endpoint}`, () => this.#metrics.modelRejection.with({ model: this.model, endpoint })).inc()
+  }
+
+  cancelled(endpoint: Endpoint, type: RequestType): void {
+    this.#counter(`cancelled/${endpoint}/${type}`, () =>
+      this.#metrics.modelCancellation.with({ model: this.model, endpoint, request_type: type }),
+    ).inc()
+  }
+
+  finished(
+    endpoint: Endpoint,
+    type: RequestType,
+    errorType: ErrorType,
+    durationMs: number,
+    outputTokens: number,
+  ): void {
+    this.#inflight.set(--this.#inflightCount)
+    this.#active.set(this.#inflightCount)
+    this.#duration.observe(durationMs / 1000)
+    if (outputTokens > 0) this.#outputTokens.observe(outputTokens)
+    this.#counter(`finished/${endpoint}/${type}/${errorType}`, () =>
+      this.#metrics.requests.with({
+        model: this.model,
+        endpoint,
+        request_type: type,
+        status: errorType === '' ? 'success' : 'error',
+        error_type: errorType,
+      }),
+    ).inc()
+  }
+
+  #counter(key: string, make: () => Counter): Counter {
+    let counter = this.#counters.get(key)
+    if (!counter) this.#counters.set(key, (counter = make()))
+    return counter
+  }
+}

@@ -1,0 +1,251 @@
+/**
+ * The way to one engine: its address, its key, and a pool of connections. A call is one request and its answer, told to
+ * handlers; giving it up closes the connection, which is how an engine learns to stop.
+ */
+import { connect } from 'node:net'
+import type { Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { AnswerHandlers, ConnectionOwner, EngineRequest } from './engine-connection.js'
+import { EngineConnection } from './engine-connection.js'
+
+export interface EngineLinkOptions {
+  /** `http://host:port` or `https://…`; a path is put in front of every request path. */
+  readonly url: string
+  /** Sent as a bearer token; never shown. */
+  readonly apiKey?: string | undefined
+  readonly connectMs?: number
+  /** Engines close idle connections after 5 s; one that is older than this is not used again. */
+  readonly idleMs?: number
+  readonly idleConnectionsMax?: number
+  readonly now?: () => number
+}
+
+export interface EngineCall {
+  abort(): void
+  /** Back-pressure: no more bytes are read until `resume`. */
+  pause(): void
+  resume(): void
+  readonly isBetweenChunks: boolean
+}
+
+export class EngineLink implements ConnectionOwner {
+  readonly #options: Required<Omit<EngineLinkOptions, 'apiKey'>>
+  readonly #url: URL
+  readonly #authorization: readonly [string, string] | undefined
+  readonly #basePath: string
+  readonly #idle: EngineConnection[] = []
+  readonly #all = new Set<EngineConnection>()
+  readonly #connecting = new Set<Socket>()
+  #sweep: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(options: EngineLinkOptions) {
+    this.#options = {
+      connectMs: 5_000,
+      idleMs: 3_500,
+      idleConnectionsMax: 512,
+      now: () => performance.now(),
+      ...options,
+    }
+    this.#url = new URL(options.url)
+    this.#basePath = this.#url.pathname.replace(/\/$/, '')
+    this.#authorization = options.apiKey === undefined ? undefined : ['authorization', `Bearer ${options.apiKey}`]
+  }
+
+  /** Connections that are open or opening. */
+  get connectionCount(): number {
+    return this.#all.size + this.#connecting.size
+  }
+
+  get hasOwnKey(): boolean {
+    return this.#authorization !== undefined
+  }
+
+  /**
+   * Sends at once on an idle connection, else on a new one. A kept connection that turns out to be dead before any byte
+   * came back is replaced once: engines drop idle connections without notice.
+   */
+  call(request: EngineRequest, handlers: AnswerHandlers): EngineCall {
+    const full: EngineRequest = {
+      ...request,
+      path: this.#basePath + request.path,
+      headers: this.#authorization ? [...request.headers, this.#authorization] : request.headers,
+    }
+    const call = new Call(this, full, handlers)
+    if (this.#isClosed) queueMicrotask(() => call.fail(closed()))
+    else call.start()
+    return call
+  }
+
+  takeIdle(): EngineConnection | undefined {
+    const oldest = this.#options.now() - this.#options.idleMs
+    for (let connection = this.#idle.pop(); connection; connection = this.#idle.pop()) {
+      if (connection.isIdle && connection.idleSinceMs >= oldest && !connection.socket.destroyed) return connection
+      connection.destroy()
+    }
+    return undefined
+  }
+
+  /** Calls back once: with a connection, or with the reason that there is none. The answer ends the attempt. */
+  open(onOpen: (connection: EngineConnection) => void, onError: (error: WarmrouteError) => void): () => void {
+    const { hostname, host, port, protocol } = this.#url
+    const isTls = protocol === 'https:'
+    const address = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (isTls ? 443 : 80)) }
+    const socket = isTls ? connectTls({ ...address, servername: address.host, ALPNProtocols: ['http/1.1'] }) : connect(address)
+    this.#connecting.add(socket)
+    const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), this.#options.connectMs)
+    let isSettled = false
+    const settle = (): boolean => {
+      if (isSettled) return false
+      isSettled = true
+      clearTimeout(timer)
+      this.#connecting.delete(socket)
+      return true
+    }
+    const failed = (cause?: Error): void => {
+      if (settle()) onError(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: cause?.message ?? 'closed' }, { cause }))
+    }
+    socket.on('error', failed)
+    socket.on('close', () => failed())
+    socket.once(isTls ? 'secureConnect' : 'connect', () => {
+      if (!settle()) return
+      const connection = new EngineConnection(socket, host, this)
+      this.#all.add(connection)
+      onOpen(connection)
+    })
+    return () => {
+      if (settle()) socket.destroy()
+    }
+  }
+
+  onIdle(connection: EngineConnection): void {
+    if (this.#isClosed || this.#idle.length >= this.#options.idleConnectionsMax) {
+      connection.destroy()
+      return
+    }
+    connection.idleSinceMs = this.#options.now()
+    this.#idle.push(connection)
+    this.#sweep ??= setTimeout(() => this.#dropOld(), this.#options.idleMs).unref()
+  }
+
+  onGone(connection: EngineConnection): void {
+    this.#all.delete(connection)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#sweep)
+    this.#sweep = undefined
+    for (const socket of this.#connecting) socket.destroy()
+    for (const connection of this.#all) connection.destroy()
+    this.#idle.length = 0
+  }
+
+  #dropOld(): void {
+    const oldest = this.#options.now() - this.#options.idleMs
+    let kept = 0
+    for (const connection of this.#idle) {
+      if (!connection.isIdle) continue
+      if (connection.idleSinceMs <= oldest) connection.destroy()
+      else this.#idle[kept++] = connection
+    }
+    this.#idle.length = kept
+    this.#sweep = kept > 0 ? setTimeout(() => this.#dropOld(), this.#options.idleMs / 2).unref() : undefined
+  }
+}
+
+class Call implements EngineCall, AnswerHandlers {
+  readonly #link: EngineLink
+  readonly #request: EngineRequest
+  readonly #handlers: AnswerHandlers
+  #connection: EngineConnection | undefined
+  #cancelOpen: (() => void) | undefined
+  #isKept = false
+  #isOver = false
+  #isPaused = false
+
+  constructor(link: EngineLink, request: EngineRequest, handlers: AnswerHandlers) {
+    this.#link = link
+    this.#request = request
+    this.#handlers = handlers
+  }
+
+  get isBetweenChunks(): boolean {
+    return this.#connection?.isBetweenChunks ?? false
+  }
+
+  start(): void {
+    const kept = this.#link.takeIdle()
+    if (kept) {
+      this.#isKept = true
+      this.#use(kept)
+    } else this.#openNew()
+  }
+
+  abort(): void {
+    this.#isOver = true
+    this.#cancelOpen?.()
+    this.#connection?.abort()
+  }
+
+  pause(): void {
+    this.#isPaused = true
+    this.#connection?.socket.pause()
+  }
+
+  resume(): void {
+    this.#isPaused = false
+    this.#connection?.socket.resume()
+  }
+
+  onHead(head: Parameters<AnswerHandlers['onHead']>[0]): void {
+    this.#isKept = false
+    this.#handlers.onHead(head)
+  }
+
+  onData(buffer: Buffer, ranges: readonly number[], rawEnd: number): void {
+    this.#handlers.onData(buffer, ranges, rawEnd)
+  }
+
+  onEnd(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    if (this.#isPaused) this.#connection?.socket.resume() // it may serve another request by now
+    this.#handlers.onEnd()
+  }
+
+  onError(error: WarmrouteError, isUntouched: boolean): void {
+    if (this.#isOver) return
+    if (this.#isKept && isUntouched) {
+      this.#isKept = false
+      this.#openNew()
+    } else this.fail(error, isUntouched)
+  }
+
+  fail(error: WarmrouteError, isUntouched = true): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#handlers.onError(error, isUntouched)
+  }
+
+  #openNew(): void {
+    this.#cancelOpen = this.#link.open(
+      (connection) => {
+        this.#cancelOpen = undefined
+        this.#use(connection)
+      },
+      (error) => this.fail(error),
+    )
+  }
+
+  #use(connection: EngineConnection): void {
+    this.#connection = connection
+    if (this.#isPaused) connection.socket.pause()
+    connection.send(this.#request, this)
+  }
+}
+
+function closed(): WarmrouteError {
+  return new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the way to this worker is closed' })
+}

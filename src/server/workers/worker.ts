@@ -1,0 +1,100 @@
+/**
+ * One worker as the front door sees it: where it is, whether it may take a request, and when it last moved. What is
+ * cached or running on it is the router's business.
+ *
+ *   ready ──drain──► draining ──last request ended──► gone
+ *     │  ▲
+ *   fault │ probe answered
+ *     ▼  │
+ *   quarantined (still `ready`, but left out)
+ */
+import type { WorkerConfig } from '../../core/protocol/index.js'
+import { defaultWorkerConfig } from '../../core/protocol/index.js'
+import type { WorkerMode, WorkerSpec } from '../options.js'
+import { EngineLink } from '../wire/engine-link.js'
+
+export type WorkerState = 'ready' | 'draining' | 'gone'
+
+export class Worker {
+  readonly id: bigint
+  readonly label: string
+  readonly link: EngineLink
+  readonly addedAtMs: number
+  spec: WorkerSpec
+  state: WorkerState = 'ready'
+  mode: WorkerMode
+  /** Left out of selection until a probe is answered. */
+  isQuarantined = false
+  faults = 0
+  inFlight = 0
+  /** When anything of it moved: a byte, an event, a counter. */
+  progressAtMs: number
+  /** Called when the last request of a draining worker ended. */
+  onIdle: (() => void) | undefined
+
+  constructor(spec: WorkerSpec, connectMs: number, now: number) {
+    this.id = spec.id
+    this.label = String(spec.id)
+    this.spec = spec
+    this.mode = spec.mode ?? 'approximate'
+    this.link = new EngineLink({ url: spec.url, apiKey: spec.apiKey, connectMs })
+    this.addedAtMs = now
+    this.progressAtMs = now
+  }
+
+  get config(): WorkerConfig {
+    return this.spec.config ?? defaultWorkerConfig
+  }
+
+  get mayServe(): boolean {
+    return this.state === 'ready' && !this.isQuarantined
+  }
+
+  enter(): void {
+    this.inFlight++
+  }
+
+  leave(): void {
+    this.inFlight--
+    if (this.inFlight === 0) this.onIdle?.()
+  }
+}
+
+/** What a person may see of a worker: never its key. */
+export interface WorkerReport {
+  readonly id: string
+  readonly url: string
+  readonly model: string
+  readonly engine: string
+  readonly state: WorkerState
+  readonly mode: WorkerMode
+  readonly is_quarantined: boolean
+  readonly in_flight: number
+  readonly faults: number
+  readonly data_parallel_start_rank: number
+  readonly data_parallel_size: number
+}
+
+export function reportOf(worker: Worker, model: string): WorkerReport {
+  const { config } = worker
+  return {
+    id: worker.label,
+    url: withoutCredentials(worker.spec.url),
+    model,
+    engine: worker.spec.engine,
+    state: worker.state,
+    mode: worker.mode,
+    is_quarantined: worker.isQuarantined,
+    in_flight: worker.inFlight,
+    faults: worker.faults,
+    data_parallel_start_rank: config.dataParallelStartRank,
+    data_parallel_size: config.dataParallelSize,
+  }
+}
+
+function withoutCredentials(url: string): string {
+  const parsed = new URL(url)
+  parsed.username = ''
+  parsed.password = ''
+  return parsed.href.replace(/\/$/, '')
+}
