@@ -78,13 +78,19 @@ class HttpGateway implements Gateway {
 
   get engineConnections(): number {
     let count = 0
-    for (const model of this.#context.hub.all()) for (const worker of model.fleet.all()) count += worker.link.connectionCount
+    for (const model of this.#context.hub.all())
+      for (const worker of model.fleet.all()) count += worker.link.connectionCount
     return count
   }
 
   async listen(): Promise<GatewayAddress> {
     const { adminListen, listen = {} } = this.#options
-    const own = { setWorker: this.setWorker.bind(this), removeWorker: this.removeWorker.bind(this), drainWorker: this.drainWorker.bind(this), workers: this.workers.bind(this) }
+    const own = {
+      setWorker: this.setWorker.bind(this),
+      removeWorker: this.removeWorker.bind(this),
+      drainWorker: this.drainWorker.bind(this),
+      workers: this.workers.bind(this),
+    }
     const common = { context: this.#context, options: this.#options, admin: own }
     const url = await this.#open(listen, createDoor({ ...common, serves: adminListen ? 'clients' : 'all' }))
     const adminUrl = adminListen && (await this.#open(adminListen, createDoor({ ...common, serves: 'admin' })))
@@ -165,7 +171,10 @@ class HttpGateway implements Gateway {
     return running.size === 0
   }
 
-  async #open(listen: ListenOptions, handler: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
+  async #open(
+    listen: ListenOptions,
+    handler: (request: IncomingMessage, response: ServerResponse) => void,
+  ): Promise<string> {
     const { host = '127.0.0.1', port = 8080, tls } = listen
     const { limits } = this.#context
     const settings = {

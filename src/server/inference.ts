@@ -42,7 +42,6 @@ export class Inference implements Timed {
   readonly #abort = new AbortController()
   #meters: ModelMeters | undefined
   #type: RequestType = 'unary'
-  #prepared: Prepared | undefined
   #relay: AnswerRelay | undefined
   #guard: RequestGuard | undefined
   #worker: Worker | undefined
@@ -117,7 +116,6 @@ export class Inference implements Timed {
     requireJson(this.#request)
     const bytes = await readBody(this.#request, limits.bodyBytesMax, deadlines.bodyMs)
     const prepared = prepare(this.#context, this.#row, this.#request, bytes)
-    this.#prepared = prepared
     this.#type = prepared.isStream ? 'stream' : 'unary'
     this.#meters = prepared.model.meters
     this.#meters.started(this.#row.endpoint, this.#type)
@@ -185,7 +183,8 @@ export class Inference implements Timed {
       const outcome = await this.#relayFrom(worker, prepared, answer, isLast)
       if (outcome.kind === 'completed') this.#settle(outcome, guard)
       else guard.end(this.#givenUp ? 'stopped' : 'failed')
-      if (outcome.kind === 'failed' && !this.#givenUp && isFault(outcome.error)) model.fleet.fault(worker, outcome.error)
+      if (outcome.kind === 'failed' && !this.#givenUp && isFault(outcome.error))
+        model.fleet.fault(worker, outcome.error)
       return outcome
     } catch (error) {
       if (!(error instanceof WarmrouteError)) throw error
@@ -356,7 +355,10 @@ function refusal(status: number): WarmrouteError {
 
 function wantsUsageSample(context: GatewayContext, { isStream, row, body }: Prepared): boolean {
   if (!isStream || (row.endpoint !== 'chat_completions' && row.endpoint !== 'completions')) return false
-  const given = body['stream_options'] as { include_usage?: unknown; continuous_usage_stats?: unknown } | null | undefined
+  const given = body['stream_options'] as
+    | { include_usage?: unknown; continuous_usage_stats?: unknown }
+    | null
+    | undefined
   if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given))) return false
   if (given?.include_usage === true || given?.continuous_usage_stats !== undefined) return false
   return context.samplesUsage()

@@ -122,6 +122,11 @@ export class Model {
 }
 
 /** Loads are reported directly, by the router and by polls; this stream only keeps the monitor alive. */
-async function* untilAborted(signal: AbortSignal): AsyncGenerator<never> {
-  if (!signal.aborted) await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+function untilAborted(signal: AbortSignal): AsyncIterable<never> {
+  const ended = new Promise<IteratorResult<never>>((resolve) => {
+    const end = (): void => resolve({ done: true, value: undefined })
+    if (signal.aborted) end()
+    else signal.addEventListener('abort', end, { once: true })
+  })
+  return { [Symbol.asyncIterator]: () => ({ next: () => ended }) }
 }

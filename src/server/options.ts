@@ -1,6 +1,7 @@
 /** What a gateway is made of, and what holds when nothing is said. Plain values: files, flags and environment are `config/`'s. */
 import type { WorkerConfig } from '../core/protocol/index.js'
 import type { LoadThresholds } from '../core/load/index.js'
+import type { EngineKind } from '../engines/index.js'
 import type { RouterPort } from '../routing/index.js'
 import type { Metrics } from '../telemetry/index.js'
 import type { PromptTokenizer } from './request/prompt.js'
@@ -10,7 +11,7 @@ export interface WorkerSpec {
   readonly id: bigint
   /** Where requests go: `http://host:port`. */
   readonly url: string
-  readonly engine: EngineName
+  readonly engine: EngineKind
   /** The engine's own key, sent to it alone and never shown. */
   readonly apiKey?: string | undefined
   readonly config?: WorkerConfig | undefined
@@ -20,7 +21,6 @@ export interface WorkerSpec {
   readonly mode?: WorkerMode | undefined
 }
 
-export type EngineName = 'vllm' | 'sglang' | 'trtllm' | 'dynamo' | 'other'
 export type WorkerMode = 'exact' | 'degraded' | 'approximate' | 'load-only'
 
 export interface ModelSpec {

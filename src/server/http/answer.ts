@@ -23,11 +23,19 @@ export interface ErrorOptions {
 }
 
 /** Answers, and closes the connection where a part of the request is still unread. */
-export function answerError(request: IncomingMessage, response: ServerResponse, error: unknown, options: ErrorOptions): void {
+export function answerError(
+  request: IncomingMessage,
+  response: ServerResponse,
+  error: unknown,
+  options: ErrorOptions,
+): void {
   if (response.headersSent || response.destroyed) return
   const { status, body, retryAfter } = errorAnswer(error, options.shape, options.overloadStatus)
   const bytes = Buffer.from(body)
-  const headers: Record<string, string | number> = { 'content-type': 'application/json', 'content-length': bytes.length }
+  const headers: Record<string, string | number> = {
+    'content-type': 'application/json',
+    'content-length': bytes.length,
+  }
   if (retryAfter !== undefined) headers['retry-after'] = retryAfter
   if (options.requestId !== undefined) headers['x-request-id'] = options.requestId
   const allow = error instanceof WarmrouteError ? error.details['allow'] : undefined

@@ -13,7 +13,8 @@ export interface ErrorAnswer {
 
 export function errorAnswer(error: unknown, shape: ErrorShape, overloadStatus: number): ErrorAnswer {
   const status = statusOf(error, overloadStatus)
-  const body = shape === 'dynamo' ? dynamoBody(error, status, overloadStatus) : nestedBody(error, shape, status, overloadStatus)
+  const body =
+    shape === 'dynamo' ? dynamoBody(error, status, overloadStatus) : nestedBody(error, shape, status, overloadStatus)
   const isTemporary = status === overloadStatus || status === 503
   return { status, body: JSON.stringify(body), retryAfter: isTemporary ? 1 : undefined }
 }
@@ -61,7 +62,8 @@ function dynamoBody(error: unknown, status: number, overloadStatus: number): obj
 
 function publicMessage(error: unknown, status: number): string {
   if (status === 500) return 'Internal server error'
-  if (status === 503 && !isNamed(error, 'WR_MODEL_NOT_READY', 'WR_SHUTTING_DOWN')) return 'Service temporarily unavailable'
+  if (status === 503 && !isNamed(error, 'WR_MODEL_NOT_READY', 'WR_SHUTTING_DOWN'))
+    return 'Service temporarily unavailable'
   if (isNamed(error, 'WR_SHUTTING_DOWN')) return 'Service is not ready'
   return messageOf(error)
 }

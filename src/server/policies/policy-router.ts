@@ -106,7 +106,11 @@ class PolicyRouter implements RouterPort {
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'direct routing needs a worker id in the request' })
     const rows = isOpen(request) ? this.#all : this.#all.filter((row) => this.#mayServe(row, request))
     if (rows.length === 0) {
-      const reason = pin ? `worker ${pin.workerId} cannot take it` : this.#all.length === 0 ? 'no workers' : 'all are left out'
+      const reason = pin
+        ? `worker ${pin.workerId} cannot take it`
+        : this.#all.length === 0
+          ? 'no workers'
+          : 'all are left out'
       throw new WarmrouteError('WR_NO_ENDPOINTS', { reason })
     }
     const row = pickRank(this.#policy, rows, this.#turn++, this.#random)

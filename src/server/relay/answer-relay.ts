@@ -43,11 +43,21 @@ export interface RelayHooks {
 }
 
 export type RelayOutcome =
-  | { readonly kind: 'completed'; readonly status: number; readonly usage: Usage | undefined; readonly hasError: boolean }
+  | {
+      readonly kind: 'completed'
+      readonly status: number
+      readonly usage: Usage | undefined
+      readonly hasError: boolean
+    }
   /** The worker refused and nothing was sent. */
   | { readonly kind: 'refused'; readonly status: number }
   /** The connection or the framing failed; `isCommitted`: the client has seen a part. */
-  | { readonly kind: 'failed'; readonly error: WarmrouteError; readonly isCommitted: boolean; readonly isUntouched: boolean }
+  | {
+      readonly kind: 'failed'
+      readonly error: WarmrouteError
+      readonly isCommitted: boolean
+      readonly isUntouched: boolean
+    }
 
 type Way = 'framed' | 'whole' | 'plain'
 
@@ -118,7 +128,9 @@ export class AnswerRelay implements AnswerHandlers {
 
   #begin(head: ResponseHead): void {
     this.#head = head
-    const isStream = head.headers.some(([name, value]) => name === 'content-type' && value.startsWith('text/event-stream'))
+    const isStream = head.headers.some(
+      ([name, value]) => name === 'content-type' && value.startsWith('text/event-stream'),
+    )
     if (isStream && head.status === 200) {
       this.#watch = new StreamWatch(this.#request.endpoint)
       if (this.#request.editEvent) this.#editor = new EventEditor(this.#request.editEvent)
@@ -198,7 +210,9 @@ export class AnswerRelay implements AnswerHandlers {
 
   /** We sent a head of our own to keep the client waiting; the engine's must agree with it. */
   #joinEarlyHead(head: ResponseHead): void {
-    const isStream = head.headers.some(([name, value]) => name === 'content-type' && value.startsWith('text/event-stream'))
+    const isStream = head.headers.some(
+      ([name, value]) => name === 'content-type' && value.startsWith('text/event-stream'),
+    )
     if (head.status === 200 && isStream) return
     const reason = `the worker answered with status ${head.status}`
     this.abort(new WarmrouteError('WR_ENGINE_PROTOCOL', { reason, status: head.status }))

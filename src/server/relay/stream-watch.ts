@@ -75,13 +75,8 @@ export class StreamWatch {
 
   #event(buffer: Buffer, start: number, end: number): number {
     this.events++
-    switch (this.#endpoint) {
-      case 'anthropic_messages':
-      case 'responses':
-        return this.#namedEvent(buffer, start, end)
-      default:
-        return this.#dataEvent(buffer, start, end)
-    }
+    const isNamed = this.#endpoint === 'anthropic_messages' || this.#endpoint === 'responses'
+    return isNamed ? this.#namedEvent(buffer, start, end) : this.#dataEvent(buffer, start, end)
   }
 
   /** `data: {…}`: chat, completions, and SGLang's own route. */
@@ -97,7 +92,7 @@ export class StreamWatch {
       if (has(buffer, noChoicesMark, start, end)) return 0
     }
     if (this.#hasToken) return 1
-    const text = buffer.latin1Slice(start, end)
+    const text = buffer.toString('latin1', start, end)
     if (text.includes('"error"') && !text.includes('"choices"')) {
       this.hasError = true
       return 0
@@ -109,7 +104,7 @@ export class StreamWatch {
   /** `event: name` before the data: Anthropic and Responses. */
   #namedEvent(buffer: Buffer, start: number, end: number): number {
     if (has(buffer, usageMark, start, end)) this.#usageEvent = Buffer.from(buffer.subarray(start, end))
-    const text = buffer.latin1Slice(start, Math.min(end, start + 96))
+    const text = buffer.toString('latin1', start, Math.min(end, start + 96))
     if (/event: ?(?:message_stop|response\.(?:completed|incomplete|failed))/.test(text)) this.hasFinished = true
     if (/event: ?error/.test(text)) this.hasError = true
     return /event: ?(?:content_block_delta|response\.[a-z_.]+\.delta)/.test(text) ? 1 : 0
@@ -121,7 +116,8 @@ const metaMark = Buffer.from('"meta_info":{')
 const noChoicesMark = Buffer.from('"choices":[]')
 const doneMark = Buffer.from('[DONE]')
 /** Some text, in whichever of the fields that hold it. The first event of a chat stream has only a role. */
-const tokenPattern = /"(?:content|text|reasoning_content|reasoning|arguments|name)": ?"[^"]|"(?:token_ids|output_ids)": ?\[\d/
+const tokenPattern =
+  /"(?:content|text|reasoning_content|reasoning|arguments|name)": ?"[^"]|"(?:token_ids|output_ids)": ?\[\d/
 
 function has(buffer: Buffer, mark: Buffer, start: number, end: number): boolean {
   // A view costs an allocation, a search over a whole read of many events is quadratic: whichever is cheaper.

@@ -23,11 +23,15 @@ export const engineControlFields = [
   'vllm_xargs',
 ] as const
 
-export type EngineControlField = (typeof engineControlFields)[number]
-
 /** The names to take out of this body; `nvext` is addressed to us and always goes. */
-export function fieldsToRemove(body: Readonly<Record<string, unknown>>, allowed: ReadonlySet<string>): Set<string> | undefined {
+export function fieldsToRemove(
+  body: Readonly<Record<string, unknown>>,
+  /** What this engine in particular must not be sent. */
+  strip: readonly string[],
+  allowed: ReadonlySet<string>,
+): Set<string> | undefined {
   let found: Set<string> | undefined
+  for (const name of strip) if (Object.hasOwn(body, name) && !allowed.has(name)) (found ??= new Set()).add(name)
   for (const name of engineControlFields) {
     if (!Object.hasOwn(body, name) || allowed.has(name)) continue
     // Extra sampling arguments are harmless, except for the one through which transfer parameters can be smuggled in.

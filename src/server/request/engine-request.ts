@@ -1,6 +1,7 @@
 /** What is sent to the chosen worker: the client's own bytes, with fields spliced in or out, and known headers only. */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { WorkerRank } from '../../core/protocol/index.js'
+import { requestControls } from '../../engines/index.js'
 import type { BodyEdit } from '../splice-body.js'
 import { spliceBody } from '../splice-body.js'
 import type { EngineRequest } from '../wire/engine-connection.js'
@@ -46,15 +47,33 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
   const { authorization } = options.headers
   if (options.passesAuthorization && !worker.link.hasOwnKey && authorization !== undefined)
     headers.push(['authorization', authorization])
+  const { path } = prepared.row
+  const controls = requestControls({
+    engine: worker.spec.engine,
+    path,
+    dpRank: localRank(worker, rank),
+    priority: priorityOf(options),
+  })
+  for (const name in controls.headers) headers.push([name, controls.headers[name]!])
   const set: Record<string, string> = {}
-  pinRank(worker, rank, prepared, headers, set)
+  for (const name in controls.fields) set[name] = JSON.stringify(controls.fields[name])
   setFields(options, set)
-  return { method: 'POST', path: prepared.row.path, headers, body: edited(options, set) }
+  return { method: 'POST', path, headers, body: edited(options, set, controls.strip) }
 }
 
-function edited(options: EngineRequestOptions, set: Record<string, string>): Uint8Array {
+/** An engine counts its ranks from 0. One rank needs no pin. */
+function localRank({ config }: Worker, { dpRank }: WorkerRank): number | undefined {
+  return config.dataParallelSize > 1 ? dpRank - config.dataParallelStartRank : undefined
+}
+
+/** Reaches the engine only where configuration allows it; in our queue it counts anyway. */
+function priorityOf({ prepared, allowedEngineFields }: EngineRequestOptions): number | undefined {
+  return allowedEngineFields.has('priority') ? prepared.hints.priority : undefined
+}
+
+function edited(options: EngineRequestOptions, set: Record<string, string>, strip: readonly string[]): Uint8Array {
   const { prepared } = options
-  const remove = fieldsToRemove(prepared.body, options.allowedEngineFields)
+  const remove = fieldsToRemove(prepared.body, strip, options.allowedEngineFields)
   let hasEdit = remove !== undefined
   for (const _name in set) hasEdit = true
   if (!hasEdit) return prepared.bytes
@@ -73,23 +92,4 @@ function setFields(options: EngineRequestOptions, set: Record<string, string>): 
     const given = typeof body['stream_options'] === 'object' ? body['stream_options'] : undefined
     set['stream_options'] = JSON.stringify({ ...given, include_usage: true })
   }
-  if (hints.priority !== undefined && options.allowedEngineFields.has('priority'))
-    // vLLM serves the lowest value first, everybody else the highest.
-    set['priority'] = String(worker.spec.engine === 'vllm' ? -hints.priority : hints.priority)
-}
-
-/** Which rank inside the worker: a header, except on SGLang's own route (spec/engines.md 5.1). One rank needs no pin. */
-function pinRank(
-  worker: Worker,
-  rank: WorkerRank,
-  prepared: Prepared,
-  headers: (readonly [string, string])[],
-  set: Record<string, string>,
-): void {
-  const { dataParallelSize, dataParallelStartRank } = worker.config
-  if (dataParallelSize <= 1 || !prepared.row.generates) return
-  const local = rank.dpRank - dataParallelStartRank
-  if (worker.spec.engine === 'vllm' || worker.spec.engine === 'sglang')
-    headers.push(['x-data-parallel-rank', String(local)])
-  if (worker.spec.engine === 'sglang' && prepared.row.endpoint === 'generate') set['routed_dp_rank'] = String(local)
 }

@@ -73,7 +73,9 @@ export function readHints(
     cacheSalt: tenant ?? nvextSalt ?? bodySalt,
     isSaltOurs: (tenant ?? nvextSalt) !== undefined && (tenant ?? nvextSalt) !== bodySalt,
     policyClass: readPolicyClass(headers, limits),
-    requiredTaints: constraints?.['required_taints'] ? texts(constraints['required_taints'], 'required_taints') : undefined,
+    requiredTaints: constraints?.['required_taints']
+      ? texts(constraints['required_taints'], 'required_taints')
+      : undefined,
     preferredTaints: constraints ? weights(constraints['preferred_taints']) : undefined,
     session: sessionIdentity(headers),
     sessionControl: nvext ? readSessionControl(nvext['session_control']) : undefined,
@@ -117,7 +119,8 @@ function object(value: JsonValue | undefined, name: string): JsonObject | undefi
 
 function texts(value: JsonValue | undefined, name: string): readonly string[] {
   if (value === undefined || value === null) return noAnnotations
-  if (!Array.isArray(value) || value.some((it) => typeof it !== 'string')) throw refused(`${name} must be a list of texts`)
+  if (!Array.isArray(value) || value.some((it) => typeof it !== 'string'))
+    throw refused(`${name} must be a list of texts`)
   return value as string[]
 }
 
@@ -147,7 +150,8 @@ function tokens(value: JsonValue | undefined): Uint32Array | undefined {
 function id(nvext: JsonObject | undefined, name: string): bigint | undefined {
   const value = nvext?.[name] ?? undefined
   if (value === undefined) return undefined
-  if (typeof value !== 'bigint' || value < 0n || value > 0xffff_ffff_ffff_ffffn) throw refused(`${name} is no worker id`)
+  if (typeof value !== 'bigint' || value < 0n || value > 0xffff_ffff_ffff_ffffn)
+    throw refused(`${name} is no worker id`)
   return value
 }
 

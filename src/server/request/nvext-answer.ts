@@ -58,7 +58,13 @@ export function answerDryRun(
   const isChat = prepared.row.endpoint !== 'completions'
   const object = isChat ? (prepared.isStream ? 'chat.completion.chunk' : 'chat.completion') : 'text_completion'
   const id = `${isChat ? 'chatcmpl' : 'cmpl'}-${requestId}`
-  const head = JSON.stringify({ id, object, created: Math.floor(Date.now() / 1000), model: prepared.model.name, choices: [] })
+  const head = JSON.stringify({
+    id,
+    object,
+    created: Math.floor(Date.now() / 1000),
+    model: prepared.model.name,
+    choices: [],
+  })
   const tokenIds = prompt?.isExact ? [...prompt.tokens] : []
   const nvext = `"nvext":{"worker_id":${workerIdJson(answer)},"token_ids":${JSON.stringify(tokenIds)}}`
   const body = `${head.slice(0, -1)},${nvext}}`

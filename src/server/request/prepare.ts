@@ -25,12 +25,7 @@ export interface Prepared {
   fields(): readonly FieldSpan[]
 }
 
-export function prepare(
-  context: GatewayContext,
-  row: EndpointRow,
-  request: IncomingMessage,
-  bytes: Buffer,
-): Prepared {
+export function prepare(context: GatewayContext, row: EndpointRow, request: IncomingMessage, bytes: Buffer): Prepared {
   const body = parseObject(bytes, context.limits.depthMax)
   const { model, loraName } = context.hub.resolve(body['model'])
   let scanned: readonly FieldSpan[] | undefined
@@ -49,7 +44,10 @@ export function prepare(
 }
 
 /** The prompt as routing compares it. `undefined`: only load decides. */
-export function promptOf(prepared: Prepared, signal: AbortSignal): Promise<PromptTokens | undefined> | PromptTokens | undefined {
+export function promptOf(
+  prepared: Prepared,
+  signal: AbortSignal,
+): Promise<PromptTokens | undefined> | PromptTokens | undefined {
   const { row, model, body, bytes, hints } = prepared
   if (row.promptFields.length === 0) return undefined
   if (hints.tokenData) return { tokens: hints.tokenData, isExact: true }
@@ -71,7 +69,10 @@ function readNvext(bytes: Buffer, fields: readonly FieldSpan[]): JsonObject | un
   if (typeof value !== 'object' || Array.isArray(value))
     throw new WarmrouteError('WR_INVALID_BODY', { message: 'nvext must be an object', param: 'nvext' })
   if (Object.hasOwn(value, 'agent_context'))
-    throw new WarmrouteError('WR_INVALID_BODY', { message: 'nvext.agent_context may only come from headers', param: 'nvext' })
+    throw new WarmrouteError('WR_INVALID_BODY', {
+      message: 'nvext.agent_context may only come from headers',
+      param: 'nvext',
+    })
   return value
 }
 

@@ -62,7 +62,11 @@ function toTokens(values: readonly unknown[]): Uint32Array | undefined {
 }
 
 /** The bytes of the prompt's fields as stand-ins for tokens. */
-export function byteTokens(row: EndpointRow, bytes: Uint8Array, fields: readonly FieldSpan[]): PromptTokens | undefined {
+export function byteTokens(
+  row: EndpointRow,
+  bytes: Uint8Array,
+  fields: readonly FieldSpan[],
+): PromptTokens | undefined {
   let size = 0
   const spans: FieldSpan[] = []
   for (const name of row.promptFields) {

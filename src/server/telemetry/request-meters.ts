@@ -131,7 +131,9 @@ export class ModelMeters {
   }
 
   rejected(endpoint: Endpoint): void {
-    this.#counter(`rejected/${endpoint}`, () => this.#metrics.modelRejection.with({ model: this.model, endpoint })).inc()
+    this.#counter(`rejected/${endpoint}`, () =>
+      this.#metrics.modelRejection.with({ model: this.model, endpoint }),
+    ).inc()
   }
 
   cancelled(endpoint: Endpoint, type: RequestType): void {

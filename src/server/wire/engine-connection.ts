@@ -89,7 +89,7 @@ export class EngineConnection {
     else if (request.body.length < 16_384) {
       const size = Buffer.byteLength(head, 'latin1')
       const bytes = Buffer.allocUnsafe(size + request.body.length)
-      bytes.latin1Write(head, 0)
+      bytes.write(head, 0, 'latin1')
       bytes.set(request.body, size)
       socket.write(bytes)
     } else {
@@ -134,10 +134,11 @@ export class EngineConnection {
       return
     }
     this.#headBytes = undefined
-    const head = parseResponseHead(buffer.latin1Slice(0, end), this.#method)
+    const head = parseResponseHead(buffer.toString('latin1', 0, end), this.#method)
     const rest = buffer.subarray(end + 4)
     if (head.status < 200) {
-      if (head.status === 101) throw new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'an upgrade was not asked for' })
+      if (head.status === 101)
+        throw new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'an upgrade was not asked for' })
       if (rest.length > 0) this.#readHead(rest) // an interim answer; the real one follows
       return
     }

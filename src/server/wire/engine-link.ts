@@ -92,7 +92,9 @@ export class EngineLink implements ConnectionOwner {
     const { hostname, host, port, protocol } = this.#url
     const isTls = protocol === 'https:'
     const address = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (isTls ? 443 : 80)) }
-    const socket = isTls ? connectTls({ ...address, servername: address.host, ALPNProtocols: ['http/1.1'] }) : connect(address)
+    const socket = isTls
+      ? connectTls({ ...address, servername: address.host, ALPNProtocols: ['http/1.1'] })
+      : connect(address)
     this.#connecting.add(socket)
     const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), this.#options.connectMs)
     let isSettled = false
@@ -104,7 +106,8 @@ export class EngineLink implements ConnectionOwner {
       return true
     }
     const failed = (cause?: Error): void => {
-      if (settle()) onError(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: cause?.message ?? 'closed' }, { cause }))
+      if (settle())
+        onError(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: cause?.message ?? 'closed' }, { cause }))
     }
     socket.on('error', failed)
     socket.on('close', () => failed())

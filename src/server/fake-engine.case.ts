@@ -1,0 +1,116 @@
+/** A scripted engine on a real socket for tests: answers what it is told, remembers what it was sent. */
+import { createServer } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+export interface SeenRequest {
+  readonly path: string
+  readonly headers: IncomingMessage['headers']
+  readonly text: string
+  readonly bytes: Buffer
+}
+
+export interface FakeEngine {
+  readonly url: string
+  readonly seen: SeenRequest[]
+  /** Connections that a client closed before the answer ended. */
+  readonly aborted: () => number
+  readonly sockets: () => number
+  /** Settles at the next abort. */
+  readonly nextAbort: () => Promise<void>
+  respond: Responder
+  close(): Promise<void>
+}
+
+export type Responder = (request: SeenRequest, response: ServerResponse) => void | Promise<void>
+
+export async function startFakeEngine(respond: Responder = answerChat): Promise<FakeEngine> {
+  const seen: SeenRequest[] = []
+  const sockets = new Set<object>()
+  let aborted = 0
+  let waiting: (() => void)[] = []
+  const server = createServer((request, response) => {
+    const parts: Buffer[] = []
+    response.on('close', () => {
+      if (response.writableFinished) return
+      aborted++
+      for (const wake of waiting) wake()
+      waiting = []
+    })
+    request.on('data', (part: Buffer) => parts.push(part))
+    request.on('end', () => {
+      const bytes = Buffer.concat(parts)
+      const one = { path: request.url ?? '', headers: request.headers, text: bytes.toString('utf8'), bytes }
+      if (request.method === 'GET') {
+        response.writeHead(200, { 'content-type': 'text/plain' }).end('ok')
+        return
+      }
+      seen.push(one)
+      void engine.respond(one, response)
+    })
+  })
+  server.on('connection', (socket) => {
+    sockets.add(socket)
+    socket.on('close', () => sockets.delete(socket))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const engine: FakeEngine = {
+    url: `http://127.0.0.1:${port}`,
+    seen,
+    aborted: () => aborted,
+    sockets: () => sockets.size,
+    nextAbort: () => new Promise((resolve) => waiting.push(resolve)),
+    respond,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+  return engine
+}
+
+/** Chat and completions as vLLM does them, four tokens long. */
+export function answerChat(request: SeenRequest, response: ServerResponse): void {
+  const body = JSON.parse(request.text) as {
+    stream?: boolean
+    model?: string
+    stream_options?: { include_usage?: boolean }
+  }
+  const model = body.model ?? 'm'
+  const usage = {
+    prompt_tokens: 32,
+    completion_tokens: 4,
+    total_tokens: 36,
+    prompt_tokens_details: { cached_tokens: 16 },
+  }
+  if (!body.stream) {
+    const text = JSON.stringify({
+      id: 'chatcmpl-1',
+      object: 'chat.completion',
+      model,
+      choices: [{ index: 0, message: { role: 'assistant', content: 'one two three four' }, finish_reason: 'stop' }],
+      usage,
+    })
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
+    response.end(text)
+    return
+  }
+  response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
+  for (const frame of chatFrames(model, body.stream_options?.include_usage === true ? usage : undefined))
+    response.write(frame)
+  response.end()
+}
+
+export function chatFrames(model: string, usage?: object): string[] {
+  const frame = (value: object): string =>
+    `data: ${JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion.chunk', model, ...value })}\n\n`
+  const frames = [frame({ choices: [{ index: 0, delta: { role: 'assistant', content: '' }, finish_reason: null }] })]
+  for (const word of ['one', ' two', ' three'])
+    frames.push(frame({ choices: [{ index: 0, delta: { content: word }, finish_reason: null }] }))
+  frames.push(frame({ choices: [{ index: 0, delta: { content: ' four' }, finish_reason: 'stop' }] }))
+  if (usage) frames.push(frame({ choices: [], usage }))
+  frames.push('data: [DONE]\n\n')
+  return frames
+}

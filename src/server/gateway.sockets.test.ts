@@ -1,0 +1,48 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { chatFrames } from './fake-engine.case.js'
+import type { House, HouseOptions } from './house.case.js'
+import { chatBody, openHouse, post } from './house.case.js'
+
+let house: House | undefined
+
+async function open(options: HouseOptions = {}): Promise<House> {
+  house = await openHouse(options)
+  return house
+}
+
+afterEach(async () => {
+  await house?.close()
+  house = undefined
+})
+
+describe('the data path', () => {
+  it('relays a whole answer byte for byte, with its length', async () => {
+    const { url, engines } = await open()
+    const direct = await post(engines[0]!.url, '/v1/chat/completions', chatBody())
+    const through = await post(url, '/v1/chat/completions', chatBody())
+    expect(through.status).toBe(200)
+    expect(through.headers.get('content-length')).toBe(direct.headers.get('content-length'))
+    expect(await through.text()).toBe(await direct.text())
+  })
+
+  it('relays a stream byte for byte', async () => {
+    const { url } = await open()
+    const through = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
+    expect(through.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
+    expect(await through.text()).toBe(chatFrames('m').join(''))
+  })
+
+  it("sends the client's own bytes on", async () => {
+    const { url, engines } = await open({ engines: 1 })
+    const body = '{ "model":"m",\n "messages": [ {"role":"user","content":"h\\u00e9 1.0"} ], "temperature": 1.0e0 }'
+    await (await post(url, '/v1/chat/completions', body)).text()
+    expect(engines[0]!.seen[0]!.text).toBe(body)
+  })
+
+  it('uses every worker in turn and keeps connections', async () => {
+    const { url, engines, gateway } = await open()
+    for (let at = 0; at < 6; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(engines.map((engine) => engine.seen.length)).toEqual([3, 3])
+    expect(gateway.engineConnections).toBe(2)
+  })
+})

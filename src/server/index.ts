@@ -1,0 +1,22 @@
+/** The HTTP front door: routes, streaming proxy, request lifecycle, admin. */
+export { createGateway } from './gateway.js'
+export type { Gateway, GatewayAddress } from './gateway.js'
+export { hashKey } from './http/keys.js'
+export type {
+  Deadlines,
+  GatewayOptions,
+  HealthOptions,
+  Limits,
+  ListenOptions,
+  Log,
+  ModelSpec,
+  WorkerMode,
+  WorkerSpec,
+} from './options.js'
+export { policyNames } from './policies/pick-rank.js'
+export type { PolicyName } from './policies/pick-rank.js'
+export { createPolicyRouter } from './policies/policy-router.js'
+export type { PolicyRouterOptions } from './policies/policy-router.js'
+export type { EndpointRow } from './request/endpoints.js'
+export type { PromptRequest, PromptTokenizer, PromptTokens } from './request/prompt.js'
+export type { WorkerReport, WorkerState } from './workers/worker.js'

@@ -1,0 +1,26 @@
+/** Counts the timers that this room has set and not yet cleared, those included that do not keep the process alive. */
+
+interface Handle {
+  readonly _destroyed?: boolean
+}
+
+const handles = new Map<Handle, string>()
+
+for (const name of ['setTimeout', 'setInterval'] as const) {
+  const real = globalThis[name]
+  const tracked = (...args: Parameters<typeof real>): NodeJS.Timeout => {
+    const handle = (real as (...all: unknown[]) => NodeJS.Timeout)(...args)
+    const stack = new Error(name).stack ?? ''
+    const caller = stack.split('\n')[2] ?? ''
+    if (caller.includes('/src/server/') && !caller.includes('.case.') && !caller.includes('.test.'))
+      handles.set(handle as Handle, caller)
+    return handle
+  }
+  Object.assign(globalThis, { [name]: Object.assign(tracked, real) })
+}
+
+/** Where each live timer was set. */
+export function liveTimers(): readonly string[] {
+  for (const handle of handles.keys()) if (handle._destroyed) handles.delete(handle)
+  return [...handles.values()]
+}

@@ -1,0 +1,101 @@
+/** `/busy_threshold`: read and change when workers count as busy (spec/scheduling.md 7.7). */
+import type { LoadThresholds } from '../../core/load/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { GatewayContext } from '../context.js'
+import { answerJson } from '../http/answer.js'
+import { readBody } from '../http/read-body.js'
+import type { Route } from './route.js'
+
+const fields = [
+  ['active_decode_blocks_threshold', 'activeDecodeBlocksThreshold'],
+  ['active_prefill_tokens_threshold', 'activePrefillTokensThreshold'],
+  ['active_prefill_tokens_threshold_frac', 'activePrefillTokensThresholdFrac'],
+] as const
+
+export function busyThresholdRoutes(context: GatewayContext): readonly Route[] {
+  return [
+    {
+      method: 'GET',
+      path: '/busy_threshold',
+      access: 'admin',
+      handle({ response }) {
+        const thresholds = [...context.hub.all()].map((model) => shown(model.name, model.monitor.thresholds))
+        answerJson(response, 200, { thresholds })
+      },
+    },
+    {
+      method: 'POST',
+      path: '/busy_threshold',
+      access: 'admin',
+      async handle({ request, response }) {
+        const { status, body } = change(context, await readBody(request, 64 * 1024, context.deadlines.bodyMs))
+        answerJson(response, status, body)
+      },
+    },
+  ]
+}
+
+function change(context: GatewayContext, bytes: Buffer): { status: number; body: object } {
+  const request = parsed(bytes)
+  if (typeof request === 'string') return { status: 422, body: { error: request } }
+  const { model: name, values } = request
+  const isChange = Object.keys(values).length > 0
+  const bad = outOfRange(values)
+  if (bad !== undefined) return { status: 400, body: { error: bad } }
+  let model
+  try {
+    model = context.hub.resolve(name).model
+  } catch (error) {
+    if (!(error instanceof WarmrouteError)) throw error
+    if (!isChange) return { status: 200, body: shown(name, {}) }
+    return {
+      status: 404,
+      body: { error: `Model '${name}' not found. Thresholds can only be set for discovered models.` },
+    }
+  }
+  if (isChange) {
+    model.monitor.setThresholds(values)
+    void model.spec.router.loads().then((loads) => {
+      for (const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } of loads)
+        model.monitor.report({ workerId, dpRank, activeDecodeBlocks, activePrefillTokens })
+    })
+    context.log.info({ model: model.name, ...values }, 'busy thresholds changed')
+  }
+  return { status: 200, body: shown(name, model.monitor.thresholds) }
+}
+
+/** The request, or what is wrong with it. */
+function parsed(bytes: Buffer): { model: string; values: LoadThresholds } | string {
+  let body: unknown
+  try {
+    body = JSON.parse(bytes.toString('utf8'))
+  } catch {
+    return 'the body is not JSON'
+  }
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return 'the body must be an object'
+  const object = body as Record<string, unknown>
+  if (typeof object['model'] !== 'string') return 'missing field `model`'
+  const values: Record<string, number> = {}
+  for (const [wire, own] of fields) {
+    const value = object[wire] ?? undefined
+    if (value === undefined) continue
+    if (typeof value !== 'number') return `${wire}: invalid type, expected a number`
+    if (wire === 'active_prefill_tokens_threshold' && (!Number.isInteger(value) || value < 0))
+      return `${wire}: invalid value, expected an unsigned integer`
+    values[own] = value
+  }
+  return { model: object['model'], values }
+}
+
+function outOfRange(values: LoadThresholds): string | undefined {
+  const { activeDecodeBlocksThreshold: decode, activePrefillTokensThresholdFrac: frac } = values
+  if (decode !== undefined && !(decode >= 0 && decode <= 1))
+    return `active_decode_blocks_threshold must be between 0.0 and 1.0, got ${decode}`
+  if (frac !== undefined && !(frac >= 0 && Number.isFinite(frac)))
+    return `active_prefill_tokens_threshold_frac must be finite and at least 0.0, got ${frac}`
+  return undefined
+}
+
+function shown(model: string, thresholds: LoadThresholds): object {
+  return { model, ...Object.fromEntries(fields.map(([wire, own]) => [wire, thresholds[own] ?? null])) }
+}

@@ -1,0 +1,115 @@
+/** Which handler a request gets, and whether it may pass: routes, keys, admin rights, room for one more. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { GatewayContext } from '../context.js'
+import { answerError } from '../http/answer.js'
+import type { ErrorShape } from '../http/error-body.js'
+import { isLoopback, KeyRing, keyOf } from '../http/keys.js'
+import { Inference } from '../inference.js'
+import type { GatewayOptions } from '../options.js'
+import { endpointByPath } from '../request/endpoints.js'
+import { busyThresholdRoutes } from './busy-threshold.js'
+import { modelRoutes } from './models.js'
+import { openApiRoute } from './openapi.js'
+import { operationRoutes } from './operations.js'
+import type { Route, WorkerAdmin } from './route.js'
+import { routerProtocolRoute } from './router-protocol.js'
+import { workerRoutes } from './workers.js'
+
+export interface DoorOptions {
+  readonly context: GatewayContext
+  readonly options: GatewayOptions
+  readonly admin: WorkerAdmin
+  /** `clients`: the admin routes are elsewhere. */
+  readonly serves: 'all' | 'clients' | 'admin'
+}
+
+export function createDoor(door: DoorOptions): (request: IncomingMessage, response: ServerResponse) => void {
+  const { context, options, serves } = door
+  const apiKeys = new KeyRing(options.apiKeyHashes ?? [])
+  const adminKeys = new KeyRing(options.adminKeyHashes ?? [])
+  const routes: Route[] = [...operationRoutes(context), ...adminRoutes(door)]
+  if (serves !== 'admin') routes.push(...modelRoutes(context), openApiRoute())
+
+  return (request, response) => {
+    const url = request.url ?? '/'
+    const query = url.indexOf('?')
+    const path = query < 0 ? url : url.slice(0, query)
+    const row = serves === 'admin' ? undefined : endpointByPath.get(path)
+    const shape: ErrorShape = path.startsWith('/v1/messages') ? 'anthropic' : context.shape
+    try {
+      if (row) {
+        if (request.method !== 'POST') throw notAllowed('POST')
+        checkApiKey(request)
+        if (context.running.size >= context.limits.requestsMax)
+          throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'too many requests are under way' })
+        void new Inference(context, row, request, response).run()
+        return
+      }
+      const found = findRoute(routes, request, path)
+      if (found.route.access === 'client') checkApiKey(request)
+      if (found.route.access === 'admin') checkAdmin(request)
+      echoRequestId(request, response)
+      const done = found.route.handle({
+        request,
+        response,
+        path,
+        rest: found.rest,
+        query: query < 0 ? '' : url.slice(query + 1),
+      })
+      done?.catch((error: unknown) => fail(error))
+    } catch (error) {
+      fail(error)
+    }
+
+    function fail(error: unknown): void {
+      if (!(error instanceof WarmrouteError)) context.log.warn({ path, error: String(error) }, 'a route failed')
+      const id = request.headers['x-request-id']
+      const requestId = typeof id === 'string' ? id : undefined
+      answerError(request, response, error, { shape, overloadStatus: context.overloadStatus, requestId })
+    }
+  }
+
+  function checkApiKey(request: IncomingMessage): void {
+    if (apiKeys.isEmpty) return
+    const key = keyOf(request)
+    if (!apiKeys.accepts(key) && !adminKeys.accepts(key)) throw new WarmrouteError('WR_UNAUTHORIZED', {})
+  }
+
+  /** The admin key, or being on this machine when no admin key is set or the port is for clients too. */
+  function checkAdmin(request: IncomingMessage): void {
+    if (!adminKeys.isEmpty && adminKeys.accepts(keyOf(request))) return
+    if (isLoopback(request.socket.remoteAddress) && request.headers['x-forwarded-for'] === undefined) return
+    throw new WarmrouteError('WR_FORBIDDEN', {})
+  }
+}
+
+function adminRoutes(door: DoorOptions): readonly Route[] {
+  if (door.serves === 'clients') return []
+  const { context, admin } = door
+  return [...busyThresholdRoutes(context), ...workerRoutes(context, admin), routerProtocolRoute(context)]
+}
+
+function findRoute(routes: readonly Route[], request: IncomingMessage, path: string): { route: Route; rest: string } {
+  const methods: string[] = []
+  for (const route of routes) {
+    const isHere = route.isPrefix ? path.startsWith(route.path) && path.length > route.path.length : path === route.path
+    if (!isHere) continue
+    if (route.method === request.method || (route.method === 'GET' && request.method === 'HEAD'))
+      return { route, rest: route.isPrefix ? path.slice(route.path.length) : '' }
+    methods.push(route.method)
+  }
+  if (methods.length > 0) throw notAllowed(methods.join(', '))
+  throw new WarmrouteError('WR_ROUTE_NOT_FOUND', {
+    message: `Route not found: ${request.method} ${path.slice(0, 200)}`,
+  })
+}
+
+function echoRequestId(request: IncomingMessage, response: ServerResponse): void {
+  const id = request.headers['x-request-id']
+  if (typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id)) response.setHeader('x-request-id', id)
+}
+
+function notAllowed(allow: string): WarmrouteError {
+  return new WarmrouteError('WR_METHOD_NOT_ALLOWED', { allow })
+}

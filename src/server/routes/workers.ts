@@ -1,0 +1,152 @@
+/** Worker admin: who exists, who joins, who drains, who leaves. */
+import type { WorkerConfig } from '../../core/protocol/index.js'
+import {
+  parseLosslessJson,
+  stringifyLosslessJson,
+  validateWorkerConfig,
+  WarmrouteError,
+} from '../../core/protocol/index.js'
+import type { JsonObject } from '../../core/protocol/index.js'
+import type { EngineKind } from '../../engines/index.js'
+import { engineKinds } from '../../engines/index.js'
+import type { GatewayContext } from '../context.js'
+import { answerJson } from '../http/answer.js'
+import { readBody } from '../http/read-body.js'
+import type { WorkerSpec } from '../options.js'
+import type { Route, WorkerAdmin } from './route.js'
+
+export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): readonly Route[] {
+  return [
+    {
+      method: 'GET',
+      path: '/workers',
+      access: 'admin',
+      handle: ({ response }) => answerJson(response, 200, { workers: admin.workers() }),
+    },
+    {
+      method: 'POST',
+      path: '/workers',
+      access: 'admin',
+      async handle({ request, response }) {
+        const bytes = await readBody(request, 64 * 1024, context.deadlines.bodyMs)
+        const { model, spec } = readWorker(bytes.toString('utf8'), () => nextId(admin))
+        context.hub.resolve(model)
+        admin.setWorker(model, spec)
+        const worker = admin.workers().find((it) => it.id === String(spec.id))
+        answerJson(response, 201, stringifyLosslessJson({ worker: { ...worker, id: String(spec.id) } }))
+      },
+    },
+    {
+      method: 'POST',
+      path: '/workers/',
+      isPrefix: true,
+      access: 'admin',
+      handle({ response, rest }) {
+        const [id, action, more] = rest.split('/')
+        if (action !== 'drain' || more !== undefined)
+          throw new WarmrouteError('WR_ROUTE_NOT_FOUND', { message: 'Route not found: POST /workers/{id}/drain' })
+        const workerId = readId(id ?? '')
+        requireWorker(admin, workerId)
+        void admin.drainWorker(workerId)
+        answerJson(response, 202, { id: String(workerId), state: 'draining' })
+      },
+    },
+    {
+      method: 'DELETE',
+      path: '/workers/',
+      isPrefix: true,
+      access: 'admin',
+      handle({ response, rest }) {
+        const workerId = readId(rest)
+        if (!admin.removeWorker(workerId)) throw notFound(workerId)
+        answerJson(response, 200, { id: String(workerId), state: 'gone' })
+      },
+    },
+  ]
+}
+
+function readWorker(text: string, freeId: () => bigint): { model: string; spec: WorkerSpec } {
+  const body = parseLosslessJson(text)
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) throw refused('the body must be an object')
+  const url = textOf(body, 'url')
+  if (url === undefined || !isHttp(url)) throw refused('url must be an http or https address')
+  const engine = textOf(body, 'engine') ?? 'unknown'
+  if (!(engineKinds as readonly string[]).includes(engine))
+    throw refused(`engine must be one of ${engineKinds.join(', ')}`)
+  const model = textOf(body, 'model')
+  if (model === undefined) throw refused('model must be a text')
+  const given = body['id'] ?? undefined
+  const config = readConfig(body)
+  return {
+    model,
+    spec: {
+      id:
+        given === undefined
+          ? freeId()
+          : readId(typeof given === 'bigint' || typeof given === 'string' ? String(given) : ''),
+      url,
+      engine: engine as EngineKind,
+      config,
+      apiKey: textOf(body, 'api_key'),
+      servedModel: textOf(body, 'served_model'),
+    },
+  }
+}
+
+function readConfig(body: JsonObject): WorkerConfig {
+  const taints = body['taints'] ?? undefined
+  if (taints !== undefined && (!Array.isArray(taints) || taints.some((it) => typeof it !== 'string')))
+    throw refused('taints must be a list of texts')
+  const config: WorkerConfig = {
+    dataParallelStartRank: countOf(body, 'data_parallel_start_rank') ?? 0,
+    dataParallelSize: countOf(body, 'data_parallel_size') ?? 1,
+    totalKvBlocks: countOf(body, 'total_kv_blocks'),
+    maxNumBatchedTokens: countOf(body, 'max_num_batched_tokens'),
+    taints: taints === undefined ? undefined : new Set(taints as string[]),
+  }
+  validateWorkerConfig(config)
+  return config
+}
+
+function isHttp(url: string): boolean {
+  return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)
+}
+
+function textOf(body: JsonObject, name: string): string | undefined {
+  const value = body[name] ?? undefined
+  if (value !== undefined && typeof value !== 'string') throw refused(`${name} must be a text`)
+  return value
+}
+
+function countOf(body: JsonObject, name: string): number | undefined {
+  const value = body[name] ?? undefined
+  if (value === undefined) return undefined
+  if (typeof value !== 'bigint' || value < 0n || value > BigInt(Number.MAX_SAFE_INTEGER))
+    throw refused(`${name} must be a count`)
+  return Number(value)
+}
+
+function readId(text: string): bigint {
+  if (!/^[0-9]{1,20}$/.test(text) || BigInt(text) > 0xffff_ffff_ffff_ffffn)
+    throw refused('a worker id is a 64-bit number')
+  return BigInt(text)
+}
+
+function nextId(admin: WorkerAdmin): bigint {
+  let id = 1n
+  const taken = new Set(admin.workers().map((worker) => worker.id))
+  while (taken.has(String(id))) id++
+  return id
+}
+
+function requireWorker(admin: WorkerAdmin, workerId: bigint): void {
+  if (!admin.workers().some((worker) => worker.id === String(workerId))) throw notFound(workerId)
+}
+
+function notFound(workerId: bigint): WarmrouteError {
+  return new WarmrouteError('WR_WORKER_NOT_FOUND', { reason: `worker ${workerId}` })
+}
+
+function refused(message: string): WarmrouteError {
+  return new WarmrouteError('WR_INVALID_BODY', { message })
+}

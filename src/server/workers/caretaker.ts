@@ -1,0 +1,100 @@
+/**
+ * Looks after the workers on a timer: asks for their health, and reads how busy they say they are. What it learns goes to
+ * the fleet (who may serve) and to the monitor (who is busy); it decides nothing.
+ */
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { RankLoad } from '../../engines/index.js'
+import { readSglangLoads, readVllmLoad } from '../../engines/index.js'
+import type { GatewayContext } from '../context.js'
+import type { Model } from '../model.js'
+import { fetchText } from '../wire/fetch-text.js'
+import type { Worker } from './worker.js'
+
+export class Caretaker {
+  readonly #context: GatewayContext
+  readonly #timers: NodeJS.Timeout[] = []
+  readonly #running = new Set<Promise<void>>()
+  readonly #asked = new Set<Worker>()
+  readonly #lastLoads = new WeakMap<Worker, string>()
+  readonly #stop = new AbortController()
+
+  constructor(context: GatewayContext) {
+    this.#context = context
+  }
+
+  start(): void {
+    const { intervalMs, metricsMs } = this.#context.health
+    if (intervalMs > 0) this.#every(intervalMs, (model, worker) => this.#checkHealth(model, worker))
+    if (metricsMs > 0) this.#every(metricsMs, (model, worker) => this.#readLoad(model, worker))
+  }
+
+  async close(): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer)
+    this.#stop.abort()
+    await Promise.all(this.#running)
+  }
+
+  #every(ms: number, act: (model: Model, worker: Worker) => Promise<void>): void {
+    const timer = setInterval(() => {
+      for (const model of this.#context.hub.all())
+        for (const worker of model.fleet.all()) {
+          const task: Promise<void> = act(model, worker).finally(() => this.#running.delete(task))
+          this.#running.add(task)
+        }
+    }, ms)
+    this.#timers.push(timer.unref())
+  }
+
+  /** A worker in quarantine has a probe of its own; one that serves is asked here, with its own key. */
+  async #checkHealth(model: Model, worker: Worker): Promise<void> {
+    if (worker.isQuarantined || worker.state !== 'ready' || this.#asked.has(worker)) return
+    this.#asked.add(worker)
+    const isUp = await model.fleet.probe(worker)
+    this.#asked.delete(worker)
+    if (isUp || this.#stop.signal.aborted) return
+    // An engine that streams and is slow to say so is not down.
+    const { now, health } = this.#context
+    if (worker.inFlight > 0 && now() - worker.progressAtMs < health.timeoutMs) return
+    model.fleet.fault(
+      worker,
+      new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the health check was not answered' }),
+    )
+  }
+
+  /** Only where somebody needs it: requests wait on the worker's progress, or thresholds want its figures. */
+  async #readLoad(model: Model, worker: Worker): Promise<void> {
+    const source = loadSources[worker.spec.engine]
+    if (!source || worker.isQuarantined || worker.state === 'gone') return
+    if (worker.inFlight === 0 && !model.monitor.isConfigured) return
+    try {
+      const request = { method: 'GET', path: source.path, headers: [] }
+      const { timeoutMs } = this.#context.health
+      const { status, text } = await fetchText(worker.link, request, { timeoutMs, signal: this.#stop.signal })
+      if (status !== 200) return
+      const loads = source.read(text)
+      this.#noteProgress(worker, JSON.stringify(loads))
+      if (model.monitor.isConfigured) for (const load of loads) report(model, worker, load)
+    } catch (error) {
+      if (!(error instanceof WarmrouteError)) throw error // a poll that fails says nothing new: faults are found by requests
+    }
+  }
+
+  /** Figures that changed since the last look show that the engine works, even if this request has no byte yet. */
+  #noteProgress(worker: Worker, figures: string): void {
+    if (this.#lastLoads.get(worker) === figures) return
+    this.#lastLoads.set(worker, figures)
+    worker.progressAtMs = this.#context.now()
+  }
+}
+
+const loadSources: Readonly<Record<string, { readonly path: string; readonly read: (text: string) => RankLoad[] }>> = {
+  vllm: { path: '/metrics', read: readVllmLoad },
+  sglang: { path: '/v1/loads?include=core', read: readSglangLoads },
+}
+
+function report(model: Model, worker: Worker, load: RankLoad): void {
+  const total = worker.config.totalKvBlocks
+  if (total === undefined || load.kvUsage === undefined) return
+  const dpRank = worker.config.dataParallelStartRank + load.dpRank
+  model.monitor.report({ workerId: worker.id, dpRank, kvUsedBlocks: Math.round(load.kvUsage * total) })
+}
