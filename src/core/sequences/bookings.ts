@@ -9,6 +9,7 @@ export class Bookings {
   rank = new Int32Array(0)
   /** Where the prompt ends in `PromptChains`; -1 without tracked blocks. */
   leaf = new Int32Array(0)
+  promptBlocks = new Uint32Array(0)
   startedAtMs = new Float64Array(0)
   /** NaN where the caller did not tell. Kept for whoever asks; no rule reads it. */
   expectedOutputTokens = new Float64Array(0)
@@ -28,7 +29,7 @@ export class Bookings {
   }
 
   get byteLength(): number {
-    return 40 * this.rank.length + this.ofRank.byteLength
+    return 44 * this.rank.length + this.ofRank.byteLength
   }
 
   find(requestId: string): number {
@@ -46,6 +47,7 @@ export class Bookings {
     this.#ids[request] = requestId
     this.rank[request] = rank
     this.leaf[request] = -1
+    this.promptBlocks[request] = 0
     this.startedAtMs[request] = startedAtMs
     this.expectedOutputTokens[request] = Number.NaN
     this.outputBlocks[request] = 0
@@ -69,6 +71,7 @@ export class Bookings {
     const length = roomFor(request + 1, this.rank.length)
     this.rank = growInt32(this.rank, length)
     this.leaf = growInt32(this.leaf, length)
+    this.promptBlocks = growUint32(this.promptBlocks, length)
     this.startedAtMs = growFloat64(this.startedAtMs, length)
     this.expectedOutputTokens = growFloat64(this.expectedOutputTokens, length)
     this.outputBlocks = growUint32(this.outputBlocks, length)

@@ -1,6 +1,6 @@
 /** What is running: the bookings of every rank, and what a further request would find there. */
 export { ActiveSequences } from './active-sequences.js'
-export type { ActiveSequencesOptions, Booking, LoadPort } from './active-sequences.js'
+export type { ActiveSequencesOptions, LoadPort } from './active-sequences.js'
 export { applyReplicaEvents } from './apply-replica.js'
 export type { ReplicaOptions, ReplicaOutcome } from './apply-replica.js'
 export { newLoadColumns } from './load-columns.js'
@@ -12,3 +12,4 @@ export { batchCountMax, outboxCountMax, ReplicaOutbox } from './replica-outbox.j
 export type { AddRequestData, PrefillLoadHint, ReplicaPort, SequenceEvent } from './sequence-event.js'
 export { sequenceRulesOf } from './sequence-rules.js'
 export type { SequenceRules } from './sequence-rules.js'
+export type { Booking } from './sequence-state.js'
