@@ -10,6 +10,10 @@ export { exclusionOf, exclusionReasons, listExclusions, validatePin } from './el
 export type { Eligibility, Exclusion, ExclusionReason, RankFlags } from './eligibility.js'
 export { narrowToLora } from './lora-narrowing.js'
 export type { LoraNarrowing } from './lora-narrowing.js'
+export { parseWorkerSelection, selectionWorkerTypes } from './parse-worker-selection.js'
+export type { PolicyFactory, SelectionWorkerType } from './parse-worker-selection.js'
+export { bestHintSource } from './router-hint.js'
+export type { HintPeer, HintSource } from './router-hint.js'
 export { defaultPolicy } from './selection-policy.js'
 export type {
   Candidate,

@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest'
+import type { WorkerTable } from '../protocol/index.js'
 import { defaultRouterConfig } from '../protocol/index.js'
 import { costSettingsOf } from './cost-settings.js'
 import type { RankState } from './selection.case.js'
 import { fleetOf } from './selection.case.js'
 import { SharedCacheHits } from './shared-hits.js'
-import type { SelectionRequest } from './worker-selector.js'
+import type { SelectionRequest, WorkerSelection, WorkerSelector } from './worker-selector.js'
 import { DefaultWorkerSelector, validateSelection } from './worker-selector.js'
 
 /** Costs in order of worker id, and the worker that is picked. */
@@ -249,4 +250,26 @@ it.each([
   expect(() => validateSelection({ ...good, ...change })).toThrow(
     expect.objectContaining({ code: 'WR_SELECTION_POLICY_FAILED' }),
   )
+})
+
+it('leaves room for a selector of one’s own, which sees the request as it is', () => {
+  class Inspecting implements WorkerSelector {
+    selectWorker(_workers: WorkerTable, request: SelectionRequest, blockTokens: number): WorkerSelection {
+      expect(request.sharedHits?.totalHits).toBe(2)
+      return {
+        worker: { workerId: 1n, dpRank: 0 },
+        requiredBlocks: Math.ceil(request.promptTokens / blockTokens),
+        effectiveOverlapBlocks: 0,
+        cachedTokens: 0,
+      }
+    }
+  }
+  const { workers, request } = fleetOf(
+    { 0: {}, 1: { decode: 99 } },
+    {},
+    { promptTokens: 4, sharedHits: new SharedCacheHits([[0, 2]]) },
+  )
+  const selection = new Inspecting().selectWorker(workers, request, 2)
+  validateSelection(selection)
+  expect([selection.worker.workerId, selection.requiredBlocks]).toEqual([1n, 2])
 })
