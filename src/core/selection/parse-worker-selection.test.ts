@@ -38,12 +38,12 @@ it('gives every type of worker the instance that it names', () => {
 it.each<[unknown, string]>([
   [[], 'worker_selection is not an object'],
   [{ router: 'a' }, 'worker_selection.router is no known key'],
-  [{ decode: 'a' }, 'worker_selection.decode names a, which is no instance'],
+  [{ decode: 'a' }, 'worker_selection.decode names "a", which is no instance'],
   [{ instances: {} }, 'worker_selection.instances is not a list'],
   [{ instances: [7] }, 'worker_selection.instances[0].name is no identifier'],
   [{ instances: [{ name: 'a b', type: 'least-busy' }] }, 'worker_selection.instances[0].name is no identifier'],
   [{ instances: [{ name: 'default', type: 'least-busy' }] }, 'worker_selection.instances[0].name is reserved: default'],
-  [{ instances: [{ name: 'a', type: 'nope' }] }, 'worker_selection.instances[0].type is no known policy: nope'],
+  [{ instances: [{ name: 'a', type: 'nope' }] }, 'worker_selection.instances[0].type is no known policy: "nope"'],
   [
     { instances: [{ name: 'a', type: 'least-busy', parameters: 1 }] },
     'worker_selection.instances[0].parameters is not an object',

@@ -35,7 +35,7 @@ export function parseWorkerSelection(
     if (name === undefined) continue
     const policy = name === 'default' ? defaultPolicy : instances.get(name as string)
     if (policy) chosen.set(workerType, policy)
-    else complaints.push(`worker_selection.${workerType} names ${String(name)}, which is no instance`)
+    else complaints.push(`worker_selection.${workerType} names ${JSON.stringify(name)}, which is no instance`)
   }
   if (complaints.length > 0) {
     const issues = complaints.map((message) => ({ field: 'routerPolicyConfig', message }))
@@ -58,7 +58,7 @@ function parseInstances(
     if (typeof name !== 'string' || !identifier.test(name)) complaints.push(`${at}.name is no identifier`)
     else if (name === 'default') complaints.push(`${at}.name is reserved: default`)
     else if (instances.has(name)) complaints.push(`${at}.name repeats ${name}`)
-    else if (!factory) complaints.push(`${at}.type is no known policy: ${String(type)}`)
+    else if (!factory) complaints.push(`${at}.type is no known policy: ${JSON.stringify(type)}`)
     else if (!isPlain(parameters)) complaints.push(`${at}.parameters is not an object`)
     else makeInstance(at, name, () => factory(name, parameters), instances, complaints)
     for (const key of Object.keys(rest)) complaints.push(`${at}.${key} is no known key`)
