@@ -71,7 +71,8 @@ export class HashTable {
 
   clear(): void {
     if (this.#size === 0) return
-    if (this.#mask >= 4096) {
+    // A table that was well used will be again; a large one that was not gives its memory back.
+    if (this.#mask >= 4096 && 8 * this.#size < this.#mask) {
       this.#slots = new Uint32Array(slotWords * slotsMin)
       this.#mask = slotsMin - 1
     } else this.#slots.fill(0)

@@ -109,6 +109,26 @@ export class Intake {
     batch.clear()
   }
 
+  /** Blocks of a rank from a snapshot, as `RankImage.runs` holds them; they cross into the index at once. */
+  load(rank: Rank, runs: Uint32Array): void {
+    const { device } = this.#batch
+    for (let at = 0; at + 4 <= runs.length; ) {
+      const count = runs[at]!
+      if (at + 4 + 4 * count > runs.length) break // the checksum has already vouched for it; never read past the end
+      const out = device.openStored(rank, count, runs[at + 1] === 1, runs[at + 2]!, runs[at + 3]!)
+      for (let block = 0; block < count; block++) {
+        const from = at + 4 + 4 * block
+        device.words[out + 2 * block] = runs[from]!
+        device.words[out + 2 * block + 1] = runs[from + 1]!
+        device.words[out + 2 * (count + block)] = runs[from + 2]!
+        device.words[out + 2 * (count + block) + 1] = runs[from + 3]!
+      }
+      at += 4 + 4 * count
+      if (device.blockCount > pendingBlocksMax) this.flush()
+    }
+    this.flush()
+  }
+
   /** How often events crossed into the index. */
   get crossings(): number {
     return this.#crossings

@@ -20,6 +20,7 @@ export class FakeRank {
   readonly lostAt = new Map<bigint, number>()
   ring: Batch[] = []
   sequence = 0
+  readonly #parents = new Map<bigint, bigint | undefined>()
   #order: bigint[] = [] // physical slots, least recently used first
   #owedClear = false
   #incarnation = 0
@@ -77,6 +78,13 @@ export class FakeRank {
     return this.#incarnation
   }
 
+  /** Cached blocks that a prompt can reach: no block between them and the root is missing. */
+  reachable(): bigint[] {
+    const isReachable = (hash: bigint | undefined): boolean =>
+      hash === undefined || (this.cached.has(hash) && isReachable(this.#parents.get(hash)))
+    return [...this.cached.keys()].filter((hash) => isReachable(hash))
+  }
+
   replayFrom(from: number): Batch[] {
     return this.ring.filter((batch) => batch.sequence >= from)
   }
@@ -86,6 +94,7 @@ export class FakeRank {
     return chain.map((content) => {
       const hash = mix((parent ?? 7n) * 31n + BigInt(content) + 1n)
       const block = { hash, parent, tokens: Array.from({ length: this.blockSize }, (_, index) => content * 10 + index) }
+      this.#parents.set(hash, parent)
       parent = hash
       return block
     })

@@ -18,11 +18,11 @@ export class MsgpackCursor {
   /** Low and high word of the last 64-bit value read. */
   low = 0
   high = 0
-  #view: DataView = new DataView(new ArrayBuffer(0))
+  view: DataView = new DataView(new ArrayBuffer(0))
 
   open(bytes: Uint8Array): void {
     this.bytes = bytes
-    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     this.position = 0
     this.end = bytes.byteLength
     this.fault = undefined
@@ -117,7 +117,7 @@ export class MsgpackCursor {
       case 0xcf:
       case 0xd3:
         if (position + 9 > this.end) return this.#truncated() > 0
-        return this.#put(this.#view.getUint32(position + 5), this.#view.getUint32(position + 1), 9)
+        return this.#put(this.view.getUint32(position + 5), this.view.getUint32(position + 1), 9)
       default:
         return false
     }
@@ -149,7 +149,7 @@ export class MsgpackCursor {
         return Number.NaN
       }
       this.position += size
-      return head === 0xcb ? this.#view.getFloat64(position + 1) : this.#view.getFloat32(position + 1)
+      return head === 0xcb ? this.view.getFloat64(position + 1) : this.view.getFloat32(position + 1)
     }
     if (!this.readInt64()) return Number.NaN
     const isNegative = this.high >= 0x8000_0000 && head !== 0xcf
@@ -220,11 +220,11 @@ export class MsgpackCursor {
   }
 
   #u16(offset: number): number {
-    return this.position + offset + 2 > this.end ? this.#truncated() : this.#view.getUint16(this.position + offset)
+    return this.position + offset + 2 > this.end ? this.#truncated() : this.view.getUint16(this.position + offset)
   }
 
   #u32(offset: number): number {
-    return this.position + offset + 4 > this.end ? this.#truncated() : this.#view.getUint32(this.position + offset)
+    return this.position + offset + 4 > this.end ? this.#truncated() : this.view.getUint32(this.position + offset)
   }
 
   #put(low: number, high: number, size: number): boolean {

