@@ -1,7 +1,8 @@
 /** The chat templates of one model: which one a request takes, and what every rendering of it is given. */
 import type { Node } from '../template/compile.js'
 import type { RenderOptions } from '../template/template.js'
-import { Template } from '../template/template.js'
+import type { Scope } from '../template/run.js'
+import { newConstants, Template } from '../template/template.js'
 import type { Value } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
 import { detectContentFormat } from './content-format.js'
@@ -12,36 +13,32 @@ export interface ParsedTemplate {
   readonly parsed: Node
 }
 
-interface ReadyTemplate {
-  readonly template: Template
-  readonly format: ContentFormat
-  readonly knowsDeveloper: boolean
-}
-
 export class ChatTemplates {
-  readonly #ready: ReadonlyMap<string, ReadyTemplate>
-  /** `bos_token` and its kin: a template sees those that the tokenizer has. */
-  readonly #specials: Readonly<Record<string, string>>
+  readonly #ready: ReadonlyMap<string, ChosenTemplate>
 
+  /** `specials` are `bos_token` and its kin: a template sees those that the tokenizer has. */
   constructor(templates: readonly ParsedTemplate[], specials: Readonly<Record<string, string>>) {
-    this.#ready = new Map(templates.map((it) => [it.name, ready(it)]))
-    this.#specials = specials
+    const constants = newConstants(specials)
+    this.#ready = new Map(templates.map((it) => [it.name, ready(it, constants)]))
   }
 
   /** transformers: the template named `tool_use` where there are tools and it exists, else the default. */
   choose(hasTools: boolean): ChosenTemplate | undefined {
-    const found = (hasTools ? this.#ready.get('tool_use') : undefined) ?? this.#ready.get('default')
-    return found && { ...found, specials: this.#specials }
+    return (hasTools ? this.#ready.get('tool_use') : undefined) ?? this.#ready.get('default')
   }
 }
 
-export interface ChosenTemplate extends ReadyTemplate {
-  readonly specials: Readonly<Record<string, string>>
+export interface ChosenTemplate {
+  readonly template: Template
+  readonly constants: Scope
+  readonly format: ContentFormat
+  readonly knowsDeveloper: boolean
 }
 
-function ready({ source, parsed }: ParsedTemplate): ReadyTemplate {
+function ready({ source, parsed }: ParsedTemplate, constants: Scope): ChosenTemplate {
   return {
     template: new Template(parsed),
+    constants,
     format: detectContentFormat(parsed),
     knowsDeveloper: source.includes('developer'),
   }
@@ -63,7 +60,6 @@ export function renderChat(chosen: ChosenTemplate, input: RenderInput, options: 
   const { messages, final } = input.continueFinalMessage ? markFinal(input.messages) : { ...input, final: undefined }
   const text = chosen.template.render(
     {
-      ...chosen.specials,
       ...input.kwargs,
       messages,
       tools: input.tools,
@@ -71,6 +67,7 @@ export function renderChat(chosen: ChosenTemplate, input: RenderInput, options: 
       add_generation_prompt: input.addGenerationPrompt,
     },
     options,
+    chosen.constants,
   )
   return final === undefined ? text : cutAtTag(text, final)
 }

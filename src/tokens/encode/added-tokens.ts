@@ -26,7 +26,8 @@ export class AddedTokenFinder {
   readonly count: number
   readonly match: AddedMatch = { from: 0, to: 0, id: 0 }
   readonly #byFirst: (readonly Candidate[] | undefined)[] = []
-  readonly #onlyFirst: number
+  /** The first byte of every token, where it is the same, else -1. A text is followed by it, so that a search ends there. */
+  readonly onlyFirst: number
   readonly #classes: Uint8Array
 
   constructor(tokens: readonly AddedTokenEntry[], classes: Uint8Array) {
@@ -39,7 +40,7 @@ export class AddedTokenFinder {
       this.#byFirst[first] = [...(this.#byFirst[first] ?? []), candidate]
     }
     const firsts = new Set(candidates.map((candidate) => candidate.bytes[0]!))
-    this.#onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
+    this.onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
     this.count = candidates.length
     this.lengthMax = candidates[0]?.bytes.length ?? 0
     this.#classes = classes
@@ -49,8 +50,8 @@ export class AddedTokenFinder {
   find(bytes: Uint8Array, start: number, from: number, end: number): boolean {
     if (this.count === 0) return false
     for (let at = from; at < end; at++) {
-      if (this.#onlyFirst >= 0) {
-        at = bytes.indexOf(this.#onlyFirst, at)
+      if (this.onlyFirst >= 0) {
+        at = bytes.indexOf(this.onlyFirst, at)
         if (at < 0 || at >= end) return false
       }
       const candidates = this.#byFirst[bytes[at]!]

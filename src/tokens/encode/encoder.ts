@@ -14,7 +14,7 @@ import type { CacheCounts } from './ids-cache.js'
 import { IdsCache } from './ids-cache.js'
 import { LibrarySplitter } from './library-splitter.js'
 import { Merger } from './merge.js'
-import { codePointAt, nextCl100k, nextDeepseek, nextGpt2, regionDeepseek } from './scan.js'
+import { codePointAt, lengthAt, nextCl100k, nextDeepseek, nextGpt2, regionDeepseek } from './scan.js'
 import { nextJoined } from './scan-joins.js'
 
 export interface EncoderOptions {
@@ -32,6 +32,8 @@ const segmentBytesMin = 48
 const segmentBytesMax = 16_384
 const blank = 0x20
 const textStart = 4 // so that a text can be read in words
+/** Normalising this many characters takes about 2 ms. */
+const normalizedMax = 1 << 17
 const utf8 = new TextEncoder()
 const utf16 = new TextDecoder()
 
@@ -118,10 +120,11 @@ export class Encoder {
     return this.#bytes.subarray(textStart, textStart + this.#length)
   }
 
-  /** Whether the loaded text is its own normal form, so that cuts in it are cuts in what is encoded. */
+  /** Whether the loaded text is its own normal form, so that cuts in it are cuts in what is encoded. A long one with marks counts as not. */
   isStable(text: string): boolean {
     if (!this.plan.isNfc || this.#length === text.length) return true // ASCII is
-    return text.normalize('NFC') === text
+    if (!hasNfcRisk(this.#bytes, textStart, textStart + this.#length, this.#vocabulary.nfcRisk)) return true
+    return text.length <= normalizedMax && text.normalize('NFC') === text
   }
 
   /**
@@ -136,7 +139,11 @@ export class Encoder {
     if (this.#ids.length < room) this.#ids = new Uint32Array(Math.max(room, this.#ids.length * 2))
     else if (this.#ids.length > 1 << 20 && room < 1 << 18) this.#ids = new Uint32Array(1 << 18)
     if (from > 0) this.#isContinued = true
-    const whole = this.#encodeRange(textStart + from, textStart + this.#length)
+    // Sentinels: a search for an added token stops behind the text, not at the end of the scratch memory.
+    const end = textStart + this.#length
+    if (this.#raw.onlyFirst >= 0) this.#bytes[end] = this.#raw.onlyFirst
+    if (this.#normalized.onlyFirst >= 0) this.#bytes[end + 1] = this.#normalized.onlyFirst
+    const whole = this.#encodeRange(textStart + from, end)
     this.#merger.shrink()
     return whole
   }
@@ -176,7 +183,9 @@ export class Encoder {
   }
 
   #encodeGap(from: number, end: number): boolean {
-    if (!this.plan.isNfc || isAscii(this.#bytes, from, end)) return this.#encodeNormal(this.#bytes, from, end)
+    if (!this.plan.isNfc || !hasNfcRisk(this.#bytes, from, end, this.#vocabulary.nfcRisk)) {
+      return this.#encodeNormal(this.#bytes, from, end)
+    }
     const text = utf16.decode(this.#bytes.subarray(from, end))
     const normal = text.normalize('NFC')
     if (normal === text) return this.#encodeNormal(this.#bytes, from, end)
@@ -381,9 +390,17 @@ export class Encoder {
 
 const noIds: Uint32Array = new Uint32Array(0)
 
-function isAscii(bytes: Uint8Array, from: number, end: number): boolean {
-  for (let index = from; index < end; index++) if (bytes[index]! >= 0x80) return false
-  return true
+function hasNfcRisk(bytes: Uint8Array, from: number, end: number, nfcRisk: Uint8Array): boolean {
+  for (let at = from; at < end; ) {
+    if (bytes[at]! < 0x80) {
+      at++
+      continue
+    }
+    const codePoint = codePointAt(bytes, at)
+    if ((nfcRisk[codePoint >>> 3]! & (1 << (codePoint & 7))) !== 0) return true
+    at += lengthAt(bytes, at)
+  }
+  return false
 }
 
 /** Whether U+2581 is among the bytes. */

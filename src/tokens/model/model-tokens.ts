@@ -10,11 +10,12 @@ import { ChatTemplates, renderChat } from '../chat/chat-template.js'
 import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
 import { LoadOnlyError } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
+import { joinCuts, lastCut } from '../encode/boundaries.js'
 import { Encoder } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
 import type { RenderResult } from '../pool/tasks.js'
-import { lastCut, RememberedTexts } from '../remember/remembered-texts.js'
+import { RememberedTexts } from '../remember/remembered-texts.js'
 import type { Match } from '../remember/remembered-texts.js'
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
 import { TemplateLimitError } from '../template/run.js'
@@ -30,6 +31,8 @@ export interface ModelTokensOptions {
   readonly cacheBytes?: number
   /** Longest text, in UTF-16 units. */
   readonly textMax?: number
+  /** Cold bytes that are encoded on the loop; more go to a thread. */
+  readonly loopBytesMax?: number
   readonly rules?: Partial<PromptRules>
 }
 
@@ -49,7 +52,7 @@ export interface ModelCounts {
 }
 
 /** Cold bytes that are encoded on the loop: about 3 ms of it (bench `tokens.loop_stall_max_ms`). */
-const loopBytesMax = 48 << 10
+const loopBytesMaxDefault = 48 << 10
 const loopPieceMax = 2048
 const loopStepsMax = 20_000
 const loopReparseMax = 64 << 10
@@ -67,6 +70,7 @@ export class ModelTokens {
   readonly #templates: ChatTemplates
   readonly #rules: PromptRules
   readonly #textMax: number
+  readonly #loopBytesMax: number
   #onLoop = 0
   #inThreads = 0
 
@@ -84,6 +88,7 @@ export class ModelTokens {
           })
     this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 3) / 4 : cacheBytes)
     this.#textMax = options.textMax ?? textMaxDefault
+    this.#loopBytesMax = options.loopBytesMax ?? loopBytesMaxDefault
     this.#rules = { ...plainRules, ...options.rules }
     const { templates, problem } = readyTemplates(loaded)
     this.#templates = templates
@@ -206,19 +211,19 @@ export class ModelTokens {
     if (match && match.common === bytes.length && match.text.bytes.length === bytes.length) {
       return { ids: match.text.ids, kinship: this.#kin(match.text, undefined, 0) }
     }
-    const cut = match ? lastCut(match.text, match.common - encoder.cutMargin) : -1
-    const from = cut < 0 ? 0 : match!.text.cutAt[cut]!
-    if (bytes.length - from > loopBytesMax || !encoder.encodeFrom(from, loopPieceMax)) {
+    const cut = match ? lastCut(match.text.cuts, match.common - encoder.cutMargin) : -1
+    const from = cut < 0 ? 0 : match!.text.cuts[cut * 2]!
+    if (bytes.length - from > this.#loopBytesMax || !encoder.encodeFrom(from, loopPieceMax)) {
       return this.#encodeInThread(bytes.slice(), match, cut, addSpecialTokens, options)
     }
     this.#onLoop++
-    const headTokens = cut < 0 ? 0 : match!.text.cutTokens[cut]!
+    const headTokens = cut < 0 ? 0 : match!.text.cuts[cut * 2 + 1]!
     const before = cut < 0 ? 0 : match!.text.specialsBefore
     const head = cut < 0 ? noIds : match!.text.ids.subarray(before, before + headTokens)
     const ids = encoder.takeIds(addSpecialTokens, head)
     const { boundaries } = encoder
     if (bytes.length < shortBytesMax) return { ids, kinship: undefined }
-    const cuts = joinCuts(match, cut, boundaries.at, boundaries.tokens, boundaries.count, 0)
+    const cuts = joinCuts(match?.text.cuts ?? noIds, cut, boundaries.pairs, boundaries.count, 0)
     return this.#remember(bytes.slice(), ids, cuts, match, cut, addSpecialTokens)
   }
 
@@ -235,7 +240,7 @@ export class ModelTokens {
   /** A text that its normaliser changes: cuts in it are not cuts in what is encoded, so nothing of it is remembered. */
   #encodeUnstable(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
     const encoder = this.#encoder!
-    if (encoder.bytes.length <= loopBytesMax / 2 && encoder.encodeFrom(0, loopPieceMax)) {
+    if (encoder.bytes.length <= this.#loopBytesMax / 2 && encoder.encodeFrom(0, loopPieceMax)) {
       this.#onLoop++
       return { ids: encoder.takeIds(addSpecialTokens), kinship: undefined }
     }
@@ -251,7 +256,7 @@ export class ModelTokens {
     isRemembered = true,
   ): Promise<Encoded> {
     this.#inThreads++
-    const from = match && cut >= 0 ? match.text.cutAt[cut]! : 0
+    const from = match && cut >= 0 ? match.text.cuts[cut * 2]! : 0
     const rest = bytes.slice(from)
     const { key, plan, vocabulary, library } = this.#loaded
     const task = { model: { key, plan, vocabulary, library }, bytes: rest, isContinued: from > 0 }
@@ -261,7 +266,7 @@ export class ModelTokens {
     const { specialsBefore, specialsAfter } = this.plan
     const first = addSpecialTokens ? specialsBefore : noIds
     const last = addSpecialTokens ? specialsAfter : noIds
-    const headTokens = from > 0 ? match!.text.cutTokens[cut]! : 0
+    const headTokens = from > 0 ? match!.text.cuts[cut * 2 + 1]! : 0
     const ids = new Uint32Array(first.length + headTokens + result.ids.length + last.length)
     ids.set(first)
     if (headTokens > 0) {
@@ -271,15 +276,15 @@ export class ModelTokens {
     ids.set(result.ids, first.length + headTokens)
     ids.set(last, first.length + headTokens + result.ids.length)
     if (!isRemembered) return { ids, kinship: undefined }
-    const known = from > 0 ? match : undefined
-    const cuts = joinCuts(known, cut, result.cutAt, result.cutTokens, result.cutAt.length, from)
+    const known = from > 0 ? match!.text.cuts : noIds
+    const cuts = joinCuts(known, from > 0 ? cut : -1, result.cuts, result.cuts.length / 2, from)
     return this.#remember(bytes, ids, cuts, match, from > 0 ? cut : -1, addSpecialTokens)
   }
 
   #remember(
     bytes: Uint8Array,
     ids: Uint32Array,
-    cuts: Cuts,
+    cuts: Uint32Array,
     match: Match | undefined,
     cut: number,
     addSpecialTokens: boolean,
@@ -287,8 +292,8 @@ export class ModelTokens {
     const { specialsBefore, specialsAfter } = this.plan
     const before = addSpecialTokens ? specialsBefore.length : 0
     const after = addSpecialTokens ? specialsAfter.length : 0
-    const own = this.#texts.add({ bytes, ids, specialsBefore: before, specialsAfter: after, ...cuts }, match)
-    const shared = cut < 0 ? 0 : before + match!.text.cutTokens[cut]!
+    const own = this.#texts.add({ bytes, ids, specialsBefore: before, specialsAfter: after, cuts }, match)
+    const shared = cut < 0 ? 0 : before + match!.text.cuts[cut * 2 + 1]!
     return { ids, kinship: this.#kin(own, cut < 0 ? undefined : match!.text, shared) }
   }
 
@@ -306,37 +311,8 @@ interface Encoded {
   readonly kinship: Kinship | undefined
 }
 
-interface Cuts {
-  readonly cutAt: Uint32Array
-  readonly cutTokens: Uint32Array
-}
-
 const noIds: Uint32Array = new Uint32Array(0)
 const shortBytesMax = 128
-
-/** The cuts of a text: those of the known part up to the cut it was taken at, then those of the rest, moved by what came before. */
-function joinCuts(
-  match: Match | undefined,
-  cut: number,
-  at: Uint32Array,
-  tokens: Uint32Array,
-  count: number,
-  bytesBefore: number,
-): Cuts {
-  const kept = match && cut >= 0 ? cut + 1 : 0
-  const cutAt = new Uint32Array(kept + count)
-  const cutTokens = new Uint32Array(kept + count)
-  const tokensBefore = kept > 0 ? match!.text.cutTokens[cut]! : 0
-  if (kept > 0) {
-    cutAt.set(match!.text.cutAt.subarray(0, kept))
-    cutTokens.set(match!.text.cutTokens.subarray(0, kept))
-  }
-  for (let index = 0; index < count; index++) {
-    cutAt[kept + index] = at[index]! + bytesBefore
-    cutTokens[kept + index] = tokens[index]! + tokensBefore
-  }
-  return { cutAt, cutTokens }
-}
 
 /** Whether a body holds values that a template may print: numbers and keys whose spelling `JSON.parse` loses. */
 function carriesValues(body: Body): boolean {

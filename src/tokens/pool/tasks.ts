@@ -22,8 +22,8 @@ export type ModelTables = Pick<LoadedModel, 'key' | 'plan' | 'vocabulary' | 'lib
 
 export interface EncodeResult {
   readonly ids: Uint32Array
-  readonly cutAt: Uint32Array
-  readonly cutTokens: Uint32Array
+  /** Pairs, see `Boundaries`. */
+  readonly cuts: Uint32Array
 }
 
 export interface RenderTask {

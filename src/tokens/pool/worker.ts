@@ -77,8 +77,7 @@ function ownEncoder(model: ModelTables, buffer: SharedArrayBuffer): TextEncoderO
     encode(bytes, isContinued) {
       encoder.loadBytes(bytes, isContinued)
       encoder.encodeFrom(0)
-      const { at, tokens, count } = encoder.boundaries
-      return { ids: encoder.takeIds(false), cutAt: at.slice(0, count), cutTokens: tokens.slice(0, count) }
+      return { ids: encoder.takeIds(false), cuts: encoder.boundaries.take() }
     },
   }
 }
@@ -95,7 +94,7 @@ function libraryEncoder(model: ModelTables): TextEncoderOfModel {
   return {
     encode(bytes) {
       const { ids } = tokenizer.encode(new TextDecoder().decode(bytes), { add_special_tokens: false })
-      return { ids: Uint32Array.from(ids), cutAt: none, cutTokens: none }
+      return { ids: Uint32Array.from(ids), cuts: none }
     },
   }
 }

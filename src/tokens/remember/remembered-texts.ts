@@ -17,9 +17,8 @@ export interface RememberedText {
   /** Special tokens before the first id of the text. */
   readonly specialsBefore: number
   readonly specialsAfter: number
-  /** Where the text may be cut, ascending, and how many ids of the text come before each. */
-  readonly cutAt: Uint32Array
-  readonly cutTokens: Uint32Array
+  /** Where the text may be cut, and how many ids of the text come before: pairs, see `Boundaries`. */
+  readonly cuts: Uint32Array
   readonly marks: readonly number[]
   /** Block hashes that were asked for, few. */
   readonly hashes: BlockHashes[]
@@ -112,28 +111,10 @@ export class RememberedTexts {
   }
 }
 
-/** The last cut that lies at or before byte `limit`: its place in `cutAt`, or -1. */
-export function lastCut(text: RememberedText, limit: number): number {
-  const { cutAt } = text
-  let low = 0
-  let high = cutAt.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (cutAt[middle]! <= limit) low = middle + 1
-    else high = middle
-  }
-  return low - 1
-}
-
 function sizeOf(text: RememberedText): number {
   const hashed = text.hashes.reduce((sum, it) => sum + it.local.byteLength + it.sequence.byteLength, 0)
   return (
-    text.bytes.length +
-    text.ids.byteLength +
-    2 * text.cutAt.byteLength +
-    text.marks.length * bytesPerMark +
-    hashed +
-    512
+    text.bytes.length + text.ids.byteLength + text.cuts.byteLength + text.marks.length * bytesPerMark + hashed + 512
   )
 }
 
@@ -162,7 +143,11 @@ function marksOf(bytes: Uint8Array, hasSpecials: boolean): number[] {
 
 function sharesBytes(a: Uint8Array, b: Uint8Array, length: number): boolean {
   if (a.length < length || b.length < length) return false
-  return Buffer.from(a.buffer, a.byteOffset, length).equals(Buffer.from(b.buffer, b.byteOffset, length))
+  if (length > 1024)
+    return Buffer.from(a.buffer, a.byteOffset, length).equals(Buffer.from(b.buffer, b.byteOffset, length))
+  let index = 0
+  while (index < length && a[index] === b[index]) index++
+  return index === length
 }
 
 /** How far two texts agree, given that they do up to `from`. */

@@ -8,7 +8,7 @@ import { filters, tests } from './filters.js'
 import { findMethod, iterate } from './methods.js'
 import { attributeOf, itemOf, negate, operators, sliceOf } from './operators.js'
 import type { Run } from './run.js'
-import { Scope } from './run.js'
+import { numberOf, Scope } from './run.js'
 import { str } from './spell.js'
 import type { Callable, Value } from './values.js'
 import {
@@ -38,6 +38,10 @@ const goesOn = 0
 const breaks = 1
 const continues = 2
 const noNames: ReadonlyMap<string, Value> = new Map()
+const loopName = numberOf('loop')
+const callerName = numberOf('caller')
+const kwargsName = numberOf('kwargs')
+const varargsName = numberOf('varargs')
 
 /** The template cannot be compiled: it uses something that we do not know. */
 export class TemplateSyntaxError extends Error {
@@ -122,11 +126,12 @@ function compileFor(node: Node): Statement {
     const items = keeps ? all.filter((item) => isKept(item, scope, run)) : all
     if (items.length === 0) return otherwise(new Scope(scope), run)
     const loop = new LoopState(items)
+    const inner = new Scope(scope)
     for (let index = 0; index < items.length; index++) {
       run.step()
       loop.index0 = index
-      const inner = new Scope(scope) // what a turn sets is gone in the next
-      inner.set('loop', loop)
+      inner.clear() // what a turn sets is gone in the next
+      inner.set(loopName, loop)
       assign(inner, items[index], run)
       if (body(inner, run) === breaks) break
     }
@@ -142,7 +147,7 @@ function compileFor(node: Node): Statement {
 
 function compileTarget(node: Node): (scope: Scope, value: Value, run: Run) => void {
   if (node.type === 'Identifier') {
-    const name = node['value'] as string
+    const name = numberOf(node['value'] as string)
     return (scope, value) => scope.set(name, value)
   }
   if (node.type === 'TupleLiteral') {
@@ -194,7 +199,7 @@ function capture(body: Statement, scope: Scope, run: Run): string {
 }
 
 function compileMacro(node: Node): Statement {
-  const { value: name } = node['name'] as { readonly value: string }
+  const name = numberOf((node['name'] as { readonly value: string }).value)
   const make = compileCallable(node['args'], node['body'])
   return (scope, run) => {
     scope.set(name, make(scope, run))
@@ -209,6 +214,7 @@ function compileCallable(args: unknown, body: unknown): (scope: Scope, run: Run)
       ? { name: node['value'] as string, fallback: undefined }
       : { name: (node['key'] as Node)['value'] as string, fallback: compile(node['value']) },
   )
+  for (const { name } of parameters) numberOf(name)
   const block = compileBlock(body)
   return (scope, run) => (given, named) => {
     const inner = new Scope(scope)
@@ -216,13 +222,13 @@ function compileCallable(args: unknown, body: unknown): (scope: Scope, run: Run)
     for (const [index, { name, fallback }] of parameters.entries()) {
       const value = index < given.length ? given[index] : extra.get(name)
       extra.delete(name)
-      inner.set(name, value === undefined && fallback ? fallback(inner, run) : value)
+      inner.setNamed(name, value === undefined && fallback ? fallback(inner, run) : value)
     }
     const caller = extra.get('caller')
-    if (caller !== undefined) inner.set('caller', caller)
+    if (caller !== undefined) inner.set(callerName, caller)
     extra.delete('caller')
-    inner.set('kwargs', new Map<Value, Value>(extra))
-    inner.set('varargs', Tuple.from(given.slice(parameters.length)) as Tuple)
+    inner.set(kwargsName, new Map<Value, Value>(extra))
+    inner.set(varargsName, Tuple.from(given.slice(parameters.length)) as Tuple)
     return capture(block, inner, run)
   }
 }
@@ -315,7 +321,8 @@ function compileName(name: string): Expression {
     const value = constants[name]
     return () => value
   }
-  return (scope) => scope.get(name)
+  const number = numberOf(name)
+  return (scope) => scope.get(number)
 }
 
 function compileChoice(test: unknown, yes: unknown, no: unknown): Expression {

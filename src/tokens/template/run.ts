@@ -53,22 +53,48 @@ export class Run {
   }
 }
 
-/** Variables by name. A scope ends with the loop turn, macro or block that opened it. */
+/** Numbers for the names that templates use: scopes are searched by number, and most hold two or three names. */
+const numbers = new Map<string, number>()
+
+export function numberOf(name: string): number {
+  const known = numbers.get(name)
+  if (known !== undefined) return known
+  numbers.set(name, numbers.size)
+  return numbers.size - 1
+}
+
+/** Variables. A scope ends with the loop turn, macro or block that opened it. */
 export class Scope {
   readonly #parent: Scope | undefined
-  readonly #values = new Map<string, Value>()
+  readonly #names: number[] = []
+  readonly #values: Value[] = []
 
   constructor(parent?: Scope) {
     this.#parent = parent
   }
 
-  get(name: string): Value {
-    const found = this.#values.get(name)
-    if (found !== undefined || this.#parent === undefined || this.#values.has(name)) return found
-    return this.#parent.get(name)
+  get(name: number): Value {
+    for (let index = 0; index < this.#names.length; index++) if (this.#names[index] === name) return this.#values[index]
+    return this.#parent?.get(name)
   }
 
-  set(name: string, value: Value): void {
-    this.#values.set(name, value)
+  set(name: number, value: Value): void {
+    const at = this.#names.indexOf(name)
+    if (at >= 0) this.#values[at] = value
+    else {
+      this.#names.push(name)
+      this.#values.push(value)
+    }
+  }
+
+  /** Sets a variable from outside. A name that no template has ever used cannot be read, and is not kept. */
+  setNamed(name: string, value: Value): void {
+    const number = numbers.get(name)
+    if (number !== undefined) this.set(number, value)
+  }
+
+  clear(): void {
+    this.#names.length = 0
+    this.#values.length = 0
   }
 }

@@ -3,7 +3,7 @@ import { Template as LibraryTemplate } from '@huggingface/jinja'
 import type { Node, Statement } from './compile.js'
 import { compileBlock } from './compile.js'
 import type { RunLimits } from './run.js'
-import { Run, Scope } from './run.js'
+import { numberOf, Run, Scope } from './run.js'
 import { str } from './spell.js'
 import { strftime } from './strftime.js'
 import type { Value } from './values.js'
@@ -29,17 +29,25 @@ export class Template {
     this.#body = compileBlock(parsed['body'])
   }
 
-  render(variables: Readonly<Record<string, Value>>, options: RenderOptions): string {
+  /** `constants` are the same for every rendering, see `newConstants`. */
+  render(variables: Readonly<Record<string, Value>>, options: RenderOptions, constants: Scope = plain): string {
     const run = new Run(options.limits, options.now)
-    const scope = new Scope()
-    for (const [name, value] of Object.entries(globals)) scope.set(name, value)
-    scope.set('strftime_now', (args) => strftime(options.date(), str(args[0])))
-    for (const [name, value] of Object.entries(variables)) scope.set(name, value)
+    const scope = new Scope(constants)
+    scope.set(strftimeName, (args) => strftime(options.date(), str(args[0])))
+    for (const name in variables) scope.setNamed(name, variables[name])
     this.#body(scope, run)
     return run.out
   }
 }
 
+/** The functions that every template has, and what else never changes for a model. */
+export function newConstants(values: Readonly<Record<string, Value>>): Scope {
+  const scope = new Scope()
+  for (const [name, value] of Object.entries({ ...globals, ...values })) scope.set(numberOf(name), value)
+  return scope
+}
+
+const strftimeName = numberOf('strftime_now')
 const rangeMax = 100_000 // jinja2's sandbox refuses longer ones
 
 const globals: Readonly<Record<string, Value>> = {
@@ -62,3 +70,5 @@ const globals: Readonly<Record<string, Value>> = {
     return Array.from({ length: count }, (_, index) => from + index * by)
   },
 }
+
+const plain: Scope = newConstants({})

@@ -46,3 +46,29 @@ export function fillCharClasses(table: Uint8Array): void {
     }
   }
 }
+
+/**
+ * Sets the bit of every code point that NFC changes, or that may join or reorder with its neighbours: a text without any is its own
+ * normal form. Errs towards risk: all marks but variation selectors, and the Hangul letters that compose.
+ */
+export function fillNfcRisk(bits: Uint8Array, classes: Uint8Array): void {
+  for (let codePoint = 0x80; codePoint < 0xf_0000; codePoint++) {
+    if (codePoint === 0xd800) codePoint = 0xe000
+    if (codePoint === 0x4_0000) codePoint = 0xe_0000
+    const isMark = (classes[codePoint]! & mark) !== 0 && !isVariationSelector(codePoint)
+    if (isMark || isJamo(codePoint) || isChangedByNfc(codePoint)) bits[codePoint >>> 3]! |= 1 << (codePoint & 7)
+  }
+}
+
+function isVariationSelector(codePoint: number): boolean {
+  return (codePoint >= 0xfe00 && codePoint <= 0xfe0f) || (codePoint >= 0xe_0100 && codePoint <= 0xe_01ef)
+}
+
+function isJamo(codePoint: number): boolean {
+  return (codePoint >= 0x1100 && codePoint <= 0x11ff) || (codePoint >= 0xd7b0 && codePoint <= 0xd7ff)
+}
+
+function isChangedByNfc(codePoint: number): boolean {
+  const char = String.fromCodePoint(codePoint)
+  return char.normalize('NFC') !== char
+}

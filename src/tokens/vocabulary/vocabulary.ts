@@ -12,6 +12,7 @@
  *   tokenBytes   u8[]              sentencepiece-style vocabularies spell the word mark U+2581 as one space
  *   isWhole      u8[tokens]        1: merging the token's own bytes gives the token back, so a piece may take it at once
  *   classes      u8[0x110000]      see char-classes.ts
+ *   nfcRisk      u8[0x22000]       one bit per code point: NFC may change a text that has it
  */
 export interface Vocabulary {
   readonly buffer: SharedArrayBuffer
@@ -28,6 +29,7 @@ export interface Vocabulary {
   readonly tokenBytes: Uint8Array
   readonly isWhole: Uint8Array
   readonly classes: Uint8Array
+  readonly nfcRisk: Uint8Array
 }
 
 export const noToken = 0xffff_ffff
@@ -51,7 +53,7 @@ export function allocateVocabulary(sizes: VocabularySizes): Vocabulary {
     256 +
     128 * 4 +
     2 * 2 ** sizes.joinSlotBits
-  const buffer = new SharedArrayBuffer(words * 4 + sizes.tokenByteCount + sizes.tokenCount + 0x11_0000)
+  const buffer = new SharedArrayBuffer(words * 4 + sizes.tokenByteCount + sizes.tokenCount + 0x11_0000 + 0x2_2000)
   const { tokenCount, tokenSlotBits, mergeSlotBits, joinSlotBits, tokenByteCount } = sizes
   new Uint32Array(buffer, 0, headerWords).set([tokenCount, tokenSlotBits, mergeSlotBits, joinSlotBits, tokenByteCount])
   const vocabulary = viewVocabulary(buffer)
@@ -90,6 +92,7 @@ export function viewVocabulary(buffer: SharedArrayBuffer): Vocabulary {
     tokenBytes: bytes(tokenByteCount!),
     isWhole: bytes(tokenCount!),
     classes: bytes(0x11_0000),
+    nfcRisk: bytes(0x2_2000),
   }
 }
 

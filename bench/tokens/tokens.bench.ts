@@ -1,0 +1,238 @@
+/** Tokenising: cold, shared, chats; and how long the loop is held meanwhile. */
+import { fileURLToPath } from 'node:url'
+import { createBlockHasher, createHashScheme } from '../../src/core/hashing/index.js'
+import { loadModel } from '../../src/tokens/model/loaded-model.js'
+import type { LoadedModel } from '../../src/tokens/model/loaded-model.js'
+import { ModelTokens } from '../../src/tokens/model/model-tokens.js'
+import { Encoder } from '../../src/tokens/encode/encoder.js'
+import { TokenPool } from '../../src/tokens/pool/pool.js'
+import type { Tokens } from '../../src/tokens/tokens.js'
+import type { EncoderPlan } from '../../src/tokens/vocabulary/plan.js'
+import { viewVocabulary } from '../../src/tokens/vocabulary/vocabulary.js'
+import type { Bench, BenchContext } from '../harness.js'
+import { defineBench, summarise } from '../harness.js'
+import { prose, tokenizerFolder } from './texts.js'
+
+const textBytes = 220_000
+const tinyllama = fileURLToPath(new URL('../../test/fixtures/tinyllama', import.meta.url))
+const scheme = createHashScheme({ blockSize: 16 })
+const hasher = createBlockHasher()
+const loadedOnce = new Map<string, LoadedModel>()
+
+function load(folder: string): LoadedModel {
+  const known = loadedOnce.get(folder) ?? loadModel(folder, folder)
+  loadedOnce.set(folder, known)
+  return known
+}
+
+/** A model with empty caches. */
+function fresh(folder: string, pool: TokenPool): ModelTokens {
+  return new ModelTokens(load(folder), pool)
+}
+
+async function withPool<T>(work: (pool: TokenPool) => Promise<T>): Promise<T> {
+  const pool = new TokenPool({ threads: 2 })
+  try {
+    return await work(pool)
+  } finally {
+    await pool.close()
+  }
+}
+
+/** CPU of each run in nanoseconds; every run has an input of its own, so that nothing but the intended part was seen before. */
+async function sample(
+  runs: number,
+  run: (index: number) => Promise<number>,
+): Promise<{ samples: number[]; sum: number }> {
+  const samples: number[] = []
+  let sum = 0
+  for (let index = 0; index < runs; index++) {
+    ;(globalThis as { gc?: () => void }).gc?.()
+    const started = process.cpuUsage()
+    sum += await run(index)
+    const used = process.cpuUsage(started)
+    samples.push((used.user + used.system) * 1000)
+  }
+  return { samples, sum }
+}
+
+function report(
+  context: BenchContext,
+  id: string,
+  unit: 'ms' | 'us',
+  measured: { samples: number[]; sum: number },
+  skip: number,
+  per = 1,
+): void {
+  const { median, spread } = summarise(measured.samples.slice(context.isSmoke ? 0 : skip))
+  const value = median / per / (unit === 'ms' ? 1e6 : 1e3)
+  context.report({ id, value, unit, spread, checksum: String(measured.sum) })
+}
+
+async function cold(context: BenchContext): Promise<void> {
+  for (const [name, folder] of [
+    ['qwen3', tokenizerFolder('qwen3')],
+    ['tinyllama', tinyllama],
+  ] as const) {
+    const loaded = load(folder)
+    const plan = JSON.parse(new TextDecoder().decode(new Uint8Array(loaded.plan).slice())) as EncoderPlan
+    const encoder = new Encoder(plan, viewVocabulary(loaded.vocabulary!))
+    const text = prose(context.size(20_000, textBytes), 60)
+    const measured = await sample(context.size(1, 13), () => {
+      encoder.clearCaches()
+      return Promise.resolve(encoder.encode(text).length)
+    })
+    report(context, `tokens.cold60k.${name}.ms`, 'ms', measured, 3)
+  }
+}
+
+async function shared(context: BenchContext): Promise<void> {
+  await withPool(async (pool) => {
+    const model = fresh(tokenizerFolder('qwen3'), pool)
+    const length = context.size(30_000, textBytes)
+    const base = prose(length, 90)
+    const seen = base.slice(0, Math.floor(length * 0.9))
+    ;(await model.tokenize('completions', { prompt: base })).blockHashes(scheme, hasher)
+    const tails = Array.from({ length: context.size(2, 15) }, (_, index) => prose(length / 10, 1000 + index))
+    const measured = await sample(tails.length, async (index) => {
+      const tokens = await model.tokenize('completions', { prompt: seen + tails[index]! })
+      return tokens.blockHashes(scheme, hasher).count
+    })
+    report(context, 'tokens.shared90.60k.ms', 'ms', measured, 5)
+  })
+}
+
+interface Message {
+  readonly role: string
+  readonly content: string
+}
+
+/** A system text and turns of both sides: about 41,000 characters in 42 messages, 11,000 tokens. */
+function conversation(count: number, seed: number, charsEach = 980): Message[] {
+  return Array.from({ length: count }, (_, index) => ({
+    role: index === 0 ? 'system' : index % 2 ? 'user' : 'assistant',
+    content: prose(charsEach, seed * 1000 + index),
+  }))
+}
+
+async function hashed(model: ModelTokens, messages: readonly Message[]): Promise<Tokens> {
+  const tokens = await model.tokenize('chat', { messages: messages as readonly (Message & Record<string, string>)[] })
+  tokens.blockHashes(scheme, hasher)
+  return tokens
+}
+
+async function chats(context: BenchContext): Promise<void> {
+  await withPool(async (pool) => {
+    const count = context.size(6, 42)
+    const model = fresh(tokenizerFolder('qwen3'), pool)
+    const before = conversation(count, 1)
+    await hashed(model, before)
+    const turns = Array.from({ length: context.size(2, 200) }, (_, index) => conversation(3, 500 + index, 300).slice(1))
+    const warm = await sample(
+      turns.length,
+      async (index) => (await hashed(model, [...before, ...turns[index]!])).ids.length,
+    )
+    report(context, 'tokens.chat42.warm.ms', 'ms', warm, 120)
+
+    const models = Array.from({ length: context.size(1, 12) }, () => fresh(tokenizerFolder('qwen3'), pool))
+    const first = await sample(
+      models.length,
+      async (index) => (await hashed(models[index]!, conversation(count, 700 + index))).ids.length,
+    )
+    report(context, 'tokens.chat42.cold.ms', 'ms', first, 4)
+  })
+}
+
+async function small(context: BenchContext): Promise<void> {
+  await withPool(async (pool) => {
+    const model = fresh(tokenizerFolder('qwen3'), pool)
+    const before: Message[] = [
+      { role: 'system', content: prose(300, 1) },
+      { role: 'user', content: prose(250, 2) },
+      { role: 'assistant', content: prose(150, 3) },
+    ]
+    await hashed(model, [...before, { role: 'user', content: 'And then?' }])
+    const perRun = context.size(10, 2000)
+    const questions = Array.from({ length: context.size(1, 20) * perRun }, (_, index) => prose(60, 5000 + index))
+    const measured = await sample(context.size(1, 20), async (run) => {
+      let sum = 0
+      for (let index = 0; index < perRun; index++) {
+        const tokens = await hashed(model, [...before, { role: 'user', content: questions[run * perRun + index]! }])
+        sum += tokens.ids.length
+      }
+      return sum
+    })
+    report(context, 'tokens.small.us', 'us', measured, 10, perRun)
+  })
+}
+
+/** The longest time between two turns of the loop while `work` runs. */
+async function longestTurn(work: () => Promise<unknown>): Promise<number> {
+  let longest = 0
+  let last = performance.now()
+  let isOver = false
+  const turn = (): void => {
+    const now = performance.now()
+    longest = Math.max(longest, now - last)
+    last = now
+    if (!isOver) setImmediate(turn)
+  }
+  await new Promise<void>((resolve) => setImmediate(resolve))
+  last = performance.now()
+  setImmediate(turn)
+  await work()
+  turn()
+  isOver = true
+  return longest
+}
+
+async function stalls(context: BenchContext): Promise<void> {
+  await withPool(async (pool) => {
+    const qwen = fresh(tokenizerFolder('qwen3'), pool)
+    const tiny = fresh(tinyllama, pool)
+    const size = context.size(20_000, textBytes)
+    const megabyte = context.size(60_000, 1_000_000)
+    const base = prose(size, 100)
+    const complete = (model: ModelTokens, prompt: string) => async (): Promise<number> =>
+      (await model.tokenize('completions', { prompt })).blockHashes(scheme, hasher).count
+    const chat = (messages: readonly Message[]) => async (): Promise<number> =>
+      (await hashed(qwen, messages)).ids.length
+    /** The same shape each round, and never the same text. */
+    const phases: Readonly<Record<string, (round: number) => () => Promise<number>>> = {
+      'cold, Qwen3': (round) => complete(qwen, prose(size, 100 + round)),
+      'cold, TinyLlama': (round) => complete(tiny, prose(size, 100 + round)),
+      'just short enough for the loop': (round) => complete(qwen, prose(47_000, 300 + round)),
+      'shared, Qwen3': (round) => complete(qwen, base.slice(0, size * 0.9) + prose(size / 10, 400 + round)),
+      'one letter, Qwen3': (round) => complete(qwen, `${'a'.repeat(megabyte)}${round}`),
+      'one letter, TinyLlama': (round) => complete(tiny, `${'a'.repeat(megabyte)}${round}`),
+      'decomposed marks': (round) => complete(qwen, `${'e\u0301'.repeat(megabyte / 3)}${round}`),
+      'a million tokens': (round) => complete(qwen, `${'! '.repeat(megabyte / 2)}${round}`),
+      'a chat, first time': (round) => chat(conversation(context.size(6, 42), 900 + round)),
+      'two thousand messages': (round) => chat(conversation(context.size(50, 2000), 50 + round, 20)),
+    }
+    let sum = 0
+    let worst = 0
+    for (const [name, phase] of Object.entries(phases)) {
+      let best = Infinity // other processes can only lengthen a turn, so the shortest of the rounds is nearest the truth
+      for (let round = 0; round < context.size(1, 9); round++) {
+        const work = phase(round)
+        best = Math.min(best, await longestTurn(async () => (sum += await work())))
+      }
+      if (!context.isSmoke) console.error(`  ${name}: ${best.toFixed(2)} ms`)
+      worst = Math.max(worst, best)
+    }
+    context.report({ id: 'tokens.loop_stall_max_ms', value: worst, unit: 'ms', spread: 0, checksum: String(sum) })
+  })
+}
+
+export const benches: Bench[] = [
+  defineBench('tokens.cold', 'What does a 220 KB prompt cost when nothing but the vocabulary is known?', cold),
+  defineBench('tokens.shared', 'What does it cost when 90 % of it was seen before, hashes included?', shared),
+  defineBench('tokens.chat', 'What does a long conversation cost, first and with one more turn?', chats),
+  defineBench('tokens.small', 'What does a small chat cost whose start was seen before?', small),
+  defineBench(
+    'tokens.stalls',
+    'How long is the loop held by any of these, and by texts that are meant to hurt?',
+    stalls,
+  ),
+]

@@ -1,0 +1,153 @@
+// Goal: no order of growing, editing, cutting and mixing conversations makes a cached answer differ from an uncached one.
+// Method: the same texts go through a model with tiny caches, on the loop and through threads, and through an encoder that forgets.
+import fc from 'fast-check'
+import { afterAll, describe, expect, it } from 'vitest'
+import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
+import { createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
+import { Encoder } from '../encode/encoder.js'
+import { TokenPool } from '../pool/pool.js'
+import { tinyllamaFolder } from '../real-tokenizers.case.js'
+import { Tokens } from '../tokens.js'
+import type { EncoderPlan } from '../vocabulary/plan.js'
+import { viewVocabulary } from '../vocabulary/vocabulary.js'
+import { loadModel, readShared } from './loaded-model.js'
+import { ModelTokens } from './model-tokens.js'
+
+const pool = new TokenPool({ threads: 1 })
+afterAll(() => pool.close())
+const scheme = createHashScheme({ blockSize: 4 })
+const hasher = createBlockHasher()
+
+/** Words whose neighbours change their pieces: spaces that run on, half an added token, marks that compose, digits in groups. */
+const words = [
+  ' the',
+  'ing',
+  ' ',
+  '  ',
+  '\n',
+  '\n\n',
+  '\r',
+  '\t',
+  "'",
+  "'s",
+  'LL',
+  '1',
+  '23',
+  '4567',
+  '.',
+  '...',
+  '!<',
+  '<|im_',
+  '<|im_end|>',
+  'end|>',
+  '</s>',
+  '<s>',
+  '</',
+  '▁',
+  '好',
+  '你好',
+  'é',
+  'e\u0301',
+  '\u0301',
+  '👍',
+  '🏽',
+  '\u200d',
+  'ß',
+  'ſ',
+  'Ж',
+  '\u0000',
+  '·',
+  ' '.repeat(45),
+  `\n${' '.repeat(60)}`,
+  '\n'.repeat(50),
+  '9'.repeat(40),
+  prose(150, 1),
+  prose(400, 2),
+  '    x = 1;\n',
+] // prettier-ignore
+
+type Step =
+  | { readonly kind: 'append'; readonly chat: number; readonly words: readonly string[] }
+  | { readonly kind: 'edit'; readonly chat: number; readonly at: number; readonly word: string }
+  | { readonly kind: 'cut'; readonly chat: number; readonly at: number }
+  | { readonly kind: 'copy'; readonly chat: number; readonly from: number }
+
+const anyChat = fc.nat({ max: 2 })
+const anyWord = fc.constantFrom(...words)
+const anyStep: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: fc.constant('append' as const),
+      chat: anyChat,
+      words: fc.array(anyWord, { maxLength: 12 }),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant('edit' as const), chat: anyChat, at: fc.nat({ max: 5 }), word: anyWord }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('cut' as const), chat: anyChat, at: fc.nat({ max: 5 }) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('copy' as const), chat: anyChat, from: anyChat }) },
+)
+
+function apply(chats: string[][], step: Step): void {
+  const chat = chats[step.chat]!
+  if (step.kind === 'append') chat.push(...step.words)
+  else if (step.kind === 'edit')
+    chat[Math.max(0, chat.length - step.at)] = step.word // near the end, where cuts are
+  else if (step.kind === 'cut') chat.length = Math.max(0, chat.length - step.at)
+  else chats[step.chat] = [...chats[step.from]!]
+}
+
+const models = [
+  { name: 'Qwen3', loaded: loadModel(tokenizerFolder('qwen3'), 'p1') },
+  { name: 'DeepSeek V3', loaded: loadModel(tokenizerFolder('deepseek_v3'), 'p2') },
+  { name: 'TinyLlama, marked once', loaded: loadModel(tinyllamaFolder, 'p3') },
+  { name: 'TinyLlama, marked at sections', loaded: loadModel(tinyllamaFolder, 'p4', { llamaPrefix: 'file' }) },
+]
+
+describe.each(models)('$name', ({ loaded }) => {
+  const plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan
+  const forgetful = new Encoder(plan, viewVocabulary(loaded.vocabulary!))
+  const uncached = (text: string, addSpecialTokens: boolean): Uint32Array => {
+    forgetful.clearCaches()
+    return forgetful.encode(text, addSpecialTokens)
+  }
+
+  it.each([
+    { says: 'on the loop, in caches that evict', options: { cacheBytes: 24_000 }, runs: 120 },
+    { says: 'on the loop, in caches that hold all', options: {}, runs: 120 },
+    { says: 'through threads', options: { loopBytesMax: 300 }, runs: 25 },
+  ])('cached equals uncached: $says', async ({ options, runs }) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyStep, { maxLength: 14 }), fc.boolean(), async (steps, addSpecialTokens) => {
+        const model = new ModelTokens(loaded, pool, options)
+        const chats: string[][] = [[prose(150, 1)], [prose(150, 1), '<|im_end|>'], []]
+        for (const step of steps) {
+          apply(chats, step)
+          const prompt = chats[step.chat]!.join('')
+          const tokens = await model.tokenize('completions', { prompt, add_special_tokens: addSpecialTokens })
+          const wanted = uncached(prompt, addSpecialTokens)
+          expect({ prompt, ids: [...tokens.ids] }).toEqual({ prompt, ids: [...wanted] })
+          const fresh = new Tokens({ ids: wanted, source: 'tokenizer', exactness: 'proven' })
+          const hashes = fresh.blockHashes(scheme, hasher).sequenceColumn()
+          expect([...tokens.blockHashes(scheme, hasher).sequenceColumn()]).toEqual([...hashes])
+          if ('cacheBytes' in options) expect(model.counts.cacheBytes).toBeLessThanOrEqual(options.cacheBytes)
+        }
+      }),
+      { numRuns: runs },
+    )
+  })
+})
+
+it('stays within 32 MB under very many distinct texts, and reports what it forgot', async () => {
+  const model = new ModelTokens(models[0]!.loaded, pool, { cacheBytes: 32 << 20 })
+  const start = prose(3000, 1)
+  for (let index = 0; index < 20_000; index++) {
+    await model.encode(`${index} ${start.slice(index % 1000, 1000 + (index % 2000))} ${index * 7919}`, false)
+    if (index % 1000 === 0) expect(model.counts.cacheBytes).toBeLessThanOrEqual(32 << 20)
+  }
+  expect(model.counts.cacheBytes).toBeLessThanOrEqual(32 << 20)
+  expect(model.counts.texts.evictions).toBeGreaterThan(0)
+})
