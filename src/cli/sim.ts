@@ -26,6 +26,8 @@ interface SimFlags {
   readonly devMode: boolean
   readonly scaleOut: boolean
   readonly events: boolean
+  readonly pair?: 'nixl' | 'prefill' | 'decode'
+  readonly pairPort: number
 }
 
 export function simCommand(): Command {
@@ -61,6 +63,13 @@ export function simCommand(): Command {
     .option('--dev-mode', 'serve the development routes of vLLM (cache reset, server info)', false)
     .option('--scale-out', 'serve the rendering and token routes of vLLM', false)
     .option('--no-events', 'publish no KV events')
+    .addOption(
+      new Option(
+        '--pair <kind>',
+        'half of a disaggregated pair: nixl (vllm, both halves), prefill or decode (sglang)',
+      ).choices(['nixl', 'prefill', 'decode']),
+    )
+    .option('--pair-port <port>', 'side channel or bootstrap port of the first engine; 0 takes free ports', port, 0)
     .action(runSim)
 }
 
@@ -73,7 +82,8 @@ async function runSim(flags: SimFlags): Promise<void> {
       engine.eventPorts.length === 0
         ? 'no events'
         : `events ${engine.eventPorts.join(',')} replay ${engine.replayPorts.join(',')}`
-    console.log(`${flags.engine} ${worker}: ${engine.url} ${events}`)
+    const pair = engine.pairPort === 0 ? '' : ` pair ${engine.pairPort}`
+    console.log(`${flags.engine} ${worker}: ${engine.url} ${events}${pair}`)
   }
   console.log('ready')
   await new Promise<void>((resolve) => {
@@ -103,6 +113,9 @@ function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
     faults: flags.faults === undefined ? [] : parseFaults(JSON.parse(readFileSync(flags.faults, 'utf8'))),
     seed: flags.seed + worker,
     worker,
+    ...(flags.pair === undefined
+      ? {}
+      : { pair: { kind: flags.pair, port: flags.pairPort === 0 ? 0 : flags.pairPort + worker } }),
     isDevMode: flags.devMode,
     isScaleOut: flags.scaleOut,
     events: flags.events ? { port: eventPort, replayPort: eventPort === 0 ? 0 : eventPort + 1000 } : false,

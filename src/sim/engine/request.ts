@@ -14,6 +14,8 @@ export interface RequestOptions {
   readonly skipsCacheRead?: boolean
   /** Keeps its blocks after its end until `release`: the prefill side of a disaggregated pair. */
   readonly keepsBlocks?: boolean
+  /** Leading tokens whose KV comes from elsewhere: the decode side of a pair. They are stored like computed ones. */
+  readonly externalTokens?: number
 }
 
 /** `rejected`: it could never fit. `abort`: the client or an operator ended it. */
@@ -27,6 +29,7 @@ export class EngineRequest<Tag> {
   readonly content: BlockContent
   readonly skipsCacheRead: boolean
   readonly keepsBlocks: boolean
+  readonly externalTokens: number
 
   state: 'new' | 'waiting' | 'running' | 'held' | 'done' = 'new'
   /** Tokens whose KV exists, or will when the current pass ends. */
@@ -52,6 +55,7 @@ export class EngineRequest<Tag> {
     this.content = options.content
     this.skipsCacheRead = options.skipsCacheRead ?? false
     this.keepsBlocks = options.keepsBlocks ?? false
+    this.externalTokens = Math.min(options.externalTokens ?? 0, options.promptTokens - 1)
     this.slots = new Int32Array(
       Math.ceil((options.promptTokens + Math.min(options.outputTokensMax, 256)) / blockTokens),
     )

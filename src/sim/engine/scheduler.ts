@@ -157,7 +157,7 @@ export class Scheduler<Tag> {
       if (reason === undefined) running[kept++] = request
       else this.#finish(request, reason)
     }
-    running.length = kept
+    if (kept < running.length) running.length = kept // even a no-op costs: it runs once per pass
   }
 
   /** True when somebody was preempted: then nobody is admitted in this pass. */
@@ -268,6 +268,15 @@ export class Scheduler<Tag> {
     request.state = 'running'
     request.scheduled = 0
     this.#running.push(request)
+    if (request.externalTokens > request.computed) this.#receive(request)
+  }
+
+  /** KV that was computed elsewhere lands in this rank's blocks. The last token of a prompt is always computed here. */
+  #receive(request: EngineRequest<Tag>): void {
+    const isThere = this.#makeRoom(request, request.externalTokens)
+    invariant(isThere, 'an admitted request has room')
+    request.computed = request.externalTokens
+    this.#complete(request, request.computed)
   }
 
   /** Continues the cached prefix with blocks of the host tier, which come back to the GPU. */

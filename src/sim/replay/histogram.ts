@@ -3,6 +3,8 @@ export class LogHistogram {
   readonly #counts = new Float64Array(32768)
   #count = 0
   #sum = 0
+  #lastValue = Number.NaN
+  #lastBucket = 0
 
   get count(): number {
     return this.#count
@@ -16,8 +18,12 @@ export class LogHistogram {
   add(value: number): void {
     this.#count++
     this.#sum += value
-    const bucket = Math.floor(Math.log(value * 1000) * 1000) + 1
-    this.#counts[bucket < 0 || Number.isNaN(bucket) ? 0 : Math.min(bucket, 32767)]!++
+    // Tokens of one pass have the same value: one logarithm for all of them.
+    if (value !== this.#lastValue) {
+      this.#lastValue = value
+      this.#lastBucket = bucketOf(value)
+    }
+    this.#counts[this.#lastBucket]!++
   }
 
   quantile(share: number): number {
@@ -29,6 +35,11 @@ export class LogHistogram {
     }
     return 0
   }
+}
+
+function bucketOf(value: number): number {
+  const bucket = Math.floor(Math.log(value * 1000) * 1000) + 1
+  return bucket < 0 || Number.isNaN(bucket) ? 0 : Math.min(bucket, 32767)
 }
 
 /** Quantile of few values, exactly: linear between the two neighbours. `sorted` ascends. */

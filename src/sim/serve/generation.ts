@@ -14,6 +14,11 @@ export interface GenerationSpec extends CacheScope {
   readonly sessionId?: string | undefined
   readonly skipsCacheRead?: boolean
   readonly isFullReport?: boolean
+  readonly keepsBlocks?: boolean
+  readonly externalTokens?: number
+  readonly isExternalWrong?: boolean
+  /** What is reported instead of the rank's own count, where another engine did the prefill. */
+  readonly reportedCachedTokens?: number | undefined
   /** Draws another answer to the same prompt; the default answer is draw 0. */
   readonly draw: number
   readonly allowedTokens?: readonly number[] | undefined
@@ -39,6 +44,7 @@ export interface GenerationSink {
 
 export interface Generation {
   readonly choices: readonly Choice[]
+  readonly requests: readonly RankRequest[]
   abort(): void
 }
 
@@ -68,7 +74,7 @@ export function startGeneration(
       sampling: { draw: spec.draw + (choice.index % spec.choices), allowedTokens: spec.allowedTokens },
       outputTokensMax: spec.outputTokensMax ?? Number.MAX_SAFE_INTEGER,
       onToken(token, request) {
-        choice.cachedTokens = request.cachedTokens
+        choice.cachedTokens = spec.reportedCachedTokens ?? request.cachedTokens
         choice.tokens.push(token)
         const isEnd = !spec.isEosIgnored && (token === tokenizer.eosId || choice.tokens.length >= naturalEnd)
         const text = isEnd ? '' : tokenizer.decode([token])
@@ -87,6 +93,7 @@ export function startGeneration(
   })
   return {
     choices,
+    requests,
     abort() {
       for (const request of requests) rank.engine.abort(request)
     },

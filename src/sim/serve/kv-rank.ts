@@ -31,6 +31,9 @@ export interface RankJob extends CacheScope {
   readonly sessionId?: string | undefined
   readonly skipsCacheRead?: boolean
   readonly keepsBlocks?: boolean
+  /** Leading tokens whose KV was read from another engine, and whether that was really theirs. */
+  readonly externalTokens?: number
+  readonly isExternalWrong?: boolean
   /** Announces the blocks it hit as well (vLLM's `kv_cache_report_mode: full`). */
   readonly isFullReport?: boolean
   readonly sampling?: SamplingOptions | undefined
@@ -44,6 +47,8 @@ const plainSampling: SamplingOptions = { draw: 0 }
 interface RankTag {
   readonly job: RankJob
   readonly content: TokenContent
+  /** It attends to KV that is not its own: it answers, in other words. */
+  isWrong: boolean
 }
 
 export type RankRequest = EngineRequest<RankTag>
@@ -77,6 +82,8 @@ export class KvRank {
   /** Blocks of the host tier, by key: what is needed to announce them. */
   readonly #host = new Map<number, Uint8Array>()
   readonly #stories = new Map<number, Pick<BlocksStored, 'parent' | 'tokens' | 'loraName' | 'salt' | 'firstBlock'>>()
+  /** Blocks whose KV is not what their hash says: read from another engine too late. Who hits them answers wrongly. */
+  readonly #wrongKeys = new Set<number>()
   #events: KvEvent[] = []
   #passesUnpublished = 0
   #lastRemoved: string | undefined
@@ -101,18 +108,29 @@ export class KvRank {
     const { engine, model, hashSeed } = this.options
     const content = new TokenContent(job.prompt, model.blockTokens, createBlockChain(engine, job, hashSeed))
     const request: RankRequest = new EngineRequest(
-      { job, content },
+      { job, content, isWrong: job.isExternalWrong ?? false },
       {
         promptTokens: job.prompt.length,
         outputTokensMax: job.outputTokensMax,
         content,
         skipsCacheRead: job.skipsCacheRead ?? false,
         keepsBlocks: job.keepsBlocks ?? false,
+        externalTokens: job.externalTokens ?? 0,
       },
       model.blockTokens,
     )
     this.engine.submit(request)
     return request
+  }
+
+  /** Whether a plain request with this prompt would compute its last block only. */
+  hasPrefix(prompt: readonly number[]): boolean {
+    const { engine, model, hashSeed } = this.options
+    const content = new TokenContent(prompt, model.blockTokens, createBlockChain(engine, {}, hashSeed))
+    const blocks = Math.floor((prompt.length - 1) / model.blockTokens)
+    for (let index = 0; index < blocks; index++)
+      if (this.engine.scheduler.pool.find(content.keyAt(index)) < 0) return false
+    return blocks > 0
   }
 
   /** Empties the cache; false while blocks are held. vLLM tells with its next pass, SGLang at once. */
@@ -140,7 +158,10 @@ export class KvRank {
     const isVllm = this.options.engine === 'vllm'
     return {
       stored: (request, from, to) => this.#stored(request, from, to),
-      removed: (_, slot) => this.#removed(this.#digestOfSlot[slot]!, 'GPU', this.#namespaceOfSlot[slot]),
+      removed: (key, slot) => {
+        this.#wrongKeys.delete(key)
+        this.#removed(this.#digestOfSlot[slot]!, 'GPU', this.#namespaceOfSlot[slot])
+      },
       hostStored: (key, slot) => this.#hostStored(key, slot),
       hostRemoved: (key) => {
         this.#removed(this.#host.get(key)!, this.#hostMedium)
@@ -153,7 +174,11 @@ export class KvRank {
       },
       token: (request) => {
         const { job, content } = request.tag
-        const token = this.options.sample(content, job.sampling ?? plainSampling)
+        const sampling = job.sampling ?? plainSampling
+        const token = this.options.sample(
+          content,
+          request.tag.isWrong ? { ...sampling, draw: sampling.draw + 1000 } : sampling,
+        )
         content.push(token)
         this.totals.generatedTokens++
         return job.onToken(token, request)
@@ -182,7 +207,9 @@ export class KvRank {
     this.totals.promptTokens += request.promptTokens
     this.totals.cachedTokens += request.cachedTokens
     this.totals.hostTokens += request.hostTokens
-    const hits = request.cachedTokens / this.options.model.blockTokens
+    const hits = Math.floor(request.cachedTokens / this.options.model.blockTokens)
+    for (let index = 0; index < hits && this.#wrongKeys.size > 0; index++)
+      if (this.#wrongKeys.has(request.content.keyAt(index))) request.tag.isWrong = true
     if (request.tag.job.isFullReport && hits > 0) this.#events.push(this.#storedEvent(request, 0, hits))
   }
 
@@ -193,6 +220,7 @@ export class KvRank {
     for (let index = from; index < to; index++) {
       this.#digestOfSlot[request.slots[index]!] = content.digestAt(index)
       this.#namespaceOfSlot[request.slots[index]!] = job.extraKey
+      if (job.isExternalWrong) this.#wrongKeys.add(content.keyAt(index))
       if (hasHost)
         this.#stories.set(content.keyAt(index), {
           parent: index === 0 ? undefined : content.digestAt(index - 1),

@@ -2,9 +2,11 @@
  * A simulated engine server in this process: HTTP on one port, event sockets per rank. `startSimEngine` is what tests,
  * the demo and `warmroute sim` use.
  */
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { BootstrapServer } from './bootstrap.js'
 import { EventFeed } from './event-feed.js'
 import { engineModel } from './engine-models.js'
 import type { Fault } from './faults.js'
@@ -13,6 +15,7 @@ import { createHttpServer } from './http/http-server.js'
 import { wireForm } from './kv-wire.js'
 import { KvRank } from './kv-rank.js'
 import { Latencies } from './latencies.js'
+import { NixlSide } from './nixl.js'
 import { KvPublisher } from './publisher.js'
 import { RealClock } from './real-clock.js'
 import { sampleToken } from './sampler.js'
@@ -23,6 +26,8 @@ export interface SimStats {
   readonly requests: number
   readonly in_flight: number
   readonly restarts: number
+  /** Prefills that wait for the other half of their pair. */
+  readonly held: number
   readonly ranks: readonly {
     readonly running: number
     readonly waiting: number
@@ -45,6 +50,8 @@ export interface SimEngine {
   readonly port: number
   readonly eventPorts: readonly number[]
   readonly replayPorts: readonly number[]
+  /** NIXL's side channel or SGLang's bootstrap server; 0 where there is none. */
+  readonly pairPort: number
   stats(): SimStats
   /** Digests of the blocks that a rank holds now, as hex, with their copies: what an index should know. */
   cached(rank: number): Map<string, number>
@@ -61,6 +68,12 @@ export async function startSimEngine(options: SimEngineOptions): Promise<SimEngi
   return server
 }
 
+interface Ports {
+  readonly events: readonly number[]
+  readonly replay: readonly number[]
+  readonly pair: number
+}
+
 /** What the routes see of the server. */
 export class SimServer implements SimEngine {
   readonly options: ResolvedOptions
@@ -70,6 +83,8 @@ export class SimServer implements SimEngine {
   startedSeconds = Date.now() / 1000
   ranks: KvRank[] = []
   publishers: KvPublisher[] = []
+  nixl: NixlSide | undefined
+  bootstrap: BootstrapServer | undefined
   requests = 0
   inFlight = 0
   isPaused = false
@@ -78,6 +93,7 @@ export class SimServer implements SimEngine {
   #turn = 0
   #ids: number
   #http: Server | undefined
+  #lastPorts: Ports | undefined
   #port = 0
   #isClosed = false
 
@@ -103,6 +119,10 @@ export class SimServer implements SimEngine {
     return this.publishers.map(({ replayPort }) => replayPort)
   }
 
+  get pairPort(): number {
+    return this.nixl?.port ?? this.bootstrap?.port ?? 0
+  }
+
   async open(): Promise<void> {
     await this.#openRanks(undefined)
     await this.#listen(this.options.port)
@@ -114,6 +134,7 @@ export class SimServer implements SimEngine {
       requests: this.requests,
       in_flight: this.inFlight,
       restarts: this.#restarts,
+      held: (this.nixl?.heldCount ?? 0) + (this.bootstrap?.roomCount ?? 0),
       ranks: this.ranks.map(({ engine: { scheduler }, totals }, rank) => {
         const counts = this.publishers[rank]?.counts
         return {
@@ -155,16 +176,22 @@ export class SimServer implements SimEngine {
   }
 
   async restart(downMs = 0): Promise<void> {
-    if (this.#isClosed || !this.#http) return
+    if (this.#isClosed) return
     this.#restarts++
-    const ports = { events: this.eventPorts, replay: this.replayPorts }
-    await this.#shut()
+    if (this.#http) await this.crash()
+    const ports = this.#lastPorts
     if (downMs > 0) await new Promise<void>((resolve) => this.clock.at(this.clock.now() + downMs, resolve))
     if (this.#isClosed) return
     this.startedSeconds = Date.now() / 1000
     this.latencies.clear()
     await this.#openRanks(ports)
     await this.#listen(this.#port)
+  }
+
+  /** Goes down and stays down until it is restarted: an engine core that died takes its server along. */
+  async crash(): Promise<void> {
+    this.#lastPorts = { events: this.eventPorts, replay: this.replayPorts, pair: this.pairPort }
+    await this.#shut()
   }
 
   async close(): Promise<void> {
@@ -201,11 +228,17 @@ export class SimServer implements SimEngine {
     return Date.now() / 1000 + (this.faults.strike('clock_skew')?.seconds ?? 0)
   }
 
-  async #openRanks(
-    ports: { readonly events: readonly number[]; readonly replay: readonly number[] } | undefined,
-  ): Promise<void> {
+  async #openRanks(ports: Ports | undefined): Promise<void> {
     const { options } = this
     this.publishers = options.events ? await this.#openPublishers(ports) : []
+    if (options.pair?.kind === 'nixl') {
+      const { host } = options
+      this.nixl = new NixlSide({ ...options.pair, host }, randomUUID(), this.clock)
+      await this.nixl.open(ports?.pair || options.pair.port)
+    } else if (options.pair?.kind === 'prefill') {
+      this.bootstrap = new BootstrapServer(this.clock)
+      await this.bootstrap.open(options.host, ports?.pair || options.pair.port)
+    }
     const loraIds = new Map(options.adapters.map((name, index) => [name, index + 1]))
     this.ranks = Array.from({ length: options.ranks }, (_, rank) => {
       const publisher = this.publishers[rank]
@@ -213,7 +246,11 @@ export class SimServer implements SimEngine {
       return new KvRank(
         {
           engine: options.engine,
-          model: engineModel(options.engine, modelOptions(options)),
+          // SGLang's decode side keeps no prefix cache, and so publishes nothing.
+          model: engineModel(options.engine, {
+            ...modelOptions(options),
+            isPrefixCaching: options.pair?.kind !== 'decode',
+          }),
           hashSeed: options.hashSeed,
           decodeLogInterval: options.decodeLogInterval,
           loraIds,
@@ -226,9 +263,7 @@ export class SimServer implements SimEngine {
   }
 
   /** Ranks listen on neighbouring ports, because SGLang names only the first; a taken neighbour means trying elsewhere. */
-  async #openPublishers(
-    ports: { readonly events: readonly number[]; readonly replay: readonly number[] } | undefined,
-  ): Promise<KvPublisher[]> {
+  async #openPublishers(ports: Ports | undefined): Promise<KvPublisher[]> {
     const { host, ranks, events, engine, version, hashes } = this.options
     const form = wireForm(engine, version, hashes)
     for (let attempt = 0; ; attempt++) {
@@ -268,6 +303,7 @@ export class SimServer implements SimEngine {
   async #shut(): Promise<void> {
     for (const { engine } of this.ranks) engine.stop()
     for (const publisher of this.publishers) publisher.unbind()
+    await Promise.all([this.nixl?.close(), this.bootstrap?.close()])
     this.inFlight = 0
     const http = this.#http
     this.#http = undefined

@@ -16,6 +16,21 @@ export interface EventSocketOptions {
   readonly bufferSteps: number
 }
 
+/** One side of a disaggregated pair. */
+export interface PairOptions {
+  /** vLLM: `nixl`, on both sides. SGLang: which side this is. */
+  readonly kind: 'nixl' | 'prefill' | 'decode'
+  /** NIXL's side channel or SGLang's bootstrap server; 0 takes a free port. */
+  readonly port: number
+  /** How long held KV waits to be read (vLLM 0.22 and later: 30 s). */
+  readonly leaseMs: number
+  readonly transferMsPerToken: number
+  /** How long a decode engine tries to reach a prefill engine. */
+  readonly connectMs: number
+  /** SGLang: how long one leg waits for the other. */
+  readonly rendezvousMs: number
+}
+
 export interface SimEngineOptions {
   readonly engine: EngineName
   readonly version?: string
@@ -56,6 +71,7 @@ export interface SimEngineOptions {
   /** SGLang's `/health` generates a token and looks once a second. */
   readonly healthMs?: number
   readonly decodeLogInterval?: number
+  readonly pair?: Partial<PairOptions> & Pick<PairOptions, 'kind'>
   readonly faults?: readonly Fault[]
   /** Seeds faults and request ids. */
   readonly seed?: number
@@ -63,10 +79,11 @@ export interface SimEngineOptions {
   readonly worker?: number
 }
 
-export interface ResolvedOptions extends Required<Omit<SimEngineOptions, 'events' | 'apiKey' | 'queuedMax'>> {
+export interface ResolvedOptions extends Required<Omit<SimEngineOptions, 'events' | 'apiKey' | 'queuedMax' | 'pair'>> {
   readonly events: EventSocketOptions | undefined
   readonly apiKey: string | undefined
   readonly queuedMax: number
+  readonly pair: PairOptions | undefined
 }
 
 export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
@@ -107,6 +124,14 @@ export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
     events,
     apiKey: options.apiKey,
     queuedMax: options.queuedMax ?? Number.POSITIVE_INFINITY,
+    pair: options.pair && {
+      port: 0,
+      leaseMs: 30_000,
+      transferMsPerToken: 0.002,
+      connectMs: 5000,
+      rendezvousMs: 300_000,
+      ...options.pair,
+    },
   }
 }
 

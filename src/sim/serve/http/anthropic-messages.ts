@@ -28,7 +28,7 @@ export function answerMessages(
   const cacheOf = (choice: Choice): Json =>
     head.isCacheShown ? { cache_creation_input_tokens: 0, cache_read_input_tokens: choice.cachedTokens } : {}
   if (!isSet(body, 'stream'))
-    return runGeneration(exchange, rank, spec, {
+    return void runGeneration(exchange, rank, spec, {
       token() {},
       end: ([choice]) =>
         sendJson(exchange, 200, {

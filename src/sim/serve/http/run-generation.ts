@@ -1,9 +1,14 @@
 /** Ties a generation to its client: latencies are measured, and a client that leaves takes its requests with it. */
-import type { Choice, GenerationSink, GenerationSpec } from '../generation.js'
+import type { Choice, Generation, GenerationSink, GenerationSpec } from '../generation.js'
 import { startGeneration } from '../generation.js'
 import type { Exchange } from './exchange.js'
 
-export function runGeneration(exchange: Exchange, rank: number, spec: GenerationSpec, sink: GenerationSink): void {
+export function runGeneration(
+  exchange: Exchange,
+  rank: number,
+  spec: GenerationSpec,
+  sink: GenerationSink,
+): Generation {
   const { server, response } = exchange
   const { tokenizer } = server.options
   const startedMs = server.clock.now()
@@ -37,4 +42,5 @@ export function runGeneration(exchange: Exchange, rank: number, spec: Generation
     over()
     generation.abort()
   })
+  return generation
 }

@@ -5,8 +5,8 @@ import { isSet, isTokens, numberOf, objectOf, stopsOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json } from './exchange.js'
 import { header, sendJson } from './exchange.js'
-import { runGeneration } from './run-generation.js'
-import { checkLength, checkQueue, sglangBody, sglangPrompts, sglangRank, sglangRefusal } from './sglang-errors.js'
+import { checkLength, checkQueue, sglangBody, sglangPrompts, sglangRefusal } from './sglang-errors.js'
+import { preparePair, runLeg } from './sglang-pair.js'
 import { sglangUsage, weightMetadata } from './sglang-shapes.js'
 
 interface AnswerHead {
@@ -23,14 +23,14 @@ export async function sglangChat(exchange: Exchange): Promise<void> {
     throw sglangRefusal('return_prompt_token_ids is not supported with stream')
   const prompt = chatTokens(exchange, body)
   checkLength(server, prompt)
-  const rank = sglangRank(server, body, header(exchange, 'x-data-parallel-rank'))
-  checkQueue(server, rank)
+  const leg = await preparePair(exchange, body, header(exchange, 'x-data-parallel-rank'))
+  checkQueue(server, leg.rank)
   const limit = numberOf(body, 'max_completion_tokens') ?? numberOf(body, 'max_tokens')
   const spec = sglangSpec(exchange, body, [prompt], limit)
   const head = headOf(exchange, body)
-  runGeneration(
+  runLeg(
     exchange,
-    rank,
+    leg,
     spec,
     isStream
       ? chatStream(exchange, body, head)
@@ -60,15 +60,14 @@ export async function sglangCompletions(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await sglangBody(exchange)
   const prompts = sglangPrompts(server, body)
-  const rank = sglangRank(server, body, header(exchange, 'x-data-parallel-rank'))
-  checkQueue(server, rank)
+  const leg = await preparePair(exchange, body, header(exchange, 'x-data-parallel-rank'))
+  checkQueue(server, leg.rank)
   const spec = sglangSpec(exchange, body, prompts, numberOf(body, 'max_tokens') ?? 16)
   const head = headOf(exchange, body)
   const ids = (choice: Choice, tokens: readonly number[]): Json =>
     isSet(body, 'return_token_ids') ? { token_ids: tokens, prompt_token_ids: choice.prompt } : {}
-  if (isSet(body, 'stream'))
-    return runGeneration(exchange, rank, spec, completionStream(exchange, body, head, spec, ids))
-  runGeneration(exchange, rank, spec, {
+  if (isSet(body, 'stream')) return runLeg(exchange, leg, spec, completionStream(exchange, body, head, spec, ids))
+  runLeg(exchange, leg, spec, {
     token() {},
     end: (choices) =>
       sendJson(exchange, 200, {

@@ -6,11 +6,11 @@ import { isSet, isTokens, numberOf, objectOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json, Routes } from './exchange.js'
 import { header, sendJson, sendText } from './exchange.js'
-import { runGeneration } from './run-generation.js'
 import { checkLength, checkQueue, sglangBody, sglangRank, sglangRefusal } from './sglang-errors.js'
+import { preparePair, runLeg } from './sglang-pair.js'
 import { sglangMetrics } from './sglang-metrics.js'
 import { chatTokens, sglangChat, sglangCompletions, sglangSpec } from './sglang-openai.js'
-import { loads, metaInfo, serverInfo } from './sglang-shapes.js'
+import { loads, metaInfo, pairMode, serverInfo } from './sglang-shapes.js'
 
 export function sglangRoutes(server: SimServer): Routes {
   const info = (exchange: Exchange): void => sendJson(exchange, 200, serverInfo(server))
@@ -61,8 +61,8 @@ async function generate(exchange: Exchange): Promise<void> {
   const sampling = objectOf(body, 'sampling_params') ?? {}
   const prompt = generatePrompt(server, body)
   checkLength(server, prompt)
-  const rank = sglangRank(server, body, undefined) // this route ignores the header
-  checkQueue(server, rank)
+  const leg = await preparePair(exchange, body, undefined) // this route ignores the header
+  checkQueue(server, leg.rank)
   const spec = {
     ...sglangSpec(exchange, { ...body, ...sampling }, [prompt], numberOf(sampling, 'max_new_tokens') ?? 128),
     choices: 1,
@@ -71,7 +71,7 @@ async function generate(exchange: Exchange): Promise<void> {
   const fields = {
     id: typeof body['rid'] === 'string' ? body['rid'] : server.newId() + server.newId(),
     startedSeconds,
-    rank: server.ranks.length > 1 ? rank : null,
+    rank: server.ranks.length > 1 ? leg.rank : null,
   }
   const reply = (choice: Choice): Json => ({
     text: choice.text,
@@ -79,12 +79,12 @@ async function generate(exchange: Exchange): Promise<void> {
     meta_info: metaInfo(choice, fields),
   })
   if (!isSet(body, 'stream'))
-    return runGeneration(exchange, rank, spec, {
+    return runLeg(exchange, leg, spec, {
       token() {},
       end: ([choice]) => sendJson(exchange, 200, reply(choice!)),
     })
   const stream = new EventStream(server, exchange.response)
-  runGeneration(exchange, rank, spec, {
+  runLeg(exchange, leg, spec, {
     token: (choice) => stream.data(JSON.stringify(reply(choice))),
     end() {
       stream.data('[DONE]')
@@ -160,7 +160,7 @@ function modelInfo(server: SimServer): Json {
     load_format: 'dummy',
     reasoning_parser: null,
     tool_call_parser: null,
-    disaggregation_mode: 'null',
+    disaggregation_mode: pairMode(server),
     has_image_understanding: false,
     has_audio_understanding: false,
     model_type: 'llama',

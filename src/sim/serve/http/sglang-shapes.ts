@@ -62,6 +62,12 @@ export function metaInfo(
   }
 }
 
+/** As SGLang writes it: a server of its own is the text `null`. */
+export function pairMode(server: SimServer): string {
+  const kind = server.options.pair?.kind
+  return kind === 'prefill' || kind === 'decode' ? kind : 'null'
+}
+
 export function serverInfo(server: SimServer): Json {
   const { options } = server
   const [publisher] = server.publishers
@@ -81,8 +87,8 @@ export function serverInfo(server: SimServer): Json {
     max_running_requests: options.sequencesMax,
     max_queued_requests: Number.isFinite(options.queuedMax) ? options.queuedMax : null,
     disable_radix_cache: false,
-    disaggregation_mode: 'null',
-    disaggregation_bootstrap_port: 8998,
+    disaggregation_mode: pairMode(server),
+    disaggregation_bootstrap_port: server.bootstrap?.port ?? 8998,
     speculative_algorithm: null,
     enable_hierarchical_cache: options.hostBlocks > 0,
     enable_lora: options.adapters.length > 0,

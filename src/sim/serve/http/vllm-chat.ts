@@ -10,6 +10,7 @@ import { orcaHeader } from './vllm-load.js'
 import type { AnswerHead } from './vllm-shapes.js'
 import { chatChoice, countsOf, fingerprint, logprob, runningUsage, streamUsage, usage } from './vllm-shapes.js'
 import { chatPrompt, chatText, requestId, toSpec } from './vllm-spec.js'
+import { prepareTransfer } from './vllm-transfer.js'
 
 export async function vllmChat(exchange: Exchange): Promise<void> {
   const { server } = exchange
@@ -18,21 +19,41 @@ export async function vllmChat(exchange: Exchange): Promise<void> {
   const prompt = chatPrompt(exchange, body)
   checkSampling(body)
   const asked = numberOf(body, 'max_completion_tokens') ?? numberOf(body, 'max_tokens')
-  const spec = toSpec(exchange, body, [prompt], { outputTokensMax: outputLimit(server, asked, prompt.length), adapter })
+  const asSpec = toSpec(exchange, body, [prompt], {
+    outputTokensMax: outputLimit(server, asked, prompt.length),
+    adapter,
+  })
   const head: AnswerHead = {
     id: `chatcmpl-${requestId(exchange, body)}`,
     created: Math.floor(server.unixSeconds()),
     model: name,
   }
   const rank = vllmRank(exchange)
-  if (isSet(body, 'stream')) return runGeneration(exchange, rank, spec, streamSink(exchange, body, head, prompt))
-  runGeneration(exchange, rank, spec, {
-    token() {},
-    end: (choices) => sendJson(exchange, 200, wholeReply(exchange, body, head, choices), orcaHeader(exchange, rank)),
-  })
+  const stream = isSet(body, 'stream') ? streamSink(exchange, body, head, prompt) : undefined
+  const transfer = await prepareTransfer(exchange, body, rank, prompt, { answer: head.id, suffix: '', stream })
+  if (!transfer) return
+  const generation = runGeneration(
+    exchange,
+    rank,
+    { ...asSpec, ...transfer.spec },
+    {
+      token: (choice, token, text) => stream?.token(choice, token, text),
+      end(choices) {
+        const params = transfer.params(generation, choices) // a stream does not show them, but its blocks are held all the same
+        if (stream) stream.end(choices)
+        else sendJson(exchange, 200, wholeReply(exchange, body, head, choices, params), orcaHeader(exchange, rank))
+      },
+    },
+  )
 }
 
-function wholeReply(exchange: Exchange, body: Json, head: AnswerHead, choices: readonly Choice[]): Json {
+function wholeReply(
+  exchange: Exchange,
+  body: Json,
+  head: AnswerHead,
+  choices: readonly Choice[],
+  params: Json | null,
+): Json {
   const { server } = exchange
   return {
     id: head.id,
@@ -46,7 +67,7 @@ function wholeReply(exchange: Exchange, body: Json, head: AnswerHead, choices: r
     prompt_logprobs: null,
     prompt_token_ids: isSet(body, 'return_token_ids') ? choices[0]!.prompt : null,
     prompt_text: isSet(body, 'return_prompt_text') ? chatText(exchange, body) : null,
-    kv_transfer_params: null,
+    kv_transfer_params: params,
     ec_transfer_params: null,
     metrics: null,
   }
@@ -73,6 +94,7 @@ function streamSink(exchange: Exchange, body: Json, head: AnswerHead, prompt: re
     )
   }
   return {
+    events: stream,
     token(choice: Choice, token: number, text: string): void {
       if (choice.tokens.length === 1) first(choice)
       const isLast = choice.reason !== undefined

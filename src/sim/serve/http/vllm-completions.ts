@@ -10,6 +10,7 @@ import { orcaHeader } from './vllm-load.js'
 import type { AnswerHead } from './vllm-shapes.js'
 import { completionChoice, countsOf, fingerprint, runningUsage, streamUsage, usage } from './vllm-shapes.js'
 import { requestId, toSpec } from './vllm-spec.js'
+import { prepareTransfer } from './vllm-transfer.js'
 
 /** vLLM's default when a completion sets no limit. */
 const outputTokensDefault = 16
@@ -22,19 +23,30 @@ export async function vllmCompletions(exchange: Exchange): Promise<void> {
   checkSampling(body)
   const asked = numberOf(body, 'max_tokens') ?? outputTokensDefault
   const longest = Math.max(...prompts.map(({ length }) => length))
-  const spec = toSpec(exchange, body, prompts, { outputTokensMax: outputLimit(server, asked, longest), adapter })
+  const asSpec = toSpec(exchange, body, prompts, { outputTokensMax: outputLimit(server, asked, longest), adapter })
   const head: AnswerHead = {
     id: `cmpl-${requestId(exchange, body)}`,
     created: Math.floor(server.unixSeconds()),
     model: name,
   }
   const rank = vllmRank(exchange)
-  if (isSet(body, 'stream')) return runGeneration(exchange, rank, spec, streamSink(exchange, body, head, spec.choices))
-  runGeneration(exchange, rank, spec, {
-    token() {},
-    end: (choices) =>
-      sendJson(exchange, 200, wholeReply(exchange, body, head, choices, spec.choices), orcaHeader(exchange, rank)),
-  })
+  const stream = isSet(body, 'stream') ? streamSink(exchange, body, head, asSpec.choices) : undefined
+  const transfer = await prepareTransfer(exchange, body, rank, prompts[0]!, { answer: head.id, suffix: '-0', stream })
+  if (!transfer) return
+  const generation = runGeneration(
+    exchange,
+    rank,
+    { ...asSpec, ...transfer.spec },
+    {
+      token: (choice, token, text) => stream?.token(choice, token, text),
+      end(choices) {
+        const params = transfer.params(generation, choices) // a stream does not show them, but its blocks are held all the same
+        if (stream) return stream.end(choices)
+        const reply = wholeReply(exchange, body, head, choices, asSpec.choices)
+        sendJson(exchange, 200, { ...reply, kv_transfer_params: params }, orcaHeader(exchange, rank))
+      },
+    },
+  )
 }
 
 function wholeReply(
@@ -82,6 +94,7 @@ function streamSink(exchange: Exchange, body: Json, head: AnswerHead, perPrompt:
     )
   }
   return {
+    events: stream,
     token(choice: Choice, token: number, text: string): void {
       const tail = choice.reason !== undefined && !isUsageWanted ? print : ''
       chunk(choice, text, isTokensWanted ? `[${token}]` : 'null', tail)

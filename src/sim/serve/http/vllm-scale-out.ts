@@ -66,7 +66,7 @@ export async function generate(exchange: Exchange): Promise<void> {
   })
   const id = `generate-tokens-${requestId(exchange, body)}`
   const rank = vllmRank(exchange)
-  if (isSet(body, 'stream')) return runGeneration(exchange, rank, spec, generateStream(exchange, body, id))
+  if (isSet(body, 'stream')) return void runGeneration(exchange, rank, spec, generateStream(exchange, body, id))
   runGeneration(exchange, rank, spec, {
     token() {},
     end: (choices) =>

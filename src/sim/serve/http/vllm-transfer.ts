@@ -1,0 +1,128 @@
+/** `kv_transfer_params` of vLLM with a NIXL connector: what a request asks of a pair, and what a reply says. */
+import type { Choice, Generation, GenerationSpec } from '../generation.js'
+import { numberOf, objectOf, textOf } from './body.js'
+import type { EventStream } from './event-stream.js'
+import type { Exchange, Json } from './exchange.js'
+import { Refusal } from './exchange.js'
+import { vllmError } from './vllm-errors.js'
+
+export interface Transfer {
+  /** What it changes of the generation. */
+  readonly spec: Partial<GenerationSpec>
+  /** The reply's `kv_transfer_params`, once the generation has ended. */
+  params(generation: Generation, choices: readonly Choice[]): Json | null
+}
+
+const none: Transfer = { spec: {}, params: () => null }
+
+export interface TransferContext {
+  /** The answer's id, and what vLLM puts between it and its own. */
+  readonly answer: string
+  readonly suffix: string
+  /** Where a failure goes when the head of a stream is out already. */
+  readonly stream: { readonly events: EventStream } | undefined
+}
+
+/** Awaits the transfer of a decode request; undefined when it failed and the client has been told. */
+export async function prepareTransfer(
+  exchange: Exchange,
+  body: Json,
+  rank: number,
+  prompt: readonly number[],
+  context: TransferContext,
+): Promise<Transfer | undefined> {
+  try {
+    return await transferOf(exchange, body, rank, prompt, context)
+  } catch (error) {
+    const events = context.stream?.events
+    if (!events || !(error instanceof Refusal)) throw error
+    events.data(JSON.stringify(error.body))
+    events.data('[DONE]')
+    events.end()
+    return undefined
+  }
+}
+
+async function transferOf(
+  exchange: Exchange,
+  body: Json,
+  rank: number,
+  prompt: readonly number[],
+  id: TransferContext,
+): Promise<Transfer> {
+  const { server } = exchange
+  const params = objectOf(body, 'kv_transfer_params')
+  if (!params || !server.nixl) return none
+  if (params['do_remote_decode'] === true) return holdForDecode(exchange, rank, id)
+  if (params['do_remote_prefill'] !== true) return none
+  if (!Array.isArray(params['remote_block_ids'])) {
+    // The real engine core fails an assertion and takes the server with it.
+    setImmediate(() => void server.crash())
+    const message = 'EngineCore encountered an issue. See stack trace (above) for the root cause.'
+    throw new Refusal(500, vllmError(message, 'InternalServerError', null, 500))
+  }
+  return readFromPrefill(exchange, rank, prompt, params)
+}
+
+function holdForDecode(exchange: Exchange, rank: number, id: TransferContext): Transfer {
+  const { server } = exchange
+  const nixl = server.nixl!
+  return {
+    spec: { keepsBlocks: true, choices: 1 },
+    params(generation, [choice]) {
+      const [request] = generation.requests
+      if (choice?.reason === 'abort' || request === undefined) return null // nothing is held for who left
+      const requestId = `${id.answer}${id.suffix}-${server.newId().slice(0, 8)}`
+      const blocks = nixl.hold(requestId, server.ranks[rank]!, request)
+      return {
+        do_remote_prefill: true,
+        do_remote_decode: false,
+        remote_block_ids: [blocks],
+        remote_engine_id: nixl.engineId,
+        remote_request_id: requestId,
+        remote_host: server.options.host,
+        remote_port: nixl.port,
+        tp_size: 1,
+        dcp_size: 1,
+        pp_size: 1,
+        remote_num_tokens: request.promptTokens,
+        remote_blocks_expiry_time: null,
+        transfer_mode: 'pull',
+        ...(request.generated === 1 ? { remote_prefill_cached_tokens: request.cachedTokens } : {}),
+      }
+    },
+  }
+}
+
+async function readFromPrefill(
+  exchange: Exchange,
+  rank: number,
+  prompt: readonly number[],
+  params: Json,
+): Promise<Transfer> {
+  const { server, response } = exchange
+  const nixl = server.nixl!
+  const source = {
+    host: textOf(params, 'remote_host') ?? '',
+    port: numberOf(params, 'remote_port') ?? 0,
+    engineId: textOf(params, 'remote_engine_id') ?? '',
+    requestId: textOf(params, 'remote_request_id') ?? '',
+    tokens: numberOf(params, 'remote_num_tokens') ?? prompt.length,
+  }
+  const reportedCachedTokens = numberOf(params, 'remote_prefill_cached_tokens')
+  if (server.ranks[rank]!.hasPrefix(prompt)) {
+    nixl.forget(source)
+    return { spec: { reportedCachedTokens }, params: () => null }
+  }
+  const gone = new AbortController()
+  response.once('close', () => gone.abort())
+  try {
+    const { isIntact } = await nixl.read(source, gone.signal)
+    return {
+      spec: { externalTokens: prompt.length - 1, isExternalWrong: !isIntact, reportedCachedTokens },
+      params: () => null,
+    }
+  } catch {
+    throw new Refusal(500, vllmError('Internal server error', 'InternalServerError', null, 500))
+  }
+}
