@@ -1,13 +1,16 @@
 /** Applies a batch of packed events. The word layout is that of src/core/index/event-batch.ts. */
 import { aliasRelease } from './aliases'
-import { find, homeOf, lookup, prepare, relax } from './buckets'
-import { addChild, capOf, changeSet, childOf, chunkOf, externalAt, indexOf, setAt, tryFree } from './chunks'
+import { AGES, OVERFLOW, bucketAt, find, fingerprintOf, homeOf, lookup, matches, nodeAt, prepare, relax, scale } from './buckets'
 import {
-  addName, clearRank, countEvicted, dropHit, dropHoldUnlessNamed, dropLost, evictOldest, halveAges, heldTotal, rankOfOldest, refreshOldest, removeName,
+  addChild, capOf, changeSet, childOf, chunkOf, countNodes, externalAt, externalOf, indexOf, kidsAt, lenOf, localAt, nextOf, setAt,
+  tryFree,
+} from './chunks'
+import {
+  addName, clearRank, countEvicted, countHeld, dropHit, dropHold, dropHoldUnlessNamed, dropLost, evictOldest, halveAges, heldTotal, rankOfOldest, refreshOldest, removeName,
 } from './holds'
 import { RANKS_MAX, allowReserve } from './memory'
 import { mix } from './mix'
-import { bucketsOf, heldOf, oldestOf, recordOf, setOldest } from './ranks'
+import { aliasCountOf, bucketsOf, countOf, heldOf, nextPagesOf, oldestOf, pagesOf, recordOf, setCount, setOldest } from './ranks'
 import { SINGLE, forgetMemo, hasRank, withRank } from './sets'
 
 const OK: u8 = 0
@@ -17,10 +20,10 @@ const INVALID: u8 = 3
 const DUPLICATE: u8 = 4
 const EXHAUSTED: u8 = 5
 
-const STEP: u32 = 32
+const STEP: u32 = 64
 /** Hash and home bucket of each name of the step at hand. */
-const HASHES: usize = memory.data(32 * 8)
-const HOMES: usize = memory.data(32 * 4)
+const HASHES: usize = memory.data(64 * 8)
+const HOMES: usize = memory.data(64 * 4)
 
 let maxBlocks: u32 = 0xffffffff
 let maxPerRank: u32 = 0xffffffff
@@ -72,12 +75,24 @@ export function apply(words: usize, events: u32, statuses: usize): void {
 /** Looks at every bucket of a step before the first is needed, so that their cache misses overlap. */
 @inline function touchHomes(record: usize, externals: usize, count: u32): void {
   let sum: u32 = 0
-  for (let i: u32 = 0; i < count; i++) {
-    const hash = mix(load<u64>(externals + (i << 3)))
-    const home = homeOf(record, hash)
-    store<u64>(HASHES + (i << 3), hash)
-    store<u32>(HOMES + (i << 2), <u32>home)
-    sum += load<u8>(home, 18)
+  if (nextPagesOf(record)) {
+    for (let i: u32 = 0; i < count; i++) {
+      const hash = mix(load<u64>(externals + (i << 3)))
+      const home = homeOf(record, hash)
+      store<u64>(HASHES + (i << 3), hash)
+      store<u32>(HOMES + (i << 2), <u32>home)
+      sum += load<u8>(home, OVERFLOW)
+    }
+  } else {
+    const buckets = bucketsOf(record)
+    const pages = pagesOf(record)
+    for (let i: u32 = 0; i < count; i++) {
+      const hash = mix(load<u64>(externals + (i << 3)))
+      const home = bucketAt(pages, scale(hash, buckets))
+      store<u64>(HASHES + (i << 3), hash)
+      store<u32>(HOMES + (i << 2), <u32>home)
+      sum += load<u8>(home, OVERFLOW)
+    }
   }
   sink += sum
 }
@@ -114,6 +129,14 @@ function storeRun(rank: u32, record: usize, from: u32, externals: usize, locals:
     if (dropLost(rank) || !ready) return EXHAUSTED
     touchHomes(record, externals + (start << 3), size)
     for (let i: u32 = 0; i < size; i++) {
+      if (isFresh) {
+        const added = appendFresh(record, current, single, externals + (start << 3), locals + (start << 3), i, size)
+        if (added) {
+          i += added
+          current += added
+          if (i == size) break
+        }
+      }
       const external = load<u64>(externals + ((start + i) << 3))
       const local = load<u64>(locals + ((start + i) << 3))
       const hash = load<u64>(HASHES + (i << 3))
@@ -157,6 +180,44 @@ function storeRun(rank: u32, record: usize, from: u32, externals: usize, locals:
   return changed ? OK : DUPLICATE
 }
 
+/**
+ * The way of most stored blocks: behind a block that is new itself, into the same chunk, under a name that the rank has
+ * not used, into a bucket with room. Answers how many blocks went this way; the next one is for the long way.
+ */
+@inline function appendFresh(record: usize, current: u32, single: u32, externals: usize, locals: usize, first: u32, end: u32): u32 {
+  if (aliasCountOf(record)) return 0
+  const chunk = chunkOf(current)
+  const cap = capOf(chunk)
+  const start = indexOf(current) + 1
+  const room = min(cap - start, end - first)
+  let added: u32 = 0
+  for (; added < room; added++) {
+    const i = first + added
+    const home = <usize>load<u32>(HOMES + (i << 2))
+    const fingerprint = fingerprintOf(load<u64>(HASHES + (i << 3)))
+    const names = v128.load(home)
+    const ninth = <u32>load<u16>(home, 16)
+    if (v128.any_true(i16x8.eq(names, i16x8.splat(<i16>fingerprint))) || ninth == fingerprint || load<u8>(home, OVERFLOW)) break
+    const free = i16x8.bitmask(i16x8.eq(names, i16x8.splat(0))) | (<u32>(ninth == 0) << 8)
+    if (!free) break
+    const slot = <u32>ctz(free)
+    const index = start + added
+    store<u64>(chunk + 64 + (index << 3), load<u64>(externals + (i << 3)))
+    store<u64>(localAt(chunk, cap, index), load<u64>(locals + (i << 3)))
+    store<u32>(setAt(chunk, cap, index), single)
+    store<u16>(home + (slot << 1), <u16>fingerprint)
+    store<u32>(nodeAt(home, slot), <u32>chunk + index)
+    store<u8>(home + slot, <u8>epoch, AGES)
+  }
+  if (added) {
+    store<u8>(chunk, <u8>(start + added), 8)
+    setCount(record, countOf(record) + added)
+    countHeld(added)
+    countNodes(added)
+  }
+  return added
+}
+
 /** A hold that got no name: nobody could ever remove it. */
 function undo(rank: u32, record: usize, node: u32): void {
   const chunk = chunkOf(node)
@@ -185,12 +246,13 @@ function applyRemoved(rank: u32, externals: usize, count: u32): u8 {
       continue
     }
     touchHomes(record, externals + (start << 3), size)
-    for (let i: u32 = 0; i < size; i++) {
+    for (let i = removeOwn(rank, record, externals + (start << 3), 0, size); i < size; ) {
       const external = load<u64>(externals + ((start + i) << 3))
       const hash = load<u64>(HASHES + (i << 3))
       const node = lookup(record, external, hash, load<u32>(HOMES + (i << 2)))
       if (node) dropHit(rank, record, external, hash, node)
       else status = BLOCK_NOT_FOUND
+      i = removeOwn(rank, record, externals + (start << 3), i + 1, size)
     }
     relax(record, size)
     dropLost(rank)
@@ -198,6 +260,43 @@ function applyRemoved(rank: u32, externals: usize, count: u32): u8 {
   if (!heldOf(record)) aliasRelease(record)
   allowReserve(false)
   return status
+}
+
+/**
+ * The way of most removed blocks: the rank has no aliases and the name lies in its home bucket. Mostly nobody else holds
+ * the block and it is the last of its chunk, which then just gets shorter. Answers the first that needs the long way.
+ */
+@inline function removeOwn(rank: u32, record: usize, externals: usize, first: u32, end: u32): u32 {
+  if (aliasCountOf(record)) return first
+  const single = SINGLE | rank
+  let i = first
+  for (; i < end; i++) {
+    const external = load<u64>(externals + (i << 3))
+    const home = <usize>load<u32>(HOMES + (i << 2))
+    let mask = matches(home, fingerprintOf(load<u64>(HASHES + (i << 3))))
+    let node: u32 = 0
+    for (; mask; mask &= mask - 1) {
+      node = load<u32>(nodeAt(home, <u32>ctz(mask)))
+      if (externalOf(node) == external) break
+    }
+    if (!mask) break
+    store<u16>(home + (<u32>ctz(mask) << 1), 0)
+    const chunk = chunkOf(node)
+    const index = indexOf(node)
+    const cap = capOf(chunk)
+    const sets = setAt(chunk, cap, index)
+    const isLast = index + 1 == lenOf(chunk) && index != 0
+    if (isLast && load<u32>(sets) == single && !nextOf(chunk) && !load<u8>(kidsAt(chunk, cap, index))) {
+      store<u8>(chunk, <u8>index, 8)
+      const breaks = load<u64>(chunk, 16)
+      if ((breaks >> index) & 1) store<u64>(chunk, breaks & ~((<u64>1) << index), 16)
+      countNodes(-1)
+      if (!load<u32>(sets - 4)) tryFree(node - 1) // a hole that only this block kept
+    } else dropHold(rank, node)
+  }
+  setCount(record, countOf(record) - (i - first))
+  countHeld(<i32>first - <i32>i)
+  return i
 }
 
 /** An event that does not fit into the rest of the epoch opens the next one: an epoch is never larger than a cap. */

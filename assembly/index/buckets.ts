@@ -18,8 +18,8 @@ import {
 } from './ranks'
 
 const SLOTS: u32 = 9
-const OVERFLOW: usize = 18
-const AGES: usize = 19
+export const OVERFLOW: usize = 18
+export const AGES: usize = 19
 const NODES: usize = 28
 const TAIL: u32 = 4
 const REACH: u32 = 8
@@ -38,11 +38,11 @@ let hitIsAlias: bool = false
   return low ? low : 1
 }
 
-@inline function scale(hash: u64, buckets: u32): u32 {
+@inline export function scale(hash: u64, buckets: u32): u32 {
   return <u32>(((hash >> 32) * buckets) >> 32)
 }
 
-@inline function bucketAt(pages: usize, bucket: u32): usize {
+@inline export function bucketAt(pages: usize, bucket: u32): usize {
   return load<u32>(pages + ((bucket >> 6) << 2)) + ((bucket & 63) << 6)
 }
 
@@ -53,12 +53,12 @@ let hitIsAlias: bool = false
   return bucketAt(pagesOf(rank), bucket)
 }
 
-@inline function matches(bucket: usize, fingerprint: u32): u32 {
+@inline export function matches(bucket: usize, fingerprint: u32): u32 {
   const eight = i16x8.bitmask(i16x8.eq(v128.load(bucket), i16x8.splat(<i16>fingerprint)))
   return eight | (<u32>(load<u16>(bucket, 16) == <u16>fingerprint) << 8)
 }
 
-@inline function nodeAt(bucket: usize, slot: u32): usize {
+@inline export function nodeAt(bucket: usize, slot: u32): usize {
   return bucket + NODES + (slot << 2)
 }
 

@@ -57,6 +57,9 @@ export function setOf(node: u32): u32 {
   return load<u32>(setAt(chunk, capOf(chunk), indexOf(node)))
 }
 
+@inline export function countNodes(by: i32): void {
+  nodes += by
+}
 export function nodeCount(): u32 {
   return nodes
 }
@@ -99,7 +102,6 @@ export function addChild(parent: u32, local: u64, external: u64, set: u32, remai
         store<u64>(externalAt(parent + 1), external)
         store<u64>(localAt(chunk, before, len), local)
         store<u32>(setAt(chunk, before, len), set)
-        store<u8>(kidsAt(chunk, before, len), 0)
         if (load<u32>(setAt(chunk, before, len - 1)) != set) {
           store<u64>(chunk, load<u64>(chunk, 16) | ((<u64>1) << len), 16)
         }
@@ -117,7 +119,6 @@ export function addChild(parent: u32, local: u64, external: u64, set: u32, remai
   store<u64>(externalAt(child), external)
   store<u64>(localAt(child, cap, 0), local)
   store<u32>(setAt(child, cap, 0), set)
-  store<u8>(kidsAt(child, cap, 0), 0)
   store<u8>(child, 1, 8)
   if (!link(parent, child, local, isNext)) {
     freeChunk(child)
@@ -226,9 +227,11 @@ export function newChunk(parent: u32, wanted: u32): u32 {
   if (!load<u32>(head) && !newSlab(c)) return 0
   const chunk = load<u32>(head)
   store<u32>(head, load<u32>(chunk))
+  const cap = capOfClass(c)
   memory.fill(chunk, 0, 64)
+  memory.fill(kidsAt(chunk, cap, 0), 0, cap) // and they are 0 again whenever a node goes
   store<u32>(chunk, parent)
-  store<u8>(chunk, <u8>capOfClass(c), 9)
+  store<u8>(chunk, <u8>cap, 9)
   const above = chunkOf(parent)
   store<u32>(chunk, parent ? load<u32>(above, 40) + indexOf(parent) + 1 : 0, 40)
   chunks++

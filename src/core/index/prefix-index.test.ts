@@ -62,12 +62,12 @@ const shapes: readonly Shape[] = [
 const makers = [wasm, ts, sharded(3)] as const
 
 it.each(shapes)('answers as plain sets do ($ranks ranks, $locals locals, $names names)', (shape) => {
-  for (let round = 0; round < 9; round++) {
+  for (let round = 0; round < 6; round++) {
     const index = makers[round % 3]!()
     const seed = (started + round * 7919) | 0
     const both = new Differential(index, shape, seed)
     try {
-      for (let step = 0; step < 60; step++) {
+      for (let step = 0; step < 45; step++) {
         both.step()
         both.find()
         if (step % 20 === 19) both.audit(round % 3 < 2)
