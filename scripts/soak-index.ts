@@ -36,10 +36,10 @@ const { heldBlocks, distinctBlocks, holderSets } = index.stats()
 console.log(`drift ${(100 * drift).toFixed(2)} %, left after the drain: ${heldBlocks + distinctBlocks + holderSets}`)
 process.exit(drift <= 0.02 && heldBlocks + distinctBlocks + holderSets === 0 && report.countOf('ok') > 0 ? 0 : 1)
 
-/** Drops random runs until the next one fits, then stores it: short bursts, long prompts, and prefixes that are shared. */
+/** Drops random runs until the next one fits, then stores it: short bursts and long prompts, one in four on two ranks. */
 function step(): void {
   const count = random(10) === 0 ? 400 + random(800) : 1 + random(60)
-  while (held + count > residency) {
+  while (held + 2 * count > residency) {
     const at = random(runs.length)
     const gone = runs[at]!
     runs[at] = runs.at(-1)!
@@ -50,18 +50,23 @@ function step(): void {
     operations += gone.count
   }
   const rank = random(ranks)
+  store(rank, count)
+  if (random(4) === 0) store((rank + 1 + random(ranks - 1)) % ranks, count)
+  next += count
+  if (batch.blockCount < 4096) return
+  index.apply(batch, report)
+  batch.clear()
+}
+
+function store(rank: number, count: number): void {
   const at = batch.openStored(rank, count, false, 0, 0)
   for (let block = 0; block < count; block++) {
     write(at + 2 * block, next + block)
     write(at + 2 * count + 2 * block, next + block)
   }
   runs.push({ rank, first: next, count })
-  next += count
   held += count
   operations += count
-  if (batch.blockCount < 4096) return
-  index.apply(batch, report)
-  batch.clear()
 }
 
 function write(at: number, id: number): void {
