@@ -16,3 +16,25 @@ export type {
 } from './agent-controller.js'
 export { decodeOverride, PrefillRouter, prefillRouterConfig } from './prefill-router.js'
 export type { InnerRoute, PrefillRouterOptions } from './prefill-router.js'
+export { roundedOverlapBlocks } from './best-match.js'
+export type { BestMatchDetails, FindBestMatch, WorkerCacheHitEstimate } from './best-match.js'
+export type { RuntimeConfigWatch } from './boot-wait.js'
+export { InProcessRouter } from './in-process-router.js'
+export type { InProcessRouterOptions } from './in-process-router.js'
+export { KvRouter } from './kv-router.js'
+export type { AddRequest, PromptQuestion } from './kv-router.js'
+export type { Closeable, EventIntake, KvRouterOptions } from './kv-router-options.js'
+export { answerRouterRequest, handleRouterRequest } from './request-handler.js'
+export type { RequestContext } from './request-handler.js'
+export { realClock, realRandomness, silentLog } from './router-ports.js'
+export type {
+  Randomness,
+  RemoteIndexPort,
+  RemoteMatch,
+  RouterClock,
+  RouterLog,
+  RouterObserver,
+  RoutingTimes,
+  SharedCachePort,
+} from './router-ports.js'
+export { WorkerRegistry } from './worker-registry.js'

@@ -1,0 +1,80 @@
+/** What `findBestMatch` is asked and answers, by upstream's names. */
+import type { HashColumn, MmExtraInfo, RouterConfigOverride, WorkerRank } from '../core/protocol/index.js'
+import type { Receipt, SchedulingRequest } from '../core/router/index.js'
+import type { SharedCacheHits } from '../core/selection/index.js'
+import type { Prompt } from './prompt.js'
+
+export interface FindBestMatch {
+  /** Names the request; needed with `updateStates`. */
+  readonly contextId?: string | undefined
+  /** The prompt. Absent only where `hashes` or `tokenCount` stands in for it. */
+  readonly tokens?: Uint32Array | undefined
+  readonly tokenCount?: number | undefined
+  readonly hashes?: { readonly local: HashColumn; readonly sequence: HashColumn } | undefined
+  readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
+  readonly routerConfigOverride?: RouterConfigOverride | undefined
+  /** True: the request is booked on the worker it gets. */
+  readonly updateStates: boolean
+  readonly loraName?: string | undefined
+  readonly cacheNamespace?: string | undefined
+  readonly priorityJump?: number | undefined
+  readonly strictPriority?: number | undefined
+  readonly policyClass?: string | undefined
+  readonly expectedOutputTokens?: number | undefined
+  readonly pinnedWorker?: WorkerRank | undefined
+  readonly allowedWorkerIds?: ReadonlySet<bigint> | undefined
+  readonly excludedWorkerIds?: ReadonlySet<bigint> | undefined
+  readonly requiredTaints?: readonly string[] | undefined
+  readonly preferredTaints?: Readonly<Record<string, number>> | undefined
+  readonly wantReceipt?: boolean | undefined
+  /** True: where decisions are remembered, this one is. */
+  readonly recordsDecision?: boolean | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface BestMatchDetails {
+  readonly worker: WorkerRank
+  readonly effectiveOverlapBlocks: number
+  readonly cachedTokens: number
+  readonly waitedMs: number
+  readonly receipt: Receipt | undefined
+}
+
+export interface WorkerCacheHitEstimate {
+  readonly effectiveOverlapBlocks: number
+  readonly cachedTokens: number
+}
+
+/** Whole blocks, halves up. */
+export function roundedOverlapBlocks(estimate: { readonly effectiveOverlapBlocks: number }): number {
+  return Math.round(estimate.effectiveOverlapBlocks)
+}
+
+export function toSchedulingRequest(
+  input: FindBestMatch,
+  prompt: Prompt,
+  named: { readonly names: HashColumn | undefined; readonly count: number },
+  sharedHits: SharedCacheHits | undefined,
+): SchedulingRequest {
+  const { requiredTaints, preferredTaints } = input
+  return {
+    requestId: input.contextId,
+    promptTokens: prompt.tokenCount,
+    localHashes: prompt.local,
+    sequenceHashes: named.names,
+    blockCount: named.count,
+    isQueryOnly: !input.updateStates,
+    loraName: input.loraName,
+    expectedOutputTokens: input.expectedOutputTokens,
+    pin: input.pinnedWorker,
+    allowedWorkerIds: input.allowedWorkerIds,
+    excludedWorkerIds: input.excludedWorkerIds,
+    constraints: requiredTaints || preferredTaints ? { requiredTaints, preferredTaints } : undefined,
+    priorityJump: input.priorityJump,
+    strictPriority: input.strictPriority,
+    policyClass: input.policyClass,
+    override: input.routerConfigOverride,
+    sharedHits,
+    wantReceipt: input.wantReceipt,
+  }
+}

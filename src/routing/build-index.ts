@@ -1,0 +1,37 @@
+/** The index of a router, as its settings want it: exact, approximate, exact with predictions beside it, or none that counts. */
+import type { PrefixIndex } from '../core/index/index.js'
+import { KvIndex, WasmIndex } from '../core/index/index.js'
+import type { RankTable, RouterConfig } from '../core/protocol/index.js'
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { Randomness, RouterClock } from './router-ports.js'
+
+export function newKvIndex(
+  ranks: RankTable,
+  config: RouterConfig,
+  options: { readonly newIndex?: (() => PrefixIndex) | undefined },
+  clock: RouterClock,
+  random: Randomness,
+): KvIndex {
+  const seeds = new Uint32Array(3)
+  random.fill(seeds) // whoever chooses hashes must not know where they land
+  const newIndex = options.newIndex ?? (() => newWasmIndex(seeds[0]!, seeds[1]!))
+  const { routerPredictedTtlSecs: predictedTtlSecs } = config
+  return new KvIndex({
+    ranks,
+    device: newIndex(),
+    approximateTtlMs: config.useKvEvents ? undefined : 1000 * config.routerTtlSecs,
+    predicted:
+      config.useKvEvents && predictedTtlSecs !== undefined
+        ? { index: newIndex(), ttlMs: 1000 * predictedTtlSecs }
+        : undefined,
+    isEnabled: config.overlapScoreCredit > 0,
+    startMs: clock.nowMs(),
+    seed: seeds[2]!,
+  })
+}
+
+function newWasmIndex(seedLo: number, seedHi: number): PrefixIndex {
+  const index = WasmIndex.create({ seedLo, seedHi })
+  if (!index) throw new WarmrouteError('WR_BOOT_FAILED', { reason: 'WebAssembly with SIMD does not run here' })
+  return index
+}

@@ -1,0 +1,187 @@
+import { expect, it } from 'vitest'
+import { readLogHeader, replay } from '../core/router/index.js'
+import { KvIndex, WasmIndex } from '../core/index/index.js'
+import { completeRouterConfig } from '../core/protocol/index.js'
+import { profileFor } from '../core/queue/index.js'
+import { TokensWithHashes } from '../core/hashing/index.js'
+import { InProcessRouter } from './in-process-router.js'
+import { answerRouterRequest } from './request-handler.js'
+import { fixedRandomness, LogBook, openScene, plainWorker, StillClock, storedEvent, tokensFrom } from './router.case.js'
+
+const tokens = tokensFrom(0, 16)
+const tight = { routerQueueThreshold: 0 }
+
+function open(options: Partial<Parameters<typeof InProcessRouter.create>[0]> = {}): Promise<InProcessRouter> {
+  return InProcessRouter.create({
+    blockSize: 4,
+    workers: [
+      [0n, plainWorker],
+      [1n, plainWorker],
+    ],
+    clock: new StillClock(),
+    random: fixedRandomness(),
+    ...options,
+  })
+}
+
+it('routes, follows a request through its life, and ends at zero', async () => {
+  const port = await open()
+  port.applyEvents([storedEvent(1n, tokens, 3)])
+  const answer = await port.route({ requestId: 'a', tokens, wantReceipt: true })
+  expect(answer).toMatchObject({ workerId: 1n, dpRank: 0, overlapBlocks: 3, cachedTokens: 12, waitedMs: 0 })
+  expect(answer.receipt?.chosen.workerId).toBe(1n)
+  port.prefillDone('a')
+  port.outputBlock('a', 0.9)
+  port.free('a')
+  port.free('a')
+  expect(await port.loads()).toMatchObject([{ activeRequests: 0 }, { activeRequests: 0, activeDecodeBlocks: 0 }])
+  expect(port.lateCalls).toBe(0)
+  await port.close()
+})
+
+it('lifecycle calls for nobody are counted and logged, never thrown', async () => {
+  const log = new LogBook()
+  const port = await open({ log })
+  port.prefillDone('x')
+  port.outputBlock('x')
+  port.free('x')
+  port.recordDecision({ local: new Uint32Array(2), sequence: new Uint32Array(2) }, { workerId: 9n, dpRank: 0 })
+  expect([port.lateCalls, log.warnings()]).toEqual([
+    3,
+    Array.from({ length: 3 }, () => 'a lifecycle call came for nobody'),
+  ])
+  await port.close()
+})
+
+it('workers come and go through the port, and wake those who wait', async () => {
+  const port = await open({ workers: [[0n, plainWorker]], config: tight })
+  await port.route({ requestId: 'a', tokens })
+  const waiting = port.route({ requestId: 'b', tokens })
+  port.setWorker(5n, plainWorker)
+  expect(await waiting).toMatchObject({ workerId: 5n })
+  port.removeWorker(5n)
+  port.removeWorker(5n)
+  expect(await port.loads()).toHaveLength(1)
+  expect(() => port.setWorker(6n, { ...plainWorker, dataParallelSize: -1 })).toThrow('dataParallelSize is -1')
+  await port.close()
+})
+
+it('a request that only a vanished worker could serve is refused', async () => {
+  const port = await open({ config: tight })
+  const pin = { workerId: 1n }
+  await port.route({ requestId: 'a', tokens, pin })
+  const waiting = port.route({ requestId: 'b', tokens, pin })
+  port.removeWorker(1n)
+  await expect(waiting).rejects.toThrow(expect.objectContaining({ code: 'WR_NO_ENDPOINTS' }))
+  await port.close()
+})
+
+it('a pin without a rank is clear only where the worker owns exactly one', async () => {
+  const port = await open({
+    workers: [
+      [0n, { ...plainWorker, dataParallelStartRank: 3 }],
+      [1n, { ...plainWorker, dataParallelSize: 2 }],
+    ],
+  })
+  expect(await port.route({ requestId: 'a', tokens, pin: { workerId: 0n } })).toMatchObject({ workerId: 0n, dpRank: 3 })
+  expect(await port.route({ requestId: 'b', tokens, pin: { workerId: 1n, dpRank: 0 } })).toMatchObject({ dpRank: 0 })
+  await expect(port.route({ requestId: 'c', tokens, pin: { workerId: 1n } })).rejects.toThrow('several ranks; name one')
+  await expect(port.route({ requestId: 'd', tokens, pin: { workerId: 9n } })).rejects.toThrow('not known')
+  await port.close()
+})
+
+it('honours exclusions, taints, queries and load-only requests', async () => {
+  const port = await open({
+    workers: [
+      [0n, plainWorker],
+      [1n, { ...plainWorker, taints: new Set(['big']) }],
+    ],
+  })
+  const excludedWorkerIds = new Set([1n])
+  expect(await port.route({ requestId: 'a', tokens, excludedWorkerIds })).toMatchObject({ workerId: 0n })
+  expect(await port.route({ requestId: 'b', tokens, requiredTaints: ['big'] })).toMatchObject({ workerId: 1n })
+  expect(await port.route({ requestId: 'q', tokens, isQueryOnly: true })).toMatchObject({ waitedMs: 0 })
+  expect(await port.route({ requestId: 'l', tokenCount: 8 })).toMatchObject({ overlapBlocks: 0 })
+  expect((await port.loads()).reduce((sum, load) => sum + load.activeRequests, 0)).toBe(3)
+  await port.close()
+})
+
+it('without events it remembers its own decisions, and those it is told of', async () => {
+  const port = await open({ config: { useKvEvents: false } })
+  const { workerId } = await port.route({ requestId: 'a', tokens })
+  port.free('a')
+  expect(await port.route({ requestId: 'b', tokens })).toMatchObject({ workerId, overlapBlocks: 4 })
+  const other = new TokensWithHashes(tokensFrom(700, 8), 4)
+  port.recordDecision({ local: other.localHashes(), sequence: other.sequenceHashes() }, { workerId: 1n, dpRank: 0 })
+  port.free('b')
+  expect(await port.route({ requestId: 'c', tokens: other.tokens })).toMatchObject({ workerId: 1n, overlapBlocks: 2 })
+  await port.close()
+})
+
+it('what it was told can be written down and replayed', async () => {
+  const pieces: Uint8Array[] = []
+  const config = { ...tight, routerTemperature: 0.5 }
+  const port = await open({ config, recordTo: (bytes) => pieces.push(bytes) })
+  port.applyEvents([storedEvent(1n, tokens, 3)])
+  const waiting: Promise<unknown>[] = []
+  for (let n = 0; n < 20; n++) waiting.push(port.route({ requestId: `r${n}`, tokens: tokensFrom(n * 3, 20) }))
+  for (let n = 0; n < 20; n++) {
+    port.free(`r${n}`)
+    await Promise.resolve()
+  }
+  await Promise.allSettled(waiting)
+  await port.close()
+  const log = new Uint8Array(Buffer.concat(pieces))
+  expect(readLogHeader(log)).toMatchObject({ blockSize: 4, label: 'decode' })
+  const result = replay(log, (header) => ({
+    ...header,
+    config: completeRouterConfig(config),
+    profile: profileFor(undefined, undefined, completeRouterConfig(config)),
+    index: (ranks) => new KvIndex({ ranks, device: WasmIndex.create({ seedLo: 9, seedHi: 9 })!, startMs: 0, seed: 3 }),
+  }))
+  expect(result.firstDifference).toBeUndefined()
+  expect(result.decisions).toBeGreaterThan(20)
+})
+
+it('answers the request protocol', async () => {
+  const { router } = await openScene(tight, { workerIds: [2n ** 64n - 1n] })
+  const say = (id: string, text: string, signal?: AbortSignal) => answerRouterRequest(router, { id, signal }, text)
+  const tokenList = JSON.stringify([...tokens])
+  expect(await say('c1', `{"method":"new","tokens":${tokenList}}`)).toBe(
+    '{"method":"new","worker_id":18446744073709551615,"dp_rank":0,"overlap_blocks":0}',
+  )
+  expect(await say('c1', '{"method":"mark_prefill"}')).toBe('{"method":"prefill_marked","success":true}')
+  expect(await say('c9', '{"method":"mark_prefill"}')).toBe('{"method":"prefill_marked","success":false}')
+  expect(await say('c9', '{"method":"mark_free","request_id":"c1"}')).toBe('{"method":"free_marked","success":true}')
+  expect(await say('c9', '{"method":"mark_free","request_id":" "}')).toBe('{"method":"free_marked","success":true}')
+  expect(router.activeRequestCount).toBe(0)
+  expect(await say('c9', `{"method":"potential_loads","tokens":${tokenList}}`)).toBe(
+    '{"method":"potential_loads","loads":[{"worker_id":18446744073709551615,"dp_rank":0,"potential_prefill_tokens":16,"potential_decode_blocks":4,"active_requests":0}],"pending_count":0,"pending_isl_tokens":0}',
+  )
+  await expect(say('c2', '{"method":"new","tokens":[]}')).rejects.toThrow('at least one token')
+  await router.close()
+})
+
+it('as of 1.5 freeing an unknown id does not succeed', async () => {
+  const { router } = await openScene({ compat: 'dynamo-1.5' })
+  expect(await answerRouterRequest(router, { id: 'c' }, '{"method":"mark_free"}')).toBe(
+    '{"method":"free_marked","success":false}',
+  )
+  await router.close()
+})
+
+it('a full queue is an answer of the protocol, and a context that stops leaves nothing behind', async () => {
+  const { router } = await openScene({ ...tight, routerQueueParkedMax: 1 }, { workerIds: [0n] })
+  const ask = `{"method":"new","tokens":${JSON.stringify([...tokens])}}`
+  await answerRouterRequest(router, { id: 'a' }, ask)
+  const abort = new AbortController()
+  const waiting = answerRouterRequest(router, { id: 'b', signal: abort.signal }, ask)
+  expect(await answerRouterRequest(router, { id: 'c' }, ask)).toBe(
+    '{"method":"queue_rejected","rejection":{"policy_class":"default","limit_kind":"parked_requests","current":1,"limit":1}}',
+  )
+  abort.abort()
+  await expect(waiting).rejects.toThrow(expect.objectContaining({ code: 'WR_REQUEST_CANCELLED' }))
+  router.free('a')
+  expect([router.pendingCount, router.activeRequestCount]).toEqual([0, 0])
+  await router.close()
+})

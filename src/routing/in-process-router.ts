@@ -1,0 +1,115 @@
+/** `RouterPort` as a direct call: the router, and the workers it was told of, in this process. */
+import type { RouterEvent, WorkerConfig, WorkerRank } from '../core/protocol/index.js'
+import { WarmrouteError } from '../core/protocol/index.js'
+import { roundedOverlapBlocks } from './best-match.js'
+import { KvRouter } from './kv-router.js'
+import type { KvRouterOptions } from './kv-router-options.js'
+import type { PromptHashes, RankLoad, RouteAnswer, RouterPort, RouteRequest } from './router-port.js'
+import type { RouterLog } from './router-ports.js'
+import { silentLog } from './router-ports.js'
+import { WorkerRegistry } from './worker-registry.js'
+
+export interface InProcessRouterOptions extends Omit<KvRouterOptions, 'workers'> {
+  /** Workers known at start. */
+  readonly workers?: Iterable<readonly [bigint, WorkerConfig]> | undefined
+}
+
+export class InProcessRouter implements RouterPort {
+  readonly router: KvRouter
+  readonly #registry: WorkerRegistry
+  readonly #log: RouterLog
+  #lateCalls = 0
+
+  /** With `router_min_initial_workers` above what is given at start, use a `KvRouter` with a watch of its own. */
+  static async create(options: InProcessRouterOptions): Promise<InProcessRouter> {
+    const registry = new WorkerRegistry(options.workers)
+    const router = await KvRouter.create({ ...options, workers: registry })
+    return new InProcessRouter(router, registry, options.log ?? silentLog)
+  }
+
+  constructor(router: KvRouter, registry: WorkerRegistry, log: RouterLog) {
+    this.router = router
+    this.#registry = registry
+    this.#log = log
+  }
+
+  /** Lifecycle calls about requests that were not booked any more: expired, or lost with their worker. */
+  get lateCalls(): number {
+    return this.#lateCalls
+  }
+
+  async route(request: RouteRequest): Promise<RouteAnswer> {
+    const { requestId, pin, override, isQueryOnly = false } = request
+    const details = await this.router.findBestMatchDetails({
+      ...request,
+      contextId: requestId,
+      updateStates: !isQueryOnly,
+      pinnedWorker: pin && this.#resolvePin(pin),
+      routerConfigOverride: override,
+      recordsDecision: true,
+    })
+    const { worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt } = details
+    const overlapBlocks = roundedOverlapBlocks(details)
+    return { ...worker, overlapBlocks, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt }
+  }
+
+  prefillDone(requestId: string): void {
+    this.#late(requestId, () => this.router.markPrefillCompleted(requestId))
+  }
+
+  outputBlock(requestId: string, decayFraction?: number): void {
+    this.#late(requestId, () => this.router.addOutputBlock(requestId, decayFraction))
+  }
+
+  free(requestId: string): void {
+    this.#late(requestId, () => this.router.free(requestId))
+  }
+
+  setWorker(workerId: bigint, config: WorkerConfig): void {
+    this.#registry.set(workerId, config)
+  }
+
+  removeWorker(workerId: bigint): void {
+    this.#registry.remove(workerId)
+  }
+
+  applyEvents(events: readonly RouterEvent[]): void {
+    this.router.applyEvents(events)
+  }
+
+  recordDecision(prompt: PromptHashes, worker: WorkerRank): void {
+    this.#late(undefined, () => this.router.recordHashes(prompt.local, prompt.sequence, worker))
+  }
+
+  loads(): Promise<readonly RankLoad[]> {
+    return Promise.resolve(this.router.activeLoads())
+  }
+
+  onLoads(listener: (changed: readonly RankLoad[]) => void): () => void {
+    return this.router.onLoads(listener)
+  }
+
+  close(): Promise<void> {
+    return this.router.close()
+  }
+
+  /** A pin without a rank is clear only where the worker owns exactly one. */
+  #resolvePin({ workerId, dpRank }: { readonly workerId: bigint; readonly dpRank?: number | undefined }): WorkerRank {
+    const rank = dpRank ?? this.router.uniqueDpRankForWorker(workerId)
+    if (rank !== undefined) return { workerId, dpRank: rank }
+    const isKnown = this.#registry.current().has(workerId)
+    const reason = isKnown ? 'the pinned worker has several ranks; name one' : 'the pinned worker is not known'
+    throw new WarmrouteError(isKnown ? 'WR_INVALID_ARGUMENT' : 'WR_NO_ENDPOINTS', { reason, workerId })
+  }
+
+  /** Told, not asked: what is too late is counted and logged, and nobody has to catch it. */
+  #late(requestId: string | undefined, call: () => void): void {
+    try {
+      call()
+    } catch (error) {
+      if (!(error instanceof WarmrouteError)) throw error
+      this.#lateCalls++
+      this.#log.warn({ requestId, code: error.code }, 'a lifecycle call came for nobody')
+    }
+  }
+}

@@ -1,0 +1,71 @@
+/** What a `KvRouter` is made of. Without a single option but the block size it is a whole router in one process. */
+import type { Tracer } from '@opentelemetry/api'
+import type { KvIndex, PrefixIndex, TieredBatch } from '../core/index/index.js'
+import type { RouterConfigInput, RouterEvent } from '../core/protocol/index.js'
+import type { PolicyConfig } from '../core/queue/index.js'
+import type { LogSink, PrefillEstimator } from '../core/router/index.js'
+import type { WorkerSelector } from '../core/selection/index.js'
+import type { ReplicaPort } from '../core/sequences/index.js'
+import type { WorkerType } from '../telemetry/index.js'
+import type { RuntimeConfigWatch } from './boot-wait.js'
+import type {
+  Randomness,
+  RemoteIndexPort,
+  RouterClock,
+  RouterLog,
+  RouterObserver,
+  SharedCachePort,
+} from './router-ports.js'
+
+/** Where events go in: plain ones, or packed ones on the hot way. */
+export interface EventIntake {
+  readonly index: KvIndex
+  applyEvents(events: readonly RouterEvent[]): void
+  applyBatch(batch: TieredBatch): void
+}
+
+export interface Closeable {
+  close(): Promise<void>
+}
+
+export interface KvRouterOptions<Client = undefined> {
+  readonly blockSize: number
+  readonly workers: RuntimeConfigWatch
+  readonly config?: RouterConfigInput | undefined
+  /** The default one unless told. */
+  readonly selector?: WorkerSelector | undefined
+  readonly prefillLoadEstimator?: PrefillEstimator | undefined
+  /** Labels gauges, and prices ranks: `decode` unless told. */
+  readonly workerType?: WorkerType | undefined
+  readonly modelName?: string | undefined
+  readonly isEagle?: boolean | undefined
+  readonly sharedCache?: SharedCachePort | undefined
+  /** Kept for the caller; the router sends nothing anywhere. */
+  readonly client?: Client | undefined
+  /** Classes of requests, from `router_policy_config`. */
+  readonly policies?: PolicyConfig | undefined
+
+  /** Makes an exact index; the WebAssembly one unless told. Called twice where predictions lie beside events. */
+  readonly newIndex?: (() => PrefixIndex) | undefined
+  /** Needed when `use_remote_indexer` is set. */
+  readonly remoteIndex?: RemoteIndexPort | undefined
+  /** Starts to listen for KV events; called only when they matter. */
+  readonly subscribe?: ((intake: EventIntake, signal: AbortSignal) => Promise<Closeable>) | undefined
+  /** Offers the index to others; needed when `serve_indexer` is set. */
+  readonly serveIndexer?: ((index: KvIndex, modelName: string, signal: AbortSignal) => Promise<Closeable>) | undefined
+  readonly replica?: { readonly routerId: bigint; readonly port: ReplicaPort } | undefined
+
+  readonly log?: RouterLog | undefined
+  readonly clock?: RouterClock | undefined
+  readonly random?: Randomness | undefined
+  readonly observer?: RouterObserver | undefined
+  readonly tracer?: Tracer | undefined
+  /** Present: everything the router is told is written down for a replay. */
+  readonly recordTo?: LogSink | undefined
+  /** Deadline of one shared-cache query; a late answer counts as none. 1 s unless told. */
+  readonly sharedCacheTimeoutMs?: number | undefined
+  /** Deadline of one lookup in a remote index. 5 s unless told. */
+  readonly remoteIndexTimeoutMs?: number | undefined
+  /** Ends the boot wait, and closes the router. */
+  readonly signal?: AbortSignal | undefined
+}

@@ -1,0 +1,346 @@
+/**
+ * `KvRouter` by upstream's method names. It hashes prompts and awaits what must be awaited; every choice is one
+ * synchronous call into `core/router`, and `LiveCore` keeps that alive.
+ * Follows lib/llm/src/kv_router.rs at v1.2.0. It only decides which worker to use; it sends nobody there.
+ */
+import type { TokensWithHashes } from '../core/hashing/index.js'
+import type { KvIndex } from '../core/index/index.js'
+import type {
+  HashColumn,
+  MatchColumns,
+  MmExtraInfo,
+  RouterConfig,
+  RouterConfigOverride,
+  RouterEvent,
+  WorkerRank,
+} from '../core/protocol/index.js'
+import { completeRouterConfig, hashAt, tracksPrefillTokens, WarmrouteError } from '../core/protocol/index.js'
+import type { ParkedRequest, Picked, WorkerFlags } from '../core/router/index.js'
+import type { SharedCacheHits } from '../core/selection/index.js'
+import { cacheHitOf, costSettingsOf, fillCachedTokens } from '../core/selection/index.js'
+import type { PotentialLoad, ReplicaOutcome, SequenceEvent } from '../core/sequences/index.js'
+import { listPotentialLoads, newLoadColumns } from '../core/sequences/index.js'
+import type { WorkerType } from '../telemetry/index.js'
+import type { BestMatchDetails, FindBestMatch, WorkerCacheHitEstimate } from './best-match.js'
+import { roundedOverlapBlocks, toSchedulingRequest } from './best-match.js'
+import type { KvRouterOptions } from './kv-router-options.js'
+import { LiveCore } from './live-core.js'
+import type { Prompt } from './prompt.js'
+import { hashPrompt, nameBlocks, PromptScratch } from './prompt.js'
+import { PromptHashing } from './prompt-hashing.js'
+import type { RankLoad } from './router-port.js'
+import { inSpan, inSpanAsync } from './spans.js'
+
+export interface PromptQuestion {
+  readonly tokens: Uint32Array
+  readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
+  readonly loraName?: string | undefined
+  readonly cacheNamespace?: string | undefined
+}
+
+export interface AddRequest extends PromptQuestion {
+  readonly requestId: string
+  readonly cachedTokens: number
+  readonly worker: WorkerRank
+  readonly expectedOutputTokens?: number | undefined
+  readonly routerConfigOverride?: RouterConfigOverride | undefined
+}
+
+export class KvRouter<Client = undefined> {
+  readonly #options: KvRouterOptions<Client>
+  readonly #config: RouterConfig
+  readonly #hashing: PromptHashing
+  readonly #live: LiveCore
+  readonly #scratch = new PromptScratch()
+
+  /**
+   * In this order: complete and judge the config, build the index, wait for the minimum of workers, start to schedule with
+   * those that are known, listen for events where they matter, offer the index where that is asked for.
+   */
+  static async create<Client = undefined>(options: KvRouterOptions<Client>): Promise<KvRouter<Client>> {
+    const router = new KvRouter(options)
+    try {
+      await router.#live.start()
+      return router
+    } catch (error) {
+      await router.close()
+      throw error
+    }
+  }
+
+  private constructor(options: KvRouterOptions<Client>) {
+    const { blockSize, modelName, isEagle = false } = options
+    const config = completeRouterConfig(options.config)
+    if (config.serveIndexer && modelName === undefined)
+      throw invalidConfig('model_name is required when serve_indexer is configured')
+    if (config.useRemoteIndexer && !options.remoteIndex) throw invalidConfig('use_remote_indexer needs a remote index')
+    if (!Number.isSafeInteger(blockSize) || blockSize < 1) throw invalidConfig(`a block of ${blockSize} tokens is none`)
+    this.#options = options
+    this.#config = config
+    this.#live = new LiveCore(options, config)
+    this.#hashing = new PromptHashing({ config, blockSize, isEagle, modelName, random: this.#live.random })
+  }
+
+  // ---- what it is
+
+  get client(): Client | undefined {
+    return this.#options.client
+  }
+
+  /** Absent with a remote index. */
+  get indexer(): KvIndex | undefined {
+    return this.#live.core.index
+  }
+
+  get kvRouterConfig(): RouterConfig {
+    return this.#config
+  }
+
+  get isEagle(): boolean {
+    return this.#options.isEagle ?? false
+  }
+
+  get blockSize(): number {
+    return this.#options.blockSize
+  }
+
+  get workerType(): WorkerType {
+    return this.#options.workerType ?? 'decode'
+  }
+
+  get pendingCount(): number {
+    return this.#live.core.pendingCount
+  }
+
+  get pendingIslTokens(): number {
+    return this.#live.core.pendingIslTokens
+  }
+
+  /** Bookings that run. */
+  get activeRequestCount(): number {
+    return this.#live.core.sequences.requestCount
+  }
+
+  /** Running requests per LoRA name. */
+  get activeLoraCounts(): ReadonlyMap<string, number> {
+    return this.#live.core.sequences.activeLoraCounts()
+  }
+
+  /** The worker's global rank when it owns exactly one. */
+  uniqueDpRankForWorker(workerId: bigint): number | undefined {
+    const config = this.#options.workers.current().get(workerId)
+    return config?.dataParallelSize === 1 ? config.dataParallelStartRank : undefined
+  }
+
+  // ---- decisions
+
+  async findBestMatch(
+    input: Omit<FindBestMatch, 'pinnedWorker'>,
+  ): Promise<[worker: WorkerRank, overlapBlocks: number]> {
+    const details = await this.findBestMatchDetails(input)
+    return [details.worker, roundedOverlapBlocks(details)]
+  }
+
+  /** Rejects with a `WarmrouteError`. Waits while every rank is busy. */
+  async findBestMatchDetails(input: FindBestMatch): Promise<BestMatchDetails> {
+    const { clock, tracer, lookups, observer } = this.#live
+    const startedMs = clock.nowMs()
+    const sinceStart = (): number => clock.nowMs() - startedMs
+    this.#live.refuseIfOver(input.signal)
+    if (input.updateStates && input.contextId === undefined)
+      throw invalidArgument('context_id must be provided when update_states is true')
+    // Without an await before the decision the columns can be lent; otherwise the next request would fill them.
+    const mustAwait = lookups.mustAwait(input)
+    const scratch = mustAwait ? new PromptScratch() : this.#scratch
+    const prompt = inSpan(tracer, 'kv_router.compute_block_hashes', () => this.#hash(input, scratch))
+    this.#logInput(input.contextId, prompt)
+    const hashMs = sinceStart()
+    const named = inSpan(tracer, 'kv_router.compute_seq_hashes', () =>
+      nameBlocks(this.#hashing, input, prompt, scratch),
+    )
+    const seqHashMs = sinceStart()
+    const found = mustAwait ? await lookups.ask(input, prompt, this.#live.stop) : undefined
+    this.#live.refuseIfOver(input.signal)
+    const findFromMs = sinceStart()
+    const matches = found?.matches?.() ?? inSpan(tracer, 'kv_router.find_matches', () => this.#live.find(prompt))
+    const foundMs = sinceStart()
+    const request = toSchedulingRequest(input, prompt, named, found?.sharedHits)
+    const picked = await inSpanAsync(tracer, 'kv_router.schedule', () =>
+      this.#live.place(request, matches, input.signal, (it, parked) => this.#remember(input, prompt, it, parked)),
+    )
+    const findMatchesMs = found?.findMatchesMs ?? foundMs - findFromMs
+    const sharedCacheMs = found?.sharedCacheMs
+    observer.routed?.({ hashMs, seqHashMs, findMatchesMs, sharedCacheMs, foundMs, totalMs: sinceStart() })
+    if (found?.sharedHits) this.#observeShared(found.sharedHits, prompt, picked)
+    const { worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt } = picked
+    return { worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt }
+  }
+
+  /** Books a request that somebody else placed. Never throws: a duplicate or another failure is logged. */
+  addRequest(request: AddRequest): void {
+    const { requestId, worker, cachedTokens } = request
+    try {
+      const input: FindBestMatch = { ...request, updateStates: true, contextId: requestId }
+      const prompt = this.#hash(input, this.#scratch)
+      const named = nameBlocks(this.#hashing, input, prompt, this.#scratch)
+      const scheduled = toSchedulingRequest(input, prompt, named, undefined)
+      this.#live.tell((inputs, moment) => inputs.book(scheduled, worker, cachedTokens, moment))
+    } catch (error) {
+      this.#live.log.warn({ requestId, error }, 'failed to add a request')
+    }
+  }
+
+  /** Throws `WR_REQUEST_NOT_FOUND`; repeating it for a known id is fine. */
+  markPrefillCompleted(requestId: string): void {
+    this.#live.tell((inputs, moment) => inputs.markPrefillCompleted(requestId, moment))
+  }
+
+  /** Ends the booking, or the wait for one. An unknown id is fine, except under `compat: dynamo-1.5`. */
+  free(requestId: string): void {
+    if (!this.#live.giveUp(requestId)) this.#live.tell((inputs, moment) => inputs.free(requestId, moment))
+  }
+
+  /** Ends the booking only while it is on this worker. */
+  freeIfWorker(requestId: string, worker: WorkerRank): boolean {
+    return this.#live.tell((inputs, moment) => inputs.freeIfOn(requestId, worker, moment))
+  }
+
+  /** Throws `WR_REQUEST_NOT_FOUND`. */
+  addOutputBlock(requestId: string, decayFraction?: number): void {
+    this.#live.tell((inputs, moment) => inputs.addOutputBlock(requestId, moment, decayFraction))
+  }
+
+  // ---- questions
+
+  async getCacheHitEstimate(question: PromptQuestion, worker: WorkerRank): Promise<WorkerCacheHitEstimate> {
+    const input: FindBestMatch = { ...question, updateStates: false }
+    const prompt = this.#hash(input, new PromptScratch())
+    const match = this.indexer ? this.#live.find(prompt) : await this.#remoteMatches(input, prompt)
+    const rank = this.#live.core.ranks.find(worker.workerId, worker.dpRank)
+    if (rank === undefined) return { effectiveOverlapBlocks: 0, cachedTokens: 0 }
+    return cacheHitOf({ match }, rank, this.#config, this.blockSize)
+  }
+
+  async getOverlapBlocks(question: PromptQuestion, worker: WorkerRank): Promise<number> {
+    return roundedOverlapBlocks(await this.getCacheHitEstimate(question, worker))
+  }
+
+  /** What a request would find on every rank; changes nothing. */
+  async getPotentialLoads(
+    question: PromptQuestion & { readonly routerConfigOverride?: RouterConfigOverride | undefined },
+  ): Promise<PotentialLoad[]> {
+    const { core, clock } = this.#live
+    const scratch = new PromptScratch()
+    const input: FindBestMatch = { ...question, updateStates: false }
+    const prompt = this.#hash(input, scratch)
+    const named = nameBlocks(this.#hashing, input, prompt, scratch)
+    const match = this.indexer ? this.#live.find(prompt) : await this.#remoteMatches(input, prompt)
+    const cachedTokens = new Float64Array(core.ranks.size)
+    fillCachedTokens(cachedTokens, { match }, costSettingsOf(this.#config), this.blockSize)
+    const loads = newLoadColumns()
+    core.sequences.fillLoads(loads, clock.nowMs(), named.names, named.count)
+    const trackPrefillTokens = tracksPrefillTokens(this.#config, question.routerConfigOverride)
+    const delta = { promptTokens: prompt.tokenCount, trackPrefillTokens, cachedTokens }
+    return listPotentialLoads(core.ranks, loads, delta)
+  }
+
+  async dumpEvents(): Promise<readonly RouterEvent[]> {
+    const { core, stop } = this.#live
+    return core.index ? [...core.index.dump()] : ((await this.#options.remoteIndex?.dumpEvents?.(stop)) ?? [])
+  }
+
+  /** Load of every tracked rank. */
+  activeLoads(): RankLoad[] {
+    return this.#live.loads.all()
+  }
+
+  onLoads(listener: (changed: readonly RankLoad[]) => void): () => void {
+    return this.#live.loads.subscribe(listener)
+  }
+
+  // ---- what it is told
+
+  /** Lets bookings be placed on these workers before they are known; adds to what is there. */
+  registerWorkers(workerIds: Iterable<bigint>): void {
+    this.#live.tell((inputs, moment) => inputs.registerWorkers(workerIds, moment))
+  }
+
+  /** Who can be reached, and who is over its limits. */
+  setWorkerFlags(flags: WorkerFlags): void {
+    this.#live.tell((inputs, moment) => inputs.setFlags(flags, moment))
+  }
+
+  applyEvents(events: readonly RouterEvent[]): void {
+    this.#live.tell((inputs) => inputs.applyEvents(events))
+  }
+
+  /** What peers booked, marked and freed. */
+  applyReplicaEvents(events: readonly SequenceEvent[]): ReplicaOutcome {
+    return this.#live.tell((inputs, moment) => inputs.applyReplica(events, moment))
+  }
+
+  /** The worker is taken to hold this prompt from now on, where decisions are remembered. */
+  async recordRoutingDecision(prompt: TokensWithHashes, worker: WorkerRank): Promise<void> {
+    const hashes = prompt.hashes()
+    const { remoteIndex } = this.#options
+    if (this.indexer) this.recordHashes(hashes.localColumn(), hashes.sequenceColumn(), worker)
+    else await remoteIndex?.recordDecision?.(hashes.localColumn().slice(), hashes.sequenceColumn().slice(), worker)
+  }
+
+  /** As `recordRoutingDecision`, for hashes that are known. */
+  recordHashes(local: HashColumn, sequence: HashColumn, worker: WorkerRank): void {
+    this.#live.tell((inputs, moment) => inputs.recordDecision(worker, local, sequence, local.length >>> 1, moment))
+  }
+
+  /** Refuses everybody who waits; settles when nothing of it runs any more. Safe to repeat. */
+  close(): Promise<void> {
+    return this.#live.close()
+  }
+
+  #hash(input: FindBestMatch, scratch: PromptScratch): Prompt {
+    return hashPrompt(this.#hashing, input, this.blockSize, scratch.hashes)
+  }
+
+  /** Columns of their own. Those of the index here are lent, so that no `await` may come before they are read. */
+  async #remoteMatches(input: FindBestMatch, prompt: Prompt): Promise<MatchColumns> {
+    return (await this.#live.lookups.ask({ ...input, tokens: undefined }, prompt, this.#live.stop)).matches!()
+  }
+
+  #remember(input: FindBestMatch, prompt: Prompt, picked: Picked, parked: ParkedRequest | undefined): void {
+    if (!input.recordsDecision || !input.updateStates || !this.indexer) return
+    // Whoever waited has copies of its own; the lent columns are somebody else's by now.
+    const local = parked ? parked.request.localHashes : prompt.local?.subarray(0, 2 * prompt.blockCount)
+    if (!local) return
+    try {
+      const sequence = parked ? this.#hashing.chain(local, input) : prompt.sequence!.subarray(0, local.length)
+      this.recordHashes(local, sequence, picked.worker)
+    } catch (error) {
+      this.#live.log.warn({ requestId: input.contextId, error }, 'failed to record a routing decision')
+    }
+  }
+
+  #observeShared(hits: SharedCacheHits, prompt: Prompt, picked: Picked): void {
+    const blocks = Math.floor(prompt.tokenCount / this.blockSize)
+    const hitRate = blocks > 0 ? hits.totalHits / blocks : undefined
+    this.#live.observer.sharedCacheHit?.(hitRate, hits.hitsBeyond(roundedOverlapBlocks(picked)))
+  }
+
+  #logInput(contextId: string | undefined, { local, blockCount, tokenCount }: Prompt): void {
+    const { log } = this.#live
+    if (!log.isDebug) return
+    const localHashes = local ? Array.from({ length: blockCount }, (_, at) => hashAt(local, at)) : []
+    const sizes = { isl_tokens: tokenCount, block_size: this.blockSize, num_blocks: blockCount }
+    log.debug(
+      { request_id: contextId ?? '', ...sizes, local_hashes: localHashes },
+      '[ROUTING_INPUT] request local hashes',
+    )
+  }
+}
+
+function invalidConfig(reason: string): WarmrouteError {
+  return new WarmrouteError('WR_INVALID_CONFIG', { reason })
+}
+
+function invalidArgument(reason: string): WarmrouteError {
+  return new WarmrouteError('WR_INVALID_ARGUMENT', { reason })
+}

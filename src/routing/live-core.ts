@@ -1,0 +1,233 @@
+/**
+ * The core with everything alive around it: the clock, timers, the watch on workers, and those who wait for an answer.
+ * Every input goes through here, so that whoever it lets go is told at once.
+ */
+import type { Tracer } from '@opentelemetry/api'
+import type { MatchColumns, RouterConfig, RouterEvent } from '../core/protocol/index.js'
+import { queueRecheckIntervalMs, shouldSubscribeToKvEvents, WarmrouteError } from '../core/protocol/index.js'
+import { isQueueing, profileFor } from '../core/queue/index.js'
+import type {
+  Dispatch,
+  Moment,
+  ParkedRequest,
+  Picked,
+  RouterCoreOptions,
+  RouterInputs,
+  SchedulingRequest,
+} from '../core/router/index.js'
+import { RecordingRouter, RouterCore } from '../core/router/index.js'
+import { waitForWorkers } from './boot-wait.js'
+import { newKvIndex } from './build-index.js'
+import type { Closeable, KvRouterOptions } from './kv-router-options.js'
+import { LoadFeed } from './load-feed.js'
+import { Lookups } from './lookups.js'
+import type { Prompt } from './prompt.js'
+import type { Randomness, RouterClock, RouterLog, RouterObserver } from './router-ports.js'
+import { realClock, realRandomness, silentLog } from './router-ports.js'
+import { routerTracer } from './spans.js'
+import { Waiters } from './waiters.js'
+
+/** Bookings that nobody ended are looked for this often. */
+const expirySweepMs = 60_000
+
+export class LiveCore {
+  readonly core: RouterCore
+  readonly lookups: Lookups
+  readonly loads: LoadFeed
+  readonly log: RouterLog
+  readonly clock: RouterClock
+  readonly random: Randomness
+  readonly observer: RouterObserver
+  readonly tracer: Tracer
+  readonly #options: KvRouterOptions<unknown>
+  readonly #config: RouterConfig
+  readonly #inputs: RouterInputs & { flush?: () => void }
+  readonly #waiters: Waiters
+  readonly #stop = new AbortController()
+  readonly #ends: (() => void)[] = []
+  readonly #closeables: Closeable[] = []
+
+  constructor(options: KvRouterOptions<unknown>, config: RouterConfig) {
+    this.#options = options
+    this.#config = config
+    this.log = options.log ?? silentLog
+    this.clock = options.clock ?? realClock
+    this.random = options.random ?? realRandomness
+    this.observer = options.observer ?? {}
+    this.tracer = options.tracer ?? routerTracer()
+    let feed: LoadFeed | undefined
+    const coreOptions = this.#coreOptions((it) => (feed = it))
+    const recording = options.recordTo && new RecordingRouter(coreOptions, options.recordTo)
+    this.core = recording?.core ?? new RouterCore(coreOptions)
+    this.#inputs = recording ?? this.core
+    this.loads = feed!
+    this.loads.readFrom(this.core.sequences)
+    this.#waiters = new Waiters((parked) => this.#cancel(parked))
+    this.lookups = new Lookups(this.core, options, this.clock, this.tracer, this.log, this.observer)
+    options.signal?.addEventListener('abort', () => void this.close(), { signal: this.#stop.signal })
+  }
+
+  get stop(): AbortSignal {
+    return this.#stop.signal
+  }
+
+  /** Waits for the minimum of workers, starts with those that are known, then listens and serves where that is wanted. */
+  async start(): Promise<void> {
+    const { workers, subscribe, serveIndexer, modelName } = this.#options
+    const config = this.#config
+    if (config.routerMinInitialWorkers > 0 && !config.skipInitialWorkerWait)
+      await waitForWorkers(workers, config.routerMinInitialWorkers, this.stop)
+    this.#reconcile()
+    // As of 1.2, whoever skips the wait also says that discovery will not keep the ranks up to date.
+    if (!(config.skipInitialWorkerWait && config.compat === 'dynamo-1.2'))
+      this.#ends.push(workers.watch(() => this.#reconcile()))
+    this.#startTimers()
+    const { index } = this.core
+    if (config.useRemoteIndexer) this.log.info({}, 'skipping KV event subscription (using remote indexer)')
+    else if (!shouldSubscribeToKvEvents(config)) {
+      const { useKvEvents, overlapScoreCredit } = config
+      this.log.info({ useKvEvents, overlapScoreCredit }, 'skipping KV event subscription')
+    } else if (subscribe && index) {
+      const applyEvents = (events: readonly RouterEvent[]) => void this.#inputs.applyEvents(events)
+      const intake = { index, applyEvents, applyBatch: this.core.applyBatch.bind(this.core) }
+      this.#closeables.push(await subscribe(intake, this.stop))
+    }
+    if (config.serveIndexer && serveIndexer && index && modelName !== undefined)
+      this.#closeables.push(await serveIndexer(index, modelName, this.stop))
+    this.log.info({}, 'KV routing initialized')
+  }
+
+  /** Refuses everybody who waits; settles when nothing runs any more. Safe to repeat. */
+  async close(): Promise<void> {
+    if (this.stop.aborted) return
+    this.log.info({}, 'closing the router')
+    this.#stop.abort()
+    for (const end of this.#ends.splice(0)) end()
+    this.tell((inputs) => inputs.refuseAll(new WarmrouteError('WR_ROUTER_CLOSED')))
+    await Promise.allSettled(this.#closeables.splice(0).map((it) => it.close()))
+    this.#inputs.flush?.()
+  }
+
+  /** Throws where nobody should ask any more. */
+  refuseIfOver(signal: AbortSignal | undefined): void {
+    if (this.stop.aborted) throw new WarmrouteError('WR_ROUTER_CLOSED')
+    if (signal?.aborted) throw new WarmrouteError('WR_REQUEST_CANCELLED')
+  }
+
+  /** Gives the core an input, and then their answer to those whose wait it ended. */
+  tell<T>(input: (inputs: RouterInputs, moment: Moment) => T): T {
+    try {
+      return input(this.#inputs, this.#moment())
+    } finally {
+      for (const dispatch of this.#inputs.takeDispatched()) this.#settle(dispatch)
+      this.observer.queued?.(this.core.pendingCount, this.core.pendingIslTokens)
+    }
+  }
+
+  /**
+   * Settles when the request is placed; rejects when it is refused or given up. `onPlaced` runs right after a placement
+   * that needed no wait, while lent columns are still the request's.
+   */
+  async place(
+    request: SchedulingRequest,
+    matches: MatchColumns,
+    signal: AbortSignal | undefined,
+    onPlaced: (picked: Picked, parked: ParkedRequest | undefined) => void,
+  ): Promise<Picked> {
+    const decision = this.tell((inputs, moment) => {
+      const made = inputs.decide(request, moment, matches)
+      if (made.kind === 'picked') onPlaced(made, undefined)
+      return made
+    })
+    if (decision.kind === 'refused') throw decision.error
+    if (decision.kind === 'picked') return decision
+    const picked = await this.#waiters.wait(decision.parked, signal)
+    if (signal?.aborted) {
+      // Between being placed and being told, the caller has gone.
+      const { requestId, isQueryOnly } = request
+      if (!isQueryOnly) this.tell((inputs, moment) => inputs.freeIfOn(requestId!, picked.worker, moment))
+      throw new WarmrouteError('WR_REQUEST_CANCELLED')
+    }
+    onPlaced(picked, decision.parked)
+    return picked
+  }
+
+  /** Ends the wait of this id. False: it does not wait. */
+  giveUp(requestId: string): boolean {
+    const parked = this.core.parkedOf(requestId)
+    if (parked) this.#waiters.giveUp(parked)
+    return parked !== undefined
+  }
+
+  find(prompt: Prompt): MatchColumns {
+    const { index } = this.core
+    if (index?.nextExpiryMs !== undefined && index.nextExpiryMs <= this.clock.nowMs())
+      this.tell((inputs, moment) => inputs.expire(moment))
+    return prompt.local ? this.core.find(prompt.local, prompt.blockCount) : this.core.find(noHashes, 0)
+  }
+
+  #settle({ parked, decision }: Dispatch): void {
+    if (decision.kind === 'picked') this.#waiters.placed(parked, decision)
+    else if (decision.kind === 'refused') this.#waiters.refused(parked, decision.error)
+    else void this.#refresh(parked)
+  }
+
+  /** It waited long, and the index is elsewhere: asks it again, and goes on with the old figures where that fails. */
+  async #refresh(parked: ParkedRequest): Promise<void> {
+    const { localHashes, blockCount, promptTokens } = parked.request
+    const prompt = { tokenCount: promptTokens, blockCount, local: localHashes, sequence: undefined }
+    const found = await this.lookups.refresh(prompt, this.stop)
+    const decision = this.tell((inputs, moment) => inputs.place(parked, found?.(), moment))
+    if (decision.kind === 'picked') this.#waiters.placed(parked, decision)
+    else this.#waiters.refused(parked, decision.error)
+  }
+
+  #cancel(parked: ParkedRequest): boolean {
+    const isCancelled = this.#inputs.cancel(parked)
+    // With one lane for all, as of 1.2, who is gone may have been the one that held up everybody else.
+    if (isCancelled && this.#config.compat === 'dynamo-1.2') this.tell((inputs, moment) => inputs.recheck(moment))
+    return isCancelled
+  }
+
+  #reconcile(): void {
+    this.tell((inputs, moment) => inputs.reconcileWorkers(this.#options.workers.current(), moment))
+  }
+
+  #startTimers(): void {
+    const { policies, modelName } = this.#options
+    const isQueue = isQueueing(profileFor(policies, modelName, this.#config))
+    this.#ends.push(
+      this.clock.every(queueRecheckIntervalMs(this.#config, isQueue), () =>
+        this.tell((inputs, moment) => inputs.recheck(moment)),
+      ),
+      this.clock.every(expirySweepMs, () => this.tell((inputs, moment) => inputs.expire(moment))),
+    )
+  }
+
+  #coreOptions(onFeed: (feed: LoadFeed) => LoadFeed): RouterCoreOptions {
+    const { blockSize, policies, modelName, selector, prefillLoadEstimator, replica } = this.#options
+    const config = this.#config
+    const { clock, random } = this
+    return {
+      config,
+      blockSize,
+      profile: profileFor(policies, modelName, config),
+      label: this.#options.workerType ?? 'decode',
+      index: config.useRemoteIndexer ? undefined : (ranks) => newKvIndex(ranks, config, this.#options, clock, random),
+      selector,
+      estimatePrefill: prefillLoadEstimator,
+      onEstimateFailed: (error) => this.log.warn({ error }, 'failed to predict a prefill duration'),
+      load: (ranks) => onFeed(new LoadFeed(ranks, clock)),
+      replica: config.routerReplicaSync ? replica : undefined,
+      onExpired: (requestId) => this.log.warn({ requestId }, 'dropped a booking that nobody ended'),
+    }
+  }
+
+  #moment(): Moment {
+    return { nowMs: this.clock.nowMs(), draw: this.#draw }
+  }
+
+  readonly #draw = (): number => this.random.draw()
+}
+
+const noHashes = new Uint32Array(0)

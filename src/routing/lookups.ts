@@ -1,0 +1,131 @@
+/**
+ * What must be awaited before a decision: an index that somebody else keeps, and a shared cache, both at once. The index
+ * failing fails the request; the shared cache failing is logged and counted, and the decision is made without its hits.
+ */
+import type { Tracer } from '@opentelemetry/api'
+import type { MatchColumns } from '../core/protocol/index.js'
+import { newMatchColumns, resetMatchColumns } from '../core/protocol/index.js'
+import type { RouterCore } from '../core/router/index.js'
+import type { SharedCacheHits } from '../core/selection/index.js'
+import type { FindBestMatch } from './best-match.js'
+import { withDeadline } from './deadline.js'
+import type { KvRouterOptions } from './kv-router-options.js'
+import type { Prompt } from './prompt.js'
+import type { RemoteMatch, RouterClock, RouterLog, RouterObserver } from './router-ports.js'
+import { inSpanAsync } from './spans.js'
+
+export interface Found {
+  /** Absent where the index is here: it is asked right before the decision, and so is up to date. */
+  readonly matches: (() => MatchColumns) | undefined
+  readonly findMatchesMs: number | undefined
+  readonly sharedHits: SharedCacheHits | undefined
+  readonly sharedCacheMs: number | undefined
+}
+
+type Settled<T> = { readonly kind: 'answer'; readonly value: T } | { readonly kind: 'failure'; readonly error: unknown }
+
+export class Lookups {
+  readonly #core: RouterCore
+  readonly #options: KvRouterOptions<unknown>
+  readonly #clock: RouterClock
+  readonly #tracer: Tracer
+  readonly #log: RouterLog
+  readonly #observer: RouterObserver
+
+  constructor(
+    core: RouterCore,
+    options: KvRouterOptions<unknown>,
+    clock: RouterClock,
+    tracer: Tracer,
+    log: RouterLog,
+    observer: RouterObserver,
+  ) {
+    this.#core = core
+    this.#options = options
+    this.#clock = clock
+    this.#tracer = tracer
+    this.#log = log
+    this.#observer = observer
+  }
+
+  mustAwait(input: FindBestMatch): boolean {
+    return this.#core.index === undefined || (this.#options.sharedCache !== undefined && input.tokens !== undefined)
+  }
+
+  async ask(input: FindBestMatch, prompt: Prompt, stop: AbortSignal): Promise<Found> {
+    const startedMs = this.#clock.nowMs()
+    const signal = input.signal ?? stop
+    let findMatchesMs: number | undefined
+    let sharedCacheMs: number | undefined
+    const [index, shared] = await Promise.all([
+      this.#core.index
+        ? undefined
+        : settled(this.#askIndex(prompt, signal)).finally(() => (findMatchesMs = this.#clock.nowMs() - startedMs)),
+      this.#options.sharedCache && input.tokens
+        ? settled(this.#askShared(input.tokens, signal)).finally(
+            () => (sharedCacheMs = this.#clock.nowMs() - startedMs),
+          )
+        : undefined,
+    ])
+    if (index?.kind === 'failure') throw index.error
+    if (shared?.kind === 'failure') {
+      this.#log.warn({ error: shared.error }, 'shared cache query failed, ignoring')
+      this.#observer.sharedCacheFailed?.()
+    }
+    return {
+      matches: index && (() => this.#toColumns(index.value)),
+      findMatchesMs,
+      sharedHits: shared?.kind === 'answer' ? shared.value : undefined,
+      sharedCacheMs,
+    }
+  }
+
+  /** For a request that waited long; nothing where the lookup fails. */
+  async refresh(prompt: Prompt, stop: AbortSignal): Promise<(() => MatchColumns) | undefined> {
+    const answer = await settled(this.#askIndex(prompt, stop))
+    return answer.kind === 'answer' ? () => this.#toColumns(answer.value) : undefined
+  }
+
+  #askIndex(prompt: Prompt, signal: AbortSignal): Promise<Iterable<RemoteMatch>> {
+    const { remoteIndex, remoteIndexTimeoutMs = 5000 } = this.#options
+    const { local, blockCount } = prompt
+    if (!remoteIndex || !local || blockCount === 0) return Promise.resolve([])
+    const column = local.slice(0, 2 * blockCount)
+    return inSpanAsync(this.#tracer, 'kv_router.find_matches', () =>
+      withDeadline(this.#clock, remoteIndexTimeoutMs, signal, (inner) => remoteIndex.findMatches(column, inner)),
+    )
+  }
+
+  #askShared(tokens: Uint32Array, signal: AbortSignal): Promise<SharedCacheHits> {
+    const { sharedCache, sharedCacheTimeoutMs = 1000, blockSize } = this.#options
+    return inSpanAsync(this.#tracer, 'kv_router.shared_cache_check', () =>
+      withDeadline(this.#clock, sharedCacheTimeoutMs, signal, (inner) =>
+        sharedCache!.checkBlocks(tokens, blockSize, inner),
+      ),
+    )
+  }
+
+  /** When they are used, not when they arrive: ranks may have come and gone since. */
+  #toColumns(rows: Iterable<RemoteMatch>): MatchColumns {
+    const columns = newMatchColumns()
+    const { ranks } = this.#core
+    resetMatchColumns(columns, ranks.size)
+    for (const row of rows) {
+      const rank = ranks.find(row.workerId, row.dpRank)
+      if (rank === undefined) continue
+      columns.device[rank] = row.device
+      columns.hostPinned[rank] = row.hostPinned ?? 0
+      columns.disk[rank] = row.disk ?? 0
+      columns.external[rank] = row.external ?? 0
+      if ((row.hostPinned ?? 0) + (row.disk ?? 0) + (row.external ?? 0) > 0) columns.hasLowerTiers = true
+    }
+    return columns
+  }
+}
+
+function settled<T>(work: Promise<T>): Promise<Settled<T>> {
+  return work.then(
+    (value) => ({ kind: 'answer', value }) as const,
+    (error: unknown) => ({ kind: 'failure', error }) as const,
+  )
+}
