@@ -123,6 +123,15 @@ it('the first mapping wins when an owner would have one block under two edges', 
   expect(walk([tier], [], [2n])).toEqual([[0, 0, 0, 0]])
 })
 
+it('a block with hash 0 is a parent like any other, and not the root', () => {
+  const tier = newTier()
+  store(tier, 0, [1n], undefined, [0n])
+  store(tier, 0, [2n], undefined, [102n])
+  expect(walk([tier], [], [1n, 2n])).toEqual([[1, 0, 0, 0]])
+  store(tier, 0, [2n], 0n, [103n])
+  expect(walk([tier], [], [1n, 2n])).toEqual([[2, 0, 0, 0]])
+})
+
 it('one walk may cross from a rank’s own blocks to those of its cache owner and back', () => {
   const owners = new TierOwners(ranksOfFour())
   const tier = newTier()
