@@ -41,9 +41,7 @@ export const benches: Bench[] = [
         expiry: () => {
           const queue = new ExpiryQueue({ ttlMs: 1000, startMs: 0, seed: 1 })
           for (const [index, { external, ranks }] of prompts.entries())
-            for (const rank of ranks)
-              for (let block = 0; block < blocksPerPrompt; block++)
-                queue.start(rank, external[2 * block]!, external[2 * block + 1]!, 10 * index)
+            for (const rank of ranks) queue.start(rank, external, blocksPerPrompt, 10 * index)
           return queue.size
         },
       },

@@ -1,8 +1,23 @@
+// One suite and two properties over the model and every real index.
+import { createPrefixIndex, type PrefixIndexOptions } from './create-prefix-index.js'
 import { kvDumpConformance } from './kv-dump.case.js'
 import { kvIndexConformance } from './kv-index.case.js'
 import { kvIndexAgreesWithFacts } from './kv-index-model.case.js'
 import { NaiveIndex } from './naive-index.case.js'
+import type { PrefixIndex } from './prefix-index.js'
 
-kvIndexConformance('naive', () => new NaiveIndex())
-kvDumpConformance('naive', () => new NaiveIndex())
-kvIndexAgreesWithFacts('naive', () => new NaiveIndex())
+const real = (options: Omit<PrefixIndexOptions, 'seedLo' | 'seedHi'>) => (): PrefixIndex =>
+  createPrefixIndex({ seedLo: 0x1234, seedHi: 0x5678, ...options })
+
+const indexes: Record<string, () => PrefixIndex> = {
+  naive: () => new NaiveIndex(),
+  wasm: real({ implementation: 'wasm' }),
+  ts: real({ implementation: 'ts' }),
+  '3 shards': real({ shards: 3 }),
+}
+
+for (const [name, newIndex] of Object.entries(indexes)) {
+  kvIndexConformance(name, newIndex)
+  kvDumpConformance(name, newIndex)
+  kvIndexAgreesWithFacts(name, newIndex)
+}

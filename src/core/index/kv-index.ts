@@ -34,6 +34,8 @@ export interface KvIndexOptions {
   readonly startMs: number
   /** Keeps table positions unpredictable to those who choose hashes. */
   readonly seed: number
+  /** True: `lastMatchedHash` answers after every lookup. They double its time, so without need they are not asked for. */
+  readonly keepLastHashes?: boolean | undefined
   /** Per lower tier, over all owners. */
   readonly tierBlocksMax?: number | undefined
   /** Predictions over all ranks. */
@@ -65,6 +67,8 @@ export type DecisionOutcome = 'ignored' | EventStatus
 export const tierBlocksMaxDefault = 16_000_000
 export const predictedBlocksMaxDefault = 4_000_000
 
+const noDepths = new Uint32Array(0)
+
 export class KvIndex {
   readonly counts: EventCounts = new EventCounts()
   readonly #ranks: RankTable
@@ -74,11 +78,12 @@ export class KvIndex {
   readonly #predictions: PredictedIndex | undefined
   readonly #isApproximate: boolean
   readonly #isEnabled: boolean
+  readonly #keepsLastHashes: boolean
   readonly #reports = reportPerTier()
   readonly #target: EventTarget
   #lastExternal = newHashColumn(0)
   /** The last lookup's depths without predictions: the caller's column, or our copy where predictions were added. */
-  #exactDepths: Uint32Array = new Uint32Array(0)
+  #exactDepths: Uint32Array = noDepths
   #exactCopy = new Uint32Array(0)
   #predictedDepths = new Uint32Array(0)
 
@@ -91,6 +96,7 @@ export class KvIndex {
     this.#device = device
     this.#tiers = new TierSet(ranks, { seed, blocksMax: options.tierBlocksMax ?? tierBlocksMaxDefault })
     this.#isEnabled = options.isEnabled ?? true
+    this.#keepsLastHashes = options.keepLastHashes ?? false
     this.#isApproximate = approximateTtlMs !== undefined
     const ttlMs = approximateTtlMs ?? predicted?.ttlMs
     if (ttlMs !== undefined)
@@ -131,14 +137,18 @@ export class KvIndex {
     const rankCount = this.#ranks.size
     resetMatchColumns(into, rankCount)
     if (this.#lastExternal.length < 2 * rankCount) this.#lastExternal = newHashColumn(2 * rankCount)
-    this.#exactDepths = into.device
+    const needsLast = this.#keepsLastHashes || this.#tiers.heldBlocks > 0
+    this.#exactDepths = needsLast ? into.device : noDepths
     if (!this.#isEnabled || blockCount === 0) return
-    this.#device.find(local, blockCount, into.device, this.#lastExternal)
+    this.#device.find(local, blockCount, into.device, needsLast ? this.#lastExternal : undefined)
     this.#tiers.extend(local, blockCount, this.#lastExternal, into)
     if (this.#predictions && !this.#isApproximate) this.#addPredictions(local, blockCount, into)
   }
 
-  /** The engine's own hash of the last block that the last lookup credited a rank for on the device; predictions have none. */
+  /**
+   * The engine's own hash of the last block that the last lookup credited a rank for on the device. Predictions have
+   * none. Known with `keepLastHashes`, or where lower tiers had to be walked.
+   */
   lastMatchedHash(rank: Rank): bigint | undefined {
     return rank < this.#exactDepths.length && this.#exactDepths[rank]! > 0
       ? hashAt(this.#lastExternal, rank)
@@ -246,7 +256,8 @@ export class KvIndex {
       this.#predictedDepths = new Uint32Array(into.device.length)
       this.#exactCopy = new Uint32Array(into.device.length)
     }
-    const exact = (this.#exactDepths = this.#exactCopy)
+    const exact = this.#exactCopy
+    if (this.#exactDepths === into.device) this.#exactDepths = exact
     const predicted = this.#predictedDepths.fill(0, 0, rankCount)
     this.#predictions!.index.find(local, blockCount, predicted)
     for (let rank = 0; rank < rankCount; rank++) {

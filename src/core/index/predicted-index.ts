@@ -85,8 +85,7 @@ export class PredictedIndex {
     this.index.apply(this.#batch, this.#report)
     const status = this.#report.statusOf(0)
     if (status !== 'ok' && status !== 'duplicate_store') return status
-    for (let block = 0; block < count; block++)
-      if (this.#isReported[block] === 0) this.#expiry.start(rank, sequence[2 * block]!, sequence[2 * block + 1]!, nowMs)
+    this.#expiry.start(rank, sequence, count, nowMs, this.#hasReported ? this.#isReported : undefined)
     this.#evict()
     this.expire(nowMs) // a time to live of 0 has ended already
     return status
@@ -133,8 +132,8 @@ export class PredictedIndex {
 
   /** A block that is held without a timer was reported by the engine: a decision does not make it mortal. */
   #findReported(rank: Rank, sequence: HashColumn, count: number): void {
-    if (this.#isReported.length < count) this.#isReported = new Uint8Array(2 * count)
     if (!this.#hasReported) return
+    if (this.#isReported.length < count) this.#isReported = new Uint8Array(2 * count)
     for (let block = 0; block < count; block++) {
       const lo = (this.#asked[0] = sequence[2 * block]!)
       const hi = (this.#asked[1] = sequence[2 * block + 1]!)

@@ -33,6 +33,13 @@ export class TierSet {
     this.#options = options
   }
 
+  /** Over all tiers and owners. */
+  get heldBlocks(): number {
+    let sum = 0
+    for (const tier of this.#tiers.values()) sum += tier.heldBlocks
+    return sum
+  }
+
   /** Undefined until something was stored there. */
   tier(name: LowerTierName): LowerTier | undefined {
     return this.#tiers.get(name)
