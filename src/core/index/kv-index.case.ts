@@ -69,9 +69,9 @@ export function kvIndexConformance(name: string, newIndex: () => PrefixIndex): v
     it('says under which hash the device holds the last credited block', () => {
       const it = fresh()
       const asked = fresh({ keepLastHashes: true })
-      for (const { apply, find } of [it, asked]) {
-        apply(stored(a, [1n, 2n, 3n]))
-        find([1n, 2n, 8n])
+      for (const kv of [it, asked]) {
+        kv.apply(stored(a, [1n, 2n, 3n]))
+        kv.find([1n, 2n, 8n])
       }
       expect([it.kv.lastMatchedHash(0), asked.kv.lastMatchedHash(0)]).toEqual([undefined, nameOf([1n, 2n])])
       it.apply(stored(b, [1n], { tier: 'disk' })) // now there is a tier to walk, and it starts from there
