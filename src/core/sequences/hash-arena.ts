@@ -40,7 +40,9 @@ export class HashArena {
   write(offset: number, column: HashColumn, start: number, count: number): void {
     const words = this.words
     const end = 2 * (start + count)
-    for (let from = 2 * start, to = 2 * offset; from < end; from++, to++) words[to] = column[from]!
+    // A view costs about as much as copying a hundred words one by one.
+    if (count > 50) words.set(column.subarray(2 * start, end), 2 * offset)
+    else for (let from = 2 * start, to = 2 * offset; from < end; from++, to++) words[to] = column[from]!
   }
 
   /** Moves every live run to a new array with room for `extra` more hashes; a run of length 0 is dead. Rewrites `offsets`. */
