@@ -38,3 +38,4 @@ export type {
   SharedCachePort,
 } from './router-ports.js'
 export { WorkerRegistry } from './worker-registry.js'
+export { exportLoads, newMetricsObserver } from './metrics-observer.js'

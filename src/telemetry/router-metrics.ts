@@ -11,8 +11,10 @@ export interface RoutingTimes {
   readonly seqHashMs: number
   /** 1.0: when the lookup ended. From 1.1 on: how long the lookup itself took. */
   readonly findMatchesMs: number
+  /** From 1.1 on: when the lookups ended, shared cache included. Scheduling is what comes after. */
+  readonly foundMs?: number
   readonly totalMs: number
-  readonly sharedCacheMs?: number
+  readonly sharedCacheMs?: number | undefined
 }
 
 export type WorkerType = 'prefill' | 'decode'
@@ -65,7 +67,7 @@ export class RouterMetrics {
     }
     find.observe(findMatchesMs)
     seq.observe(atLeastZero(seqHashMs - hashMs))
-    schedule.observe(atLeastZero(totalMs - findMatchesMs))
+    schedule.observe(atLeastZero(totalMs - (times.foundMs ?? findMatchesMs)))
     if (times.sharedCacheMs !== undefined) shared.observe(times.sharedCacheMs)
   }
 
