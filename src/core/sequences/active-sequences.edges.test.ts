@@ -132,6 +132,8 @@ describe('bad numbers', () => {
     const { sequences } = trackerOf(1)
     const sequenceHashes = toHashColumn([1n, 2n])
     expect(() => sequences.book({ requestId: 'a', rank: 0, sequenceHashes, blockCount }, 0)).toThrow(refused)
+    if (blockCount !== 0.5)
+      expect(() => sequences.fillLoads(newLoadColumns(), 0, sequenceHashes, blockCount)).toThrow(refused)
   })
 
   it.each(bad)('%d is no time, and changes nothing', (nowMs) => {

@@ -244,6 +244,7 @@ export class ActiveSequences {
    * it is. Fills the columns for all ranks of the table.
    */
   fillLoads(out: LoadColumns, nowMs: number, query?: HashColumn, blockCount = query ? hashCount(query) : 0): void {
+    if (!(blockCount >= 0 && blockCount <= (query ? hashCount(query) : 0))) throw refused('blockCount', blockCount)
     this.#state.fillLoads(out, nowMs, query, blockCount)
   }
 
