@@ -1,17 +1,16 @@
 import { expect, it } from 'vitest'
 import { compareCell, readReplayCells, readTrace } from './dynamo-cells.case.js'
+import { plainKvRouter } from './dynamo-policy.case.js'
 import { replay } from './replay.js'
 import type { ReplayPolicy, ReplayRequest } from './replay.js'
 import { roundRobin } from './round-robin.js'
 import type { TraceRequest } from './trace.js'
 import { parseMooncake } from './trace.js'
 
-// One cell here; `npm run docs:sim` runs them all and writes docs/performance/sim.md.
+// One cell here; `npm run docs:sim` runs them all, `kv_router` too, and writes docs/performance/sim.md.
 it('gives the figures of Dynamo 1.6.1 for round robin over eight workers', () => {
-  const cell = readReplayCells().find(({ name }) =>
-    name.startsWith('v1.6.1-conversation-n8-round_robin-bs64-blocks16384-x1'),
-  )
-  const rows = compareCell(cell!, readTrace())
+  const name = 'v1.6.1-conversation-n8-round_robin-bs64-blocks16384-x1'
+  const rows = compareCell(readReplayCells().find((cell) => cell.name === name)!, readTrace())
   for (const row of rows) expect(Math.abs(row.difference), row.figure).toBeLessThan(row.limit)
   expect(rows).toHaveLength(9)
 })
@@ -29,6 +28,11 @@ const shortTrace: TraceRequest[] = Array.from({ length: 300 }, (_, index) => ({
 it('gives the same report for the same input', () => {
   const run = () => replay(shortTrace, { workers: 3, policy: roundRobin(3), engine: { blocks: 200 } })
   expect(JSON.stringify(run())).toBe(JSON.stringify(run()))
+})
+
+it('lets a policy that listens to events find more in the caches than round robin does', () => {
+  const run = (policy: ReplayPolicy) => replay(shortTrace, { workers: 4, policy, engine: { blocks: 60 } })
+  expect(run(plainKvRouter(4, 64, 1)).reuse).toBeGreaterThan(run(roundRobin(4)).reuse * 1.1)
 })
 
 it.each([
