@@ -9,6 +9,7 @@ import {
   disaggPolicies,
   prefillLoadModels,
   queuePolicies,
+  routingPolicies,
   sharedCacheTypes,
   trackingHashes,
   WarmrouteError,
@@ -159,6 +160,15 @@ const options = {
     defaults.routerQueueParkedMax,
     'Requests that may be parked at once; the next one is refused.',
     { accepts: acceptedBy('routerQueueParkedMax') },
+  ),
+  policy: choice(
+    routingPolicies,
+    'warm',
+    'What a worker costs: `warm` in milliseconds to the first token, learned from the fleet; `dynamo` in blocks, as upstream.',
+  ),
+  routerLateBinding: toggle(
+    false,
+    'With policy warm: hold a request until its best worker is about to be free. Helps bursts; only with one router, or synced ones.',
   ),
   routerPolicyConfig: optionalText(
     'A YAML file with policy classes: thresholds, limits and shares of the queue for kinds of requests.',

@@ -45,6 +45,8 @@ export class LiveCore {
   readonly #waiters: Waiters
   readonly #stop = new AbortController()
   readonly #ends: (() => void)[] = []
+  #wakeAtMs = Number.POSITIVE_INFINITY
+  #stopWake: () => void = () => {}
   readonly #closeables: Closeable[] = []
 
   constructor(options: KvRouterOptions<unknown>, config: RouterConfig) {
@@ -103,6 +105,7 @@ export class LiveCore {
     this.log.info({}, 'closing the router')
     this.#stop.abort()
     for (const end of this.#ends.splice(0)) end()
+    this.#stopWake()
     this.tell((inputs) => inputs.refuseAll(new WarmrouteError('WR_ROUTER_CLOSED')))
     await Promise.allSettled(this.#closeables.splice(0).map((it) => it.close()))
     this.#inputs.flush?.()
@@ -120,6 +123,7 @@ export class LiveCore {
       return input(this.#inputs, this.#moment())
     } finally {
       for (const dispatch of this.#inputs.takeDispatched()) this.#settle(dispatch)
+      this.#wakeLater()
       this.observer.queued?.(this.core.pendingCount, this.core.pendingIslTokens)
     }
   }
@@ -221,6 +225,19 @@ export class LiveCore {
       replica: config.routerReplicaSync ? replica : undefined,
       onExpired: (requestId) => this.log.warn({ requestId }, 'dropped a booking that nobody ended'),
     }
+  }
+
+  /** Held requests may go by the mere passing of time; the core says when to look again. One timer at most. */
+  #wakeLater(): void {
+    const nowMs = this.clock.nowMs()
+    const at = this.stop.aborted ? undefined : this.core.nextWakeMs(nowMs)
+    if (at === undefined || at >= this.#wakeAtMs) return
+    this.#stopWake()
+    this.#wakeAtMs = at
+    this.#stopWake = this.clock.once(Math.max(0, at - nowMs), () => {
+      this.#wakeAtMs = Number.POSITIVE_INFINITY
+      this.tell((inputs, moment) => inputs.recheck(moment))
+    })
   }
 
   #moment(): Moment {

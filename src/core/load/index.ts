@@ -1,4 +1,6 @@
 /** Who is busy, and how long a prefill would take. */
+export { FleetModel } from './fleet-model.js'
+export type { FleetModelOptions } from './fleet-model.js'
 export { LoadMonitor } from './load-monitor.js'
 export type { DepartedWorker, LoadMonitorOptions, WorkerCapacity } from './load-monitor.js'
 export { OnlineEstimator } from './online-estimator.js'

@@ -7,12 +7,22 @@
  * coefficients, ten numbers of covariance, and two numbers per worker.
  */
 import type { PrefillCoefficients, PrefillEstimator } from './prefill-estimate.js'
-import { evaluate } from './prefill-estimate.js'
+import { crossTokens, evaluate, squareTokens } from './prefill-estimate.js'
+
+/** One pass, or several prompts computed together: sums over their passes, tokens in thousands. */
+export interface PrefillWork {
+  passes: number
+  tokens: number
+  squares: number
+  crosses: number
+}
 
 export interface OnlineEstimatorOptions {
   /** What to believe before anything was seen; a few observations outweigh it. */
   readonly prior?: PrefillCoefficients
   readonly workersMax?: number
+  /** Tokens that an engine computes in one pass. */
+  readonly chunkTokens?: number
 }
 
 /** Observations after which one has lost half of its weight: ln 2 / (1 - forgetting). */
@@ -38,6 +48,7 @@ export class OnlineEstimator implements PrefillEstimator {
   readonly #covariance = new Float64Array(16)
   readonly #speeds = new Map<bigint, WorkerSpeed>()
   readonly #workersMax: number
+  readonly #chunkTokens: number
   #count = 0
   /** Usual size of a relative residual. */
   #scale = 0.5
@@ -47,6 +58,7 @@ export class OnlineEstimator implements PrefillEstimator {
 
   constructor(options: OnlineEstimatorOptions = {}) {
     this.#workersMax = options.workersMax ?? 10_000
+    this.#chunkTokens = options.chunkTokens ?? Number.POSITIVE_INFINITY
     const prior = options.prior
     if (prior) {
       this.#hasPrior = true
@@ -84,7 +96,7 @@ export class OnlineEstimator implements PrefillEstimator {
 
   predictMs(workerId: bigint, newTokens: number, prefixTokens: number): number | undefined {
     if (!this.#hasPrior && this.#count < enough) return undefined
-    return evaluate(this.coefficients(), newTokens, prefixTokens) * this.speedOf(workerId)
+    return evaluate(this.coefficients(), newTokens, prefixTokens, this.#chunkTokens) * this.speedOf(workerId)
   }
 
   /** Times slower than the fleet: 2 takes twice as long. 1 inside the dead zone. */
@@ -97,10 +109,25 @@ export class OnlineEstimator implements PrefillEstimator {
 
   /** A prefill ended. Values that no clock can have shown are ignored. */
   observe(workerId: bigint, newTokens: number, prefixTokens: number, ms: number): void {
-    if (!(newTokens > 0 && prefixTokens >= 0 && ms > 0 && Number.isFinite(newTokens + prefixTokens + ms))) return
-    const predicted = evaluate(this.coefficients(), newTokens, prefixTokens)
+    if (newTokens > 0 && prefixTokens >= 0) this.observeWork(workerId, this.workOf(newTokens, prefixTokens), ms)
+  }
+
+  workOf(newTokens: number, prefixTokens: number): PrefillWork {
+    return {
+      passes: Math.max(1, Math.ceil(newTokens / this.#chunkTokens)),
+      tokens: newTokens / thousand,
+      squares: squareTokens(newTokens, this.#chunkTokens) / thousand ** 2,
+      crosses: crossTokens(newTokens, prefixTokens, this.#chunkTokens) / thousand ** 2,
+    }
+  }
+
+  /** Work that ended together, such as the prompts of one pass. */
+  observeWork(workerId: bigint, work: PrefillWork, ms: number): void {
+    const features = [work.passes, work.tokens, work.squares, work.crosses]
+    if (!(ms > 0 && work.tokens > 0 && Number.isFinite(ms) && features.every(Number.isFinite))) return
+    const predicted = features.reduce((sum, feature, i) => sum + feature * this.#weights[i]!, 0)
     this.#learnSpeed(workerId, ms, predicted)
-    this.#learnShape(newTokens, prefixTokens, ms / this.speedOf(workerId))
+    this.#learnShape(features, ms / this.speedOf(workerId))
     this.#count++
   }
 
@@ -108,10 +135,9 @@ export class OnlineEstimator implements PrefillEstimator {
     this.#speeds.delete(workerId)
   }
 
-  #learnShape(newTokens: number, prefixTokens: number, ms: number): void {
+  #learnShape(work: readonly number[], ms: number): void {
     // Divided by the observation, so that a 10 ms prefill counts as much as a 2 s one: relative errors are what routing feels.
-    const n = newTokens / thousand
-    const features = [1 / ms, n / ms, (n * n) / ms, (n * prefixTokens) / thousand / ms]
+    const features = work.map((feature) => feature / ms)
     const gain = this.#gainOf(features)
     let residual = 1
     for (let i = 0; i < 4; i++) residual -= features[i]! * this.#weights[i]!

@@ -9,8 +9,9 @@ export interface PrefillEstimator {
   predictMs(workerId: bigint, newTokens: number, prefixTokens: number): number | undefined
 }
 
-/** ms = base + perToken n + perToken2 n^2 + perTokenPrefix n p */
+/** ms = base + perToken n + perToken2 n^2 + perTokenPrefix n p, for each pass of at most `chunkTokens` of a prompt. */
 export interface PrefillCoefficients {
+  /** Per pass. */
   readonly base: number
   readonly perToken: number
   readonly perToken2: number
@@ -81,10 +82,37 @@ export class TableEstimator implements PrefillEstimator {
   }
 }
 
-export function evaluate(coefficients: PrefillCoefficients, newTokens: number, prefixTokens: number): number {
+/** One pass for the whole prompt unless told how many tokens a pass takes. */
+export function evaluate(
+  coefficients: PrefillCoefficients,
+  newTokens: number,
+  prefixTokens: number,
+  chunkTokens = Number.POSITIVE_INFINITY,
+): number {
   if (newTokens <= 0) return 0
   const { base, perToken, perToken2, perTokenPrefix } = coefficients
-  return Math.max(0, base + newTokens * (perToken + perToken2 * newTokens + perTokenPrefix * prefixTokens))
+  const passes = Math.max(1, Math.ceil(newTokens / chunkTokens))
+  const cross = crossTokens(newTokens, prefixTokens, chunkTokens)
+  const ms =
+    base * passes + perToken * newTokens + perToken2 * squareTokens(newTokens, chunkTokens) + perTokenPrefix * cross
+  return Math.max(0, ms)
+}
+
+/** Sum over the passes of (tokens of the pass) squared. */
+export function squareTokens(newTokens: number, chunkTokens: number): number {
+  const full = Math.floor(newTokens / chunkTokens)
+  if (full === 0) return newTokens * newTokens
+  const rest = newTokens - full * chunkTokens
+  return full * chunkTokens * chunkTokens + rest * rest
+}
+
+/** Sum over the passes of (tokens of the pass) times (tokens before it). */
+export function crossTokens(newTokens: number, prefixTokens: number, chunkTokens: number): number {
+  const full = Math.floor(newTokens / chunkTokens)
+  if (full === 0) return newTokens * prefixTokens
+  const rest = newTokens - full * chunkTokens
+  const before = chunkTokens * (full * prefixTokens + (chunkTokens * full * (full - 1)) / 2)
+  return before + rest * (prefixTokens + full * chunkTokens)
 }
 
 interface Point {

@@ -15,6 +15,7 @@ import {
   disaggPolicies,
   prefillLoadModels,
   queuePolicies,
+  routingPolicies,
   sharedCacheTypes,
   trackingHashes,
 } from './router-config.js'
@@ -106,6 +107,8 @@ const rules: Readonly<Record<keyof RouterConfig, Rule>> = {
   routerOverlapRefreshAfterSecs: number({ min: -Infinity }),
   routerActiveRequestExpirySecs: integer({ min: 1 }),
   routerQueueParkedMax: integer({ min: 1, max: 0x3fff_ffff }),
+  policy: oneOf(routingPolicies),
+  routerLateBinding: isBoolean,
   compat: oneOf(compatModes),
 }
 

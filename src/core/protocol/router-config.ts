@@ -23,6 +23,10 @@ export type DisaggPolicy = (typeof disaggPolicies)[number]
 export const compatModes = ['default', 'dynamo-1.2', 'dynamo-1.5'] as const
 export type CompatMode = (typeof compatModes)[number]
 
+/** `dynamo`: the cost in blocks, as upstream has it. `warm`: ours, in milliseconds (core/selection/warm-cost.ts). */
+export const routingPolicies = ['dynamo', 'warm'] as const
+export type RoutingPolicy = (typeof routingPolicies)[number]
+
 export interface RouterConfig {
   readonly overlapScoreCredit: number
   readonly prefillLoadScale: number
@@ -75,6 +79,9 @@ export interface RouterConfig {
 
   // Ours.
   readonly routerQueueParkedMax: number
+  readonly policy: RoutingPolicy
+  /** With `policy: warm`: hold a request until its best worker is about to be free. For one router, or synced ones. */
+  readonly routerLateBinding: boolean
   readonly compat: CompatMode
 }
 
@@ -122,6 +129,8 @@ export const defaultRouterConfig: RouterConfig = Object.freeze({
   routerOverlapRefreshAfterSecs: 10,
   routerActiveRequestExpirySecs: 300,
   routerQueueParkedMax: 100_000,
+  policy: 'dynamo',
+  routerLateBinding: false,
   compat: 'default',
 })
 

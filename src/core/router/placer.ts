@@ -2,6 +2,7 @@
  * Selects a rank for one request and books it there: one step, so nothing can come between. Everything that can fail does
  * so before the booking, and a booking that fails leaves nothing behind.
  */
+import type { FleetModel } from '../load/index.js'
 import type { MatchColumns, Rank, RouterConfig, RouterConfigOverride, WorkerTable } from '../protocol/index.js'
 import { WarmrouteError } from '../protocol/index.js'
 import type {
@@ -12,9 +13,15 @@ import type {
   SelectorLabel,
   WorkerSelector,
 } from '../selection/index.js'
-import { cacheHitOf, costSettingsOf, DefaultWorkerSelector, validateSelection } from '../selection/index.js'
+import {
+  cacheHitOf,
+  costSettingsOf,
+  DefaultWorkerSelector,
+  validateSelection,
+  WarmCostPolicy,
+} from '../selection/index.js'
 import type { ActiveSequences, LoadColumns } from '../sequences/index.js'
-import { newLoadColumns } from '../sequences/index.js'
+import { newLoadColumns, newLoadDetail } from '../sequences/index.js'
 import type { Picked, Refused } from './decision.js'
 import type { Moment } from './moment.js'
 import type { PrefillEstimator } from './prefill-hint.js'
@@ -31,7 +38,14 @@ export interface PlacerOptions {
   /** The default one unless told. */
   readonly selector?: WorkerSelector | undefined
   readonly estimatePrefill?: PrefillEstimator | undefined
+  /** Present: costs are in milliseconds, learned by this model, and `estimatePrefill` is not asked. */
+  readonly model?: FleetModel | undefined
   readonly onEstimateFailed?: ((cause: unknown) => void) | undefined
+}
+
+export interface Outlook {
+  readonly ownMs: number
+  readonly waitMs: number
 }
 
 export class Placer {
@@ -43,18 +57,23 @@ export class Placer {
   readonly settings: CostSettings
   readonly #options: PlacerOptions
   readonly #selector: WorkerSelector
+  readonly #warm: WarmCostPolicy | undefined
   readonly #loads: LoadColumns = newLoadColumns()
 
   constructor(options: PlacerOptions) {
     this.#options = options
-    this.#selector = options.selector ?? new DefaultWorkerSelector()
+    const { model, workers } = options
+    const costs = model ? new WarmCostPolicy({ workers, model }) : undefined
+    this.#selector = options.selector ?? new DefaultWorkerSelector(costs ? { costs } : {})
+    this.#warm = costs
+    if (model) this.#loads.detail = newLoadDetail()
     this.settings = costSettingsOf(options.config)
   }
 
   place(request: SchedulingRequest, matches: MatchColumns, moment: Moment, waitedMs: number): Picked | Refused {
-    const { workers, sequences } = this.#options
+    const { workers } = this.#options
     try {
-      sequences.fillLoads(this.#loads, moment.nowMs, request.sequenceHashes, request.blockCount)
+      this.#fillLoads(request, moment.nowMs)
       const selection = this.#selectionOf(request, matches, moment.draw())
       const chosen = this.#select(selection)
       const { rank, effectiveOverlapBlocks, cachedTokens } = chosen
@@ -72,15 +91,32 @@ export class Placer {
     }
   }
 
+  /** Where the request would go now, and how long it would wait and prefill there. Books nothing; needs a model. */
+  outlook(request: SchedulingRequest, matches: MatchColumns, nowMs: number): Outlook | undefined {
+    if (!this.#warm || !(this.#selector instanceof DefaultWorkerSelector)) return undefined
+    this.#fillLoads(request, nowMs)
+    const selection = this.#selectionOf(request, matches, 0)
+    try {
+      return this.#warm.outlook(this.#selector.select(this.#options.workers, selection), selection)
+    } catch (error) {
+      if (error instanceof WarmrouteError) return undefined // nobody may serve it: placing it says so
+      throw error
+    }
+  }
+
   /** Throws what the tracker throws. */
   book(request: SchedulingRequest, rank: Rank, cachedTokens: number, tracksPrefill: boolean, nowMs: number): void {
-    const { sequences, estimatePrefill, onEstimateFailed } = this.#options
+    const { sequences, estimatePrefill, onEstimateFailed, model, workers } = this.#options
     const { requestId, sequenceHashes, blockCount, promptTokens, expectedOutputTokens, loraName } = request
+    const { workerId } = workers.ranks.pairOf(rank)
+    // What running requests of the rank share is not computed again either; only a model of durations counts it.
+    const sharedTokens = model ? this.#blockTokens(this.#loads.detail?.sharedBlocks[rank] ?? 0) : 0
+    const known = Math.min(promptTokens, Math.max(cachedTokens, sharedTokens))
     const prefillLoadHint = prefillHint({
       promptTokens,
-      cachedTokens,
+      cachedTokens: known,
       tracksPrefillTokens: tracksPrefill,
-      estimate: estimatePrefill,
+      estimate: model ? (tokens, cached) => model.prefillMs(workerId, tokens, cached) : estimatePrefill,
       onFailure: onEstimateFailed,
     })
     sequences.book(
@@ -96,6 +132,16 @@ export class Placer {
       },
       nowMs,
     )
+    model?.booked(requestId!, rank, workerId, promptTokens - known, known, nowMs)
+  }
+
+  /** Blocks that are not tracked have no names, and nothing can share them. */
+  #fillLoads({ sequenceHashes, blockCount }: SchedulingRequest, nowMs: number): void {
+    this.#options.sequences.fillLoads(this.#loads, nowMs, sequenceHashes, sequenceHashes ? blockCount : 0)
+  }
+
+  #blockTokens(blocks: number): number {
+    return blocks * this.#options.blockSize
   }
 
   #select(selection: SelectionRequest): CacheHit & { readonly rank: Rank } {

@@ -21,6 +21,7 @@ import {
   WarmrouteError,
   WorkerTable,
 } from '../protocol/index.js'
+import { FleetModel } from '../load/index.js'
 import type { DecisionOutcome, EventOutcome, KvIndex, TieredBatch } from '../index/index.js'
 import type { PolicyProfile } from '../queue/index.js'
 import type { SelectorLabel, WorkerSelector } from '../selection/index.js'
@@ -42,6 +43,8 @@ export interface RouterCoreOptions {
   readonly index?: ((ranks: RankTable) => KvIndex) | undefined
   readonly selector?: WorkerSelector | undefined
   readonly estimatePrefill?: PrefillEstimator | undefined
+  /** Of `policy: warm`; a new one that starts from nothing unless told. */
+  readonly model?: FleetModel | undefined
   readonly onEstimateFailed?: ((cause: unknown) => void) | undefined
   readonly load?: ((ranks: RankTable) => LoadPort) | undefined
   readonly replica?: { readonly routerId: bigint; readonly port: ReplicaPort } | undefined
@@ -95,6 +98,8 @@ export class RouterCore implements RouterInputs {
   readonly workers: WorkerTable = new WorkerTable(this.ranks)
   readonly sequences: ActiveSequences
   readonly index: KvIndex | undefined
+  /** What is learned of the fleet's speed; absent unless costs are in milliseconds. */
+  readonly model: FleetModel | undefined
   /** What the last lookup found; filled again by the next. */
   readonly matches: MatchColumns = newMatchColumns()
   readonly #options: RouterCoreOptions
@@ -113,6 +118,7 @@ export class RouterCore implements RouterInputs {
       onExpired: options.onExpired,
     })
     this.index = options.index?.(this.ranks)
+    this.model = config.policy === 'warm' ? (options.model ?? new FleetModel()) : undefined
     this.#scheduler = new Scheduler({
       workers: this.workers,
       sequences: this.sequences,
@@ -122,6 +128,8 @@ export class RouterCore implements RouterInputs {
       label: options.label,
       selector: options.selector,
       estimatePrefill: options.estimatePrefill,
+      model: this.model,
+      isLateBinding: config.routerLateBinding,
       onEstimateFailed: options.onEstimateFailed,
       lookUp: this.index ? (local, count, out) => this.index!.findMatches(local, count, out) : 'later',
     })
@@ -129,6 +137,11 @@ export class RouterCore implements RouterInputs {
 
   get pendingCount(): number {
     return this.#scheduler.pendingCount
+  }
+
+  /** When `recheck` should be called for the sake of held requests. */
+  nextWakeMs(nowMs: number): number | undefined {
+    return this.#scheduler.nextWakeMs(nowMs)
   }
 
   get pendingIslTokens(): number {

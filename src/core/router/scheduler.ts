@@ -12,7 +12,7 @@
 import type { HashColumn, MatchColumns, Rank } from '../protocol/index.js'
 import { newMatchColumns, tracksPrefillTokens, WarmrouteError } from '../protocol/index.js'
 import type { PolicyClass, PolicyProfile } from '../queue/index.js'
-import { ClassResolver, mayPark, orderingScore, PolicyQueue } from '../queue/index.js'
+import { ClassResolver, HeldQueue, mayPark, orderingScore, PolicyQueue } from '../queue/index.js'
 import type { RankFlags } from '../selection/index.js'
 import { validatePin } from '../selection/index.js'
 import { bestCachedTokens, isEveryRankBusy } from './admission.js'
@@ -22,13 +22,15 @@ import { isPinnedLane, laneOf, pinnedLane, sharedLane } from './lane-key.js'
 import type { Moment } from './moment.js'
 import type { ParkedRequest } from './parked-request.js'
 import { newParkedRequest } from './parked-request.js'
-import type { PlacerOptions } from './placer.js'
+import type { Outlook, PlacerOptions } from './placer.js'
 import { Placer } from './placer.js'
 import type { SchedulingRequest } from './scheduling-request.js'
 import { judgeRequest } from './scheduling-request.js'
 
 export interface SchedulerOptions extends PlacerOptions {
   readonly profile: PolicyProfile
+  /** True: a request is held until its best worker is about to be free. Needs a model; for a single router, or synced ones. */
+  readonly isLateBinding?: boolean | undefined
   /**
    * Looks a prompt up again after a long wait, or `later` where the index is not in this process: then the request comes
    * back as a dispatch of kind `refresh`. Absent: figures are never refreshed.
@@ -56,6 +58,8 @@ export class Scheduler {
   /** By rank: the version of the worker table since which the number stands for its worker. */
   #bornAt = new Float64Array(16)
   #dispatched: Dispatch[] = []
+  #isFresh = false
+  readonly #held: HeldQueue<ParkedRequest> | undefined
 
   constructor(options: SchedulerOptions) {
     const { config, profile } = options
@@ -64,13 +68,14 @@ export class Scheduler {
     this.#classes = profile.classes
     this.#resolver = new ClassResolver(profile)
     this.#queue = new PolicyQueue(profile.classes, config.routerQueueParkedMax)
+    this.#held = options.isLateBinding && options.model ? new HeldQueue() : undefined
     this.#isSeed = config.compat === 'dynamo-1.2'
     const refreshAfterSecs = config.routerOverlapRefreshAfterSecs
     this.#refreshAfterMs = refreshAfterSecs > 0 && options.lookUp ? 1000 * refreshAfterSecs : Infinity
   }
 
   get pendingCount(): number {
-    return this.#queue.pendingCount
+    return this.#queue.pendingCount + (this.#held?.size ?? 0)
   }
 
   get pendingIslTokens(): number {
@@ -86,6 +91,7 @@ export class Scheduler {
   decide(request: SchedulingRequest, matches: MatchColumns, moment: Moment): Decision {
     const refusal = this.#judge(request)
     if (refusal) return { kind: 'refused', error: refusal }
+    if (this.#held && !request.pin && !request.isQueryOnly) return this.#hold(this.#held, request, matches, moment)
     const classIndex = this.#classes.length === 1 ? 0 : this.#classOf(request, matches)
     const policy = this.#classes[classIndex]!
     if (!mayPark(policy) || (this.#isSeed && request.allowedWorkerIds && !request.pin))
@@ -109,7 +115,7 @@ export class Scheduler {
   /** The caller is gone. False: it is placed or refused already. */
   cancel(parked: ParkedRequest): boolean {
     if (parked.state === 'gone') return false
-    if (parked.state === 'waiting') this.#queue.retract(parked.entry!)
+    if (parked.state === 'waiting' && !this.#held?.remove(parked)) this.#queue.retract(parked.entry!)
     this.#forget(parked)
     return true
   }
@@ -126,6 +132,7 @@ export class Scheduler {
   markPrefillCompleted(requestId: string, moment: Moment): void {
     const rank = this.#options.sequences.rankOf(requestId)
     this.#options.sequences.markPrefillCompleted(requestId, moment.nowMs)
+    this.#options.model?.firstToken(requestId, moment.nowMs)
     this.#rankChanged(rank!, moment)
   }
 
@@ -135,6 +142,7 @@ export class Scheduler {
     const rank = sequences.rankOf(requestId)
     if (rank !== undefined) {
       sequences.free(requestId, moment.nowMs)
+      this.#options.model?.ended(requestId, moment.nowMs)
       this.#rankChanged(rank, moment)
     } else if (config.compat === 'dynamo-1.5') throw new WarmrouteError('WR_REQUEST_NOT_FOUND', { requestId })
   }
@@ -142,12 +150,14 @@ export class Scheduler {
   /** Ends the booking only while it is on this rank: somebody else may have booked the id anew. */
   freeIfOn(requestId: string, rank: Rank, moment: Moment): boolean {
     if (!this.#options.sequences.freeIfOn(requestId, rank, moment.nowMs)) return false
+    this.#options.model?.ended(requestId, moment.nowMs)
     this.#rankChanged(rank, moment)
     return true
   }
 
   addOutputBlock(requestId: string, moment: Moment, fraction?: number): void {
     this.#options.sequences.addOutputBlock(requestId, moment.nowMs, fraction)
+    this.#options.model?.outputBlock(requestId)
   }
 
   /** Books a request that somebody else placed. Throws what the tracker throws. */
@@ -158,6 +168,7 @@ export class Scheduler {
 
   /** Loads fell by themselves, or somebody else's bookings changed: every lane is looked at again. */
   recheck(moment: Moment): void {
+    this.#letGo(moment)
     if (this.#queue.pendingCount === 0) return
     this.#queue.unblock()
     this.#drain(moment)
@@ -184,7 +195,8 @@ export class Scheduler {
 
   /** Shutdown: everybody who waits is refused. */
   refuseAll(error: WarmrouteError): void {
-    const everybody = Array.from(this.#queue, (entry) => entry.payload) // cancelling changes what is iterated
+    // Cancelling changes what is iterated, so it is copied first.
+    const everybody = [...Array.from(this.#queue, (entry) => entry.payload), ...(this.#held ?? [])]
     for (const payload of everybody) {
       this.cancel(payload)
       this.#dispatched.push({ parked: payload, decision: { kind: 'refused', error } })
@@ -260,11 +272,60 @@ export class Scheduler {
   }
 
   #rankChanged(rank: Rank, moment: Moment): void {
+    this.#letGo(moment)
     if (this.#queue.pendingCount === 0) return
     const { ranks } = this.#options.workers
     if (ranks.isLive(rank)) this.#queue.unblockLane(pinnedLane(ranks.pairOf(rank)))
     this.#queue.unblock((lane) => !isPinnedLane(lane))
     this.#drain(moment)
+  }
+
+  // ---- late binding
+
+  /** When a held request may be able to go by the mere passing of time; undefined when nobody is held. */
+  nextWakeMs(nowMs: number): number | undefined {
+    if (!this.#held || this.#held.size === 0) return undefined
+    if (this.#isFresh) return nowMs
+    const { sequences, workers } = this.#options
+    let earliest = Number.POSITIVE_INFINITY
+    for (const rank of workers.served) {
+      const leftMs = sequences.prefillRemainingMs(rank, nowMs) ?? 0
+      if (leftMs > aboutFreeMs) earliest = Math.min(earliest, nowMs + leftMs - aboutFreeMs)
+    }
+    return earliest === Number.POSITIVE_INFINITY ? nowMs + 1 : Math.max(earliest, nowMs + 1)
+  }
+
+  #hold(held: HeldQueue<ParkedRequest>, request: SchedulingRequest, matches: MatchColumns, moment: Moment): Decision {
+    const outlook = this.#placer.outlook(request, matches, moment.nowMs)
+    if (!outlook) return this.#placer.place(request, matches, moment, 0)
+    const limit = this.#options.config.routerQueueParkedMax
+    if (held.size >= limit)
+      return {
+        kind: 'refused',
+        error: new WarmrouteError('WR_QUEUE_REJECTED', { reason: `${limit} requests are held`, limit }),
+      }
+    const parked = newParkedRequest(request, matches, moment.nowMs, this.#options.workers.version)
+    parked.state = 'waiting'
+    if (request.requestId !== undefined) this.#parkedById.set(request.requestId, parked)
+    const { strictPriority = 0 } = request
+    held.push({ payload: parked, estimateMs: outlook.ownMs, arrivedAtMs: moment.nowMs, strictPriority })
+    this.#isFresh = true
+    return { kind: 'parked', parked }
+  }
+
+  /** One pass over the front of the held: whoever's best worker is about to be free goes there. */
+  #letGo(moment: Moment): void {
+    const held = this.#held
+    this.#isFresh = false
+    if (!held || held.size === 0) return
+    for (const parked of held.first(frontCount, this.#options.workers.servedCount)) {
+      if (!this.#refresh(parked.request)) this.#spread(parked)
+      const outlook = this.#placer.outlook(parked.request, this.#matches, moment.nowMs)
+      if (outlook && !mayLeave(outlook)) continue
+      held.remove(parked)
+      this.#forget(parked)
+      this.#dispatched.push({ parked, decision: this.#placeParked(parked, this.#matches, moment) })
+    }
   }
 
   /** Lets requests go while somebody can take them. */
@@ -290,9 +351,10 @@ export class Scheduler {
   /** False: the lookup failed, and the old figures hold. */
   #refresh(request: SchedulingRequest): boolean {
     const { lookUp } = this.#options
+    if (!request.localHashes) return false
     if (typeof lookUp !== 'function') return false
     try {
-      lookUp(request.localHashes!, request.blockCount, this.#matches)
+      lookUp(request.localHashes, request.blockCount, this.#matches)
       return true
     } catch {
       return false
@@ -320,3 +382,14 @@ export class Scheduler {
 }
 
 const noDispatches: readonly Dispatch[] = []
+
+/** A worker with less prefill than this left is about to be free. */
+const aboutFreeMs = 15
+/** What is booked and this together: short enough to wait behind, and engines batch short prompts well. */
+const shortMs = 120
+/** Held requests that are looked at in one pass: 64 lookups stay far below a millisecond. */
+const frontCount = 64
+
+function mayLeave(outlook: Outlook): boolean {
+  return outlook.waitMs <= aboutFreeMs || outlook.waitMs + outlook.ownMs <= shortMs
+}

@@ -35,6 +35,17 @@ export interface CostBreakdown {
   /** What is left of the prefill after credit, scaled. */
   readonly prefillCost: number
   readonly cost: number
+  /** The terms of a cost in milliseconds; absent where the cost is in blocks. */
+  readonly milliseconds?: WarmTerms | undefined
+}
+
+/** See `warm-cost.ts`. Stall and decode are as they are before they are divided by the weight of a first token. */
+export interface WarmTerms {
+  readonly own: number
+  readonly wait: number
+  readonly stall: number
+  readonly decode: number
+  readonly full: number
 }
 
 export interface CostPolicy {

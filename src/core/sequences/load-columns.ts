@@ -10,6 +10,20 @@ export interface LoadColumns {
   /** Blocks that the rank would hold with this request: those it holds, and those of the query that it does not share. */
   decodeBlocks: Float64Array
   activeRequests: Uint32Array
+  /** Present: filled too. Only a cost in milliseconds reads them. */
+  detail?: LoadDetail | undefined
+}
+
+/** What a cost in milliseconds needs beyond blocks. Columns indexed by rank. */
+export interface LoadDetail {
+  /** Predicted time until every booked prompt is computed; what has run of the oldest is taken off. */
+  prefillMs: Float64Array
+  /** Requests whose prompt is not computed yet. */
+  prefillRequests: Uint32Array
+  /** Blocks of all running requests, each counted for every request that reads it: decoding reads them all. */
+  contextBlocks: Float64Array
+  /** Leading blocks of the query that running requests of the rank have or are about to compute. */
+  sharedBlocks: Uint32Array
 }
 
 export function newLoadColumns(rankCapacity = 0): LoadColumns {
@@ -22,8 +36,19 @@ export function newLoadColumns(rankCapacity = 0): LoadColumns {
   }
 }
 
+export function newLoadDetail(rankCapacity = 0): LoadDetail {
+  return {
+    prefillMs: new Float64Array(rankCapacity),
+    prefillRequests: new Uint32Array(rankCapacity),
+    contextBlocks: new Float64Array(rankCapacity),
+    sharedBlocks: new Uint32Array(rankCapacity),
+  }
+}
+
 /** Makes room; what the columns held is lost. */
 export function resetLoadColumns(columns: LoadColumns, rankCount: number): void {
   if (columns.isTracked.length < rankCount) Object.assign(columns, newLoadColumns(Math.max(rankCount, 16) * 2))
+  if (columns.detail && columns.detail.prefillMs.length < rankCount)
+    columns.detail = newLoadDetail(Math.max(rankCount, 16) * 2)
   columns.rankCount = rankCount
 }

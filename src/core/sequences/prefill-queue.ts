@@ -22,6 +22,8 @@ export class PrefillQueue {
   #anchorDurationMs = new Float64Array(0) // NaN: nothing fades, or nothing is there
   #anchoredAtMs = new Float64Array(0)
   #unpredicted = new Uint32Array(0)
+  #sumMs = new Float64Array(0) // predicted durations only
+  #count = new Uint32Array(0)
   /** Ranks whose anchor fades: without a model of durations there are none, and sums are all there is to read. */
   #fadingCount = 0
 
@@ -30,7 +32,7 @@ export class PrefillQueue {
   }
 
   get byteLength(): number {
-    return 16 * this.#tokens.length + 36 * this.#sum.length + this.#queue.byteLength
+    return 16 * this.#tokens.length + 48 * this.#sum.length + this.#queue.byteLength
   }
 
   makeRoomForRanks(rankCount: number): void {
@@ -42,6 +44,8 @@ export class PrefillQueue {
     this.#anchorDurationMs = growFloat64(this.#anchorDurationMs, length).fill(Number.NaN, before)
     this.#anchoredAtMs = growFloat64(this.#anchoredAtMs, length)
     this.#unpredicted = growUint32(this.#unpredicted, length)
+    this.#sumMs = growFloat64(this.#sumMs, length)
+    this.#count = growUint32(this.#count, length)
   }
 
   /** `tokens` is above 0; `durationMs` is NaN where none is predicted. */
@@ -57,7 +61,9 @@ export class PrefillQueue {
     this.#durationMs[request] = durationMs
     if (isFirst) this.#anchor(rank, nowMs)
     this.#sum[rank]! += tokens
+    this.#count[rank]!++
     if (Number.isNaN(durationMs)) this.#unpredicted[rank]!++
+    else this.#sumMs[rank]! += durationMs
   }
 
   /** False: the request had no tokens there, or none any more. */
@@ -69,7 +75,10 @@ export class PrefillQueue {
     this.#queue.remove(rank, request)
     this.#tokens[request] = 0
     this.#sum[rank]! -= tokens
+    this.#count[rank]!--
     if (Number.isNaN(durationMs)) this.#unpredicted[rank]!--
+    else this.#sumMs[rank]! -= durationMs
+    if (this.#count[rank] === 0) this.#sumMs[rank] = 0 // so that rounding does not pile up over a day
     if (wasOldest) this.#anchor(rank, nowMs)
     else if (this.#decay === 'full' && !Number.isNaN(durationMs)) {
       // What faded past the anchor faded from this entry too; without it the clock must not run ahead of the rest.
@@ -107,6 +116,19 @@ export class PrefillQueue {
     let total = 0
     for (let request = oldest; request >= 0; request = this.#queue.next(request)) total += this.#durationMs[request]!
     return Math.max(0, total - this.#elapsedMs(rank, nowMs))
+  }
+
+  /** As `remainingMs` for all ranks in one pass; entries without a duration count as nothing, an overdue one as done. */
+  fillRemainingMs(outMs: Float64Array, outCount: Uint32Array, rankCount: number, nowMs: number): void {
+    outCount.set(this.#count.subarray(0, rankCount))
+    outMs.set(this.#sumMs.subarray(0, rankCount))
+    if (this.#fadingCount === 0) return
+    for (let rank = 0; rank < rankCount; rank++) {
+      const durationMs = this.#anchorDurationMs[rank]!
+      if (Number.isNaN(durationMs)) continue
+      const left = this.#sumMs[rank]! - Math.min(this.#elapsedMs(rank, nowMs), durationMs)
+      outMs[rank] = left > 0 ? left : 0
+    }
   }
 
   /** The oldest entry, whichever it is, begins to fade now. */

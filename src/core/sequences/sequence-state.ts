@@ -6,7 +6,7 @@ import type { HashColumn, Rank, RankTable } from '../protocol/index.js'
 import { hashCount, WarmrouteError } from '../protocol/index.js'
 import { Bookings } from './bookings.js'
 import { growFloat64, growUint32, roomFor } from './columns.js'
-import type { LoadColumns } from './load-columns.js'
+import type { LoadColumns, LoadDetail } from './load-columns.js'
 import { resetLoadColumns } from './load-columns.js'
 import type { PrefillDecay } from './prefill-queue.js'
 import { PrefillQueue } from './prefill-queue.js'
@@ -48,6 +48,7 @@ export class SequenceState {
   // By rank.
   #isTracked = new Uint8Array(0)
   #activeRequests = new Uint32Array(0)
+  #contextBlocks = new Float64Array(0)
   #depth = new Uint32Array(0)
   /** When the rank was last searched for expired requests. */
   checkedAtMs = new Float64Array(0)
@@ -124,6 +125,7 @@ export class SequenceState {
     const request = bookings.open(requestId, rank, nowMs)
     this.#activeRequests[rank]!++
     bookings.promptBlocks[request] = blockCount
+    this.#contextBlocks[rank]! += blockCount
     if (expectedOutputTokens !== undefined) bookings.expectedOutputTokens[request] = expectedOutputTokens
     if (loraName !== undefined) {
       bookings.loraName[request] = loraName
@@ -145,6 +147,7 @@ export class SequenceState {
     const leaf = bookings.leaf[request]!
     if (leaf >= 0) this.chains.release(request, rank, leaf)
     this.#promptBlockCount -= bookings.promptBlocks[request]!
+    this.#contextBlocks[rank]! -= bookings.promptBlocks[request]! + bookings.outputBlocks[request]!
     const weighed = bookings.outputBlocksWeighed[request]!
     if (weighed > 0) blocks.lose(rank, weighed, bookings.outputUnits[request]!)
     const outputs = bookings.outputBlocks[request]! - weighed
@@ -161,6 +164,7 @@ export class SequenceState {
     const { bookings, blocks } = this
     const rank = bookings.rank[request]!
     const outputs = ++bookings.outputBlocks[request]!
+    this.#contextBlocks[rank]!++
     blocks.gain(rank, 1)
     if (fraction !== undefined) {
       const units = toUnits(fraction)
@@ -181,14 +185,23 @@ export class SequenceState {
     out.isTracked.set(this.#isTracked.subarray(0, rankCount))
     out.activeRequests.set(this.#activeRequests.subarray(0, rankCount))
     this.prefill.fillActiveTokens(out.prefillTokens, rankCount, nowMs)
+    if (out.detail) this.#fillDetail(out.detail, rankCount, nowMs)
     if (query === undefined || blockCount === 0) out.decodeBlocks.set(this.blocks.active.subarray(0, rankCount))
-    else this.#fillBlocks(out.decodeBlocks, rankCount, query, blockCount)
+    else this.#fillBlocks(out, rankCount, query, blockCount)
   }
 
-  #fillBlocks(out: Float64Array, rankCount: number, query: HashColumn, blockCount: number): void {
+  #fillDetail(detail: LoadDetail, rankCount: number, nowMs: number): void {
+    this.prefill.fillRemainingMs(detail.prefillMs, detail.prefillRequests, rankCount, nowMs)
+    detail.contextBlocks.set(this.#contextBlocks.subarray(0, rankCount))
+    detail.sharedBlocks.fill(0, 0, rankCount)
+  }
+
+  #fillBlocks(columns: LoadColumns, rankCount: number, query: HashColumn, blockCount: number): void {
+    const out = columns.decodeBlocks
     const active = this.blocks.active
     const depth = this.#depth
     const isMatched = this.chains.matchDepths(query, blockCount, depth, this.bookings.rank)
+    if (isMatched) columns.detail?.sharedBlocks.set(depth.subarray(0, rankCount))
     for (let rank = 0; rank < rankCount; rank++) out[rank] = active[rank]! + (blockCount - depth[rank]!)
     if (isMatched) depth.fill(0, 0, rankCount)
     if (this.#trackedCount === rankCount) return
@@ -209,6 +222,7 @@ export class SequenceState {
     this.#isTracked = isTracked
     this.checkedAtMs = growFloat64(this.checkedAtMs, length)
     this.#activeRequests = growUint32(this.#activeRequests, length)
+    this.#contextBlocks = growFloat64(this.#contextBlocks, length)
     this.#depth = new Uint32Array(length)
     this.blocks.makeRoom(length)
     this.prefill.makeRoomForRanks(length)

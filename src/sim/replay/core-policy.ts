@@ -6,6 +6,7 @@
  * hash, chain hash and the engine's own name of the block.
  */
 import { createPrefixIndex, KvIndex, TieredBatch } from '../../core/index/index.js'
+import type { FleetModel } from '../../core/load/index.js'
 import type { HashColumn, RouterConfigInput } from '../../core/protocol/index.js'
 import { completeRouterConfig, defaultWorkerConfig, newHashColumn } from '../../core/protocol/index.js'
 import { profileFor } from '../../core/queue/index.js'
@@ -21,6 +22,8 @@ export interface CorePolicyOptions {
   readonly seed?: number
   readonly selector?: WorkerSelector
   readonly estimatePrefill?: PrefillEstimator
+  /** Where `policy: warm` starts from; nothing unless told. */
+  readonly model?: FleetModel
 }
 
 export class CorePolicy implements ReplayPolicy {
@@ -31,6 +34,7 @@ export class CorePolicy implements ReplayPolicy {
   #moment: Moment & { nowMs: number }
   #core: RouterCore | undefined
   #fleet: Fleet | undefined
+  #wakeAtMs = Number.POSITIVE_INFINITY
 
   constructor(options: CorePolicyOptions = {}) {
     this.#options = options
@@ -50,6 +54,7 @@ export class CorePolicy implements ReplayPolicy {
         new KvIndex({ ranks, device: createPrefixIndex({ seedLo: 1, seedHi: 2 }), startMs: 0, seed: 1 }),
       selector: this.#options.selector,
       estimatePrefill: this.#options.estimatePrefill,
+      model: this.#options.model,
     })
     const worker = { ...defaultWorkerConfig, totalKvBlocks: blocks, maxNumBatchedTokens: batchedTokensMax }
     const workers = Array.from({ length: fleet.workers }, (_, id) => [BigInt(id), worker] as const)
@@ -76,6 +81,7 @@ export class CorePolicy implements ReplayPolicy {
     if (decision.kind === 'picked') return Number(decision.worker.workerId)
     if (decision.kind === 'refused') throw decision.error
     this.#waiting.set(requestId, request)
+    this.#wakeLater(nowMs)
     return -1
   }
 
@@ -102,13 +108,34 @@ export class CorePolicy implements ReplayPolicy {
     this.#dispatch()
   }
 
+  outputBlock(request: ReplayRequest, _worker: number, _blocks: number, nowMs: number): void {
+    if (!this.#core!.model) return // only a cost in milliseconds asks how long answers are
+    this.#moment.nowMs = nowMs
+    this.#core!.addOutputBlock(String(request.index), this.#moment)
+  }
+
   finished(request: ReplayRequest, _worker: number, nowMs: number): void {
     this.#moment.nowMs = nowMs
     this.#core!.free(String(request.index), this.#moment)
     this.#dispatch()
   }
 
+  /** Held requests may go without anything happening: the core says when to look. */
+  #wakeLater(nowMs: number): void {
+    const at = this.#core!.nextWakeMs(nowMs)
+    if (at === undefined || at >= this.#wakeAtMs) return
+    this.#wakeAtMs = at
+    this.#fleet!.clock.at(at, () => {
+      if (this.#wakeAtMs !== at) return
+      this.#wakeAtMs = Number.POSITIVE_INFINITY
+      this.#moment.nowMs = at
+      this.#core!.recheck(this.#moment)
+      this.#dispatch()
+    })
+  }
+
   #dispatch(): void {
+    this.#wakeLater(this.#moment.nowMs)
     for (const { parked, decision } of this.#core!.takeDispatched()) {
       const request = this.#waiting.get(parked.request.requestId!)!
       this.#waiting.delete(parked.request.requestId!)

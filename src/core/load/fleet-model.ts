@@ -1,0 +1,165 @@
+/**
+ * What a router learns of its fleet by watching its own requests: how long prefills take (per worker where they differ), how
+ * long requests stay, how much they write. Fed with bookings, first tokens and ends; read by the cost in milliseconds.
+ *
+ * Prompts that an engine computes in one pass end together. They are learned from together: alone, the first of them would
+ * look twice as slow as it is and the second infinitely fast.
+ */
+import type { PrefillCoefficients } from './prefill-estimate.js'
+import { evaluate } from './prefill-estimate.js'
+import type { PrefillWork } from './online-estimator.js'
+import { OnlineEstimator } from './online-estimator.js'
+
+export interface FleetModelOptions {
+  /** Where to start; learned from there. Without it the first requests are placed by token counts at `unknown` speed. */
+  readonly profile?: PrefillCoefficients | undefined
+  /** False: the profile is right and stays as it is. */
+  readonly isLearning?: boolean | undefined
+  /** Tokens that an engine computes in one pass. */
+  readonly chunkTokens?: number | undefined
+}
+
+/** Before anything is known: about what a large model does on one modern accelerator. Replaced within a few requests. */
+const unknown: PrefillCoefficients = { base: 10, perToken: 0.02, perToken2: 0, perTokenPrefix: 0 }
+
+/** First tokens closer than this came out of one pass. */
+const samePassMs = 0.5
+
+interface Running {
+  readonly rank: number
+  readonly workerId: bigint
+  readonly newTokens: number
+  readonly prefixTokens: number
+  readonly bookedAtMs: number
+  outputBlocks: number
+}
+
+interface RankClock {
+  /** When the last prefill of this rank ended. */
+  doneAtMs: number
+  /** The pass that ended then, not yet learned from: more of its prompts may follow. */
+  open: (PrefillWork & { startMs: number; workerId: bigint }) | undefined
+}
+
+export class FleetModel {
+  readonly #estimator: OnlineEstimator
+  readonly #isLearning: boolean
+  readonly #chunkTokens: number
+  readonly #running = new Map<string, Running>()
+  readonly #clocks: (RankClock | undefined)[] = []
+  #coefficients: PrefillCoefficients
+  #residenceMs = 5_000
+  #outputBlocks = 4
+
+  constructor(options: FleetModelOptions = {}) {
+    this.#chunkTokens = options.chunkTokens ?? 8192
+    this.#isLearning = options.isLearning ?? true
+    this.#coefficients = options.profile ?? unknown
+    this.#estimator = new OnlineEstimator({ prior: this.#coefficients, chunkTokens: this.#chunkTokens })
+  }
+
+  get coefficients(): PrefillCoefficients {
+    return this.#coefficients
+  }
+
+  get chunkTokens(): number {
+    return this.#chunkTokens
+  }
+
+  /** Mean time from booking to end. */
+  get residenceMs(): number {
+    return this.#residenceMs
+  }
+
+  /** Mean blocks of an answer. */
+  get outputBlocks(): number {
+    return this.#outputBlocks
+  }
+
+  /** Usual relative error of a prefill estimate. */
+  get errorRatio(): number {
+    return this.#estimator.errorRatio
+  }
+
+  get observations(): number {
+    return this.#estimator.observations
+  }
+
+  prefillMs(workerId: bigint, newTokens: number, prefixTokens: number): number {
+    return evaluate(this.#coefficients, newTokens, prefixTokens, this.#chunkTokens) * this.speedOf(workerId)
+  }
+
+  /** Times slower than the fleet. */
+  speedOf(workerId: bigint): number {
+    return this.#isLearning ? this.#estimator.speedOf(workerId) : 1
+  }
+
+  booked(
+    requestId: string,
+    rank: number,
+    workerId: bigint,
+    newTokens: number,
+    prefixTokens: number,
+    nowMs: number,
+  ): void {
+    this.#running.set(requestId, { rank, workerId, newTokens, prefixTokens, bookedAtMs: nowMs, outputBlocks: 0 })
+  }
+
+  firstToken(requestId: string, nowMs: number): void {
+    const running = this.#running.get(requestId)
+    if (!running || !this.#isLearning || running.newTokens <= 0) return
+    const clock = (this.#clocks[running.rank] ??= { doneAtMs: Number.NEGATIVE_INFINITY, open: undefined })
+    const work = this.#estimator.workOf(running.newTokens, running.prefixTokens)
+    if (clock.open && nowMs - clock.doneAtMs < samePassMs) {
+      addWork(clock.open, work)
+      return
+    }
+    this.#learn(clock)
+    clock.open = { ...work, startMs: Math.max(running.bookedAtMs, clock.doneAtMs), workerId: running.workerId }
+    clock.doneAtMs = nowMs
+  }
+
+  outputBlock(requestId: string): void {
+    const running = this.#running.get(requestId)
+    if (running) running.outputBlocks++
+  }
+
+  ended(requestId: string, nowMs: number): void {
+    const running = this.#running.get(requestId)
+    if (!running) return
+    this.#running.delete(requestId)
+    this.#residenceMs += 0.02 * (nowMs - running.bookedAtMs - this.#residenceMs)
+    if (running.outputBlocks > 0) this.#outputBlocks += 0.02 * (running.outputBlocks - this.#outputBlocks)
+  }
+
+  removeWorker(workerId: bigint): void {
+    this.#estimator.removeWorker(workerId)
+    for (const [requestId, running] of this.#running) if (running.workerId === workerId) this.#running.delete(requestId)
+  }
+
+  #learn(clock: RankClock): void {
+    const pass = clock.open
+    if (!pass) return
+    clock.open = undefined
+    this.#estimator.observeWork(pass.workerId, pass, clock.doneAtMs - pass.startMs)
+    if (this.#estimator.observations % 8 === 0) this.#coefficients = sane(this.#estimator.coefficients())
+  }
+}
+
+function addWork(sum: PrefillWork, work: PrefillWork): void {
+  // Prompts of one pass share its base: the longest of them decides how many passes there were.
+  sum.passes = Math.max(sum.passes, work.passes)
+  sum.tokens += work.tokens
+  sum.squares += work.squares
+  sum.crosses += work.crosses
+}
+
+/** No cost of a prefill is negative; a fit to few points may say so. */
+function sane(learned: PrefillCoefficients): PrefillCoefficients {
+  return {
+    base: Math.max(0, learned.base),
+    perToken: Math.max(1e-6, learned.perToken),
+    perToken2: Math.max(0, learned.perToken2),
+    perTokenPrefix: Math.max(0, learned.perTokenPrefix),
+  }
+}

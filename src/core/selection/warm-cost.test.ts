@@ -1,0 +1,108 @@
+import { expect, it } from 'vitest'
+import { FleetModel } from '../load/index.js'
+import {
+  defaultRouterConfig,
+  defaultWorkerConfig,
+  newMatchColumns,
+  RankTable,
+  resetMatchColumns,
+  WorkerTable,
+} from '../protocol/index.js'
+import { newLoadColumns, newLoadDetail } from '../sequences/index.js'
+import { costSettingsOf } from './cost-settings.js'
+import type { SelectionRequest } from './worker-selector.js'
+import { DefaultWorkerSelector } from './worker-selector.js'
+import { WarmCostPolicy } from './warm-cost.js'
+
+/** 1 ms a token and nothing else, so that terms can be read off. */
+const profile = { base: 0, perToken: 1, perToken2: 0, perTokenPrefix: 0 }
+
+interface RankState {
+  readonly cached?: number
+  readonly shared?: number
+  readonly waitMs?: number
+  readonly prefilling?: number
+  readonly active?: number
+  readonly context?: number
+  readonly used?: number
+}
+
+function scene(
+  states: readonly RankState[],
+  promptTokens = 160,
+): { costs: () => number[]; pick: () => bigint; explain: (row: number) => unknown } {
+  const ranks = new RankTable()
+  const workers = new WorkerTable(ranks)
+  for (const [id] of states.entries()) workers.set(BigInt(id), { ...defaultWorkerConfig, totalKvBlocks: 1000 })
+  const match = newMatchColumns()
+  resetMatchColumns(match, states.length)
+  const load = newLoadColumns(states.length)
+  load.rankCount = states.length
+  load.detail = newLoadDetail(states.length)
+  for (const [rank, state] of states.entries()) {
+    match.device[rank] = state.cached ?? 0
+    load.isTracked[rank] = 1
+    load.activeRequests[rank] = state.active ?? 0
+    load.decodeBlocks[rank] = state.used ?? 10
+    load.detail.prefillMs[rank] = state.waitMs ?? 0
+    load.detail.prefillRequests[rank] = state.prefilling ?? 0
+    load.detail.contextBlocks[rank] = state.context ?? 0
+    load.detail.sharedBlocks[rank] = state.shared ?? 0
+  }
+  const request: SelectionRequest = {
+    promptTokens,
+    blockTokens: 16,
+    label: 'decode',
+    settings: costSettingsOf(defaultRouterConfig),
+    load,
+    cache: { match },
+    trackedBlocks: promptTokens / 16,
+    draw: 0,
+  }
+  const model = new FleetModel({ profile, isLearning: false })
+  const selector = new DefaultWorkerSelector({ costs: new WarmCostPolicy({ workers, model }) })
+  return {
+    pick: () => selector.selectWorker(workers, request).worker.workerId,
+    costs: () => {
+      selector.select(workers, request)
+      return Array.from(selector.rows.costs.subarray(0, states.length))
+    },
+    explain: (row) => {
+      selector.select(workers, request)
+      return selector.explain(row, request).milliseconds
+    },
+  }
+}
+
+it('costs the prefill of what is not cached', () => {
+  expect(scene([{}, { cached: 4 }, { cached: 10 }]).costs()).toEqual([160, 96, 0])
+})
+
+it('takes what running requests share for cached, whichever is more', () => {
+  expect(
+    scene([
+      { cached: 2, shared: 6 },
+      { cached: 6, shared: 2 },
+    ]).costs(),
+  ).toEqual([64, 64])
+})
+
+it('adds the prefill that waits there, so that a warm but busy worker can lose', () => {
+  const { costs, pick } = scene([{ cached: 10, waitMs: 200, prefilling: 1, active: 1 }, {}])
+  expect(costs()).toEqual([200, 160])
+  expect(pick()).toBe(1n)
+})
+
+it('counts the standstill of those who decode, a fifteenth of it', () => {
+  expect(scene([{ active: 3 }, {}]).explain(0)).toMatchObject({ own: 160, stall: 480 })
+})
+
+it('counts how contexts slow each other', () => {
+  const [cold, read] = scene([{}, { active: 2, context: 100 }]).costs()
+  expect(read!).toBeGreaterThan(cold! + (2 * 160) / 15)
+})
+
+it('avoids a pool that is nearly full', () => {
+  expect(scene([{ used: 800 }]).explain(0)).toMatchObject({ full: 0 })
+  expect(scene([{ used: 1000 }]).explain(0)).toMatchObject({ full: 200 * 5 })
+})

@@ -1,0 +1,127 @@
+/**
+ * The cost of a rank in milliseconds: how long until this request has its first token there, and what it costs the others.
+ *
+ *   cost = wait + own + (own * decoding + decode) / ttftWeight + full
+ *
+ *   own     estimated prefill of the tokens that are neither cached nor about to be (running requests share their prefix)
+ *   wait    estimated prefill that is booked on the rank and not computed yet
+ *   stall   own * decoding: requests that decode there stand still while we prefill
+ *   decode  what our context slows their steps by and theirs ours, over a mean answer
+ *   full    waiting for blocks to be freed where the pool is nearly taken
+ *
+ * A first token is worth `ttftWeight` times the same time spread over answers. Measured in docs/routing.md.
+ */
+import type { FleetModel } from '../load/index.js'
+import type { Rank, WorkerTable } from '../protocol/index.js'
+import type { LoadDetail } from '../sequences/index.js'
+import { effectiveBlocksOf } from './cache-hits.js'
+import type { CandidateRows } from './candidates.js'
+import type { CostBreakdown, CostInputs, CostPolicy } from './cost-policy.js'
+
+export interface WarmCostOptions {
+  readonly workers: WorkerTable
+  readonly model: FleetModel
+  /** How much more a millisecond of waiting for the first token counts than one spread over answers. */
+  readonly ttftWeight?: number | undefined
+}
+
+/** Of the pool; above this a request may have to wait for blocks. */
+const fullAt = 0.8
+/** Milliseconds by which a full pool's worth of context slows one decoding step. */
+const fullContextStepMs = 54
+/** Stands in where a worker does not say how many blocks it has. */
+const unknownBlocks = 16_384
+
+export class WarmCostPolicy implements CostPolicy {
+  readonly name = 'warm'
+  readonly unit = 'ms'
+  readonly #workers: WorkerTable
+  readonly #model: FleetModel
+  readonly #ttftWeight: number
+
+  constructor(options: WarmCostOptions) {
+    this.#workers = options.workers
+    this.#model = options.model
+    this.#ttftWeight = options.ttftWeight ?? 15
+  }
+
+  fill(rows: CandidateRows, inputs: CostInputs): void {
+    for (let row = 0; row < rows.count; row++) rows.costs[row] = this.#price(rows.ranks[row]!, inputs)
+  }
+
+  explain(rows: CandidateRows, row: number, inputs: CostInputs): CostBreakdown {
+    const rank = rows.ranks[row]!
+    const { load, cache } = inputs
+    const { match } = cache
+    const isTracked = load.isTracked[rank] === 1
+    const hasTiers = rank < match.rankCount
+    const cost = this.#price(rank, inputs)
+    return {
+      deviceBlocks: hasTiers ? match.device[rank]! : 0,
+      hostBlocks: hasTiers && match.hasLowerTiers ? match.hostPinned[rank]! : 0,
+      diskBlocks: hasTiers && match.hasLowerTiers ? match.disk[rank]! + match.external[rank]! : 0,
+      sharedBlocks: 0,
+      activePrefillTokens: isTracked ? load.prefillTokens[rank]! : 0,
+      decodeBlocks: isTracked ? load.decodeBlocks[rank]! : 0,
+      activeRequests: isTracked ? load.activeRequests[rank]! : 0,
+      creditBlocks: this.cachedTokens(rank, inputs) / inputs.blockTokens,
+      prefillCost: this.#terms.own + this.#terms.wait,
+      cost,
+      milliseconds: { ...this.#terms },
+    }
+  }
+
+  /** Tokens of the prompt that the rank need not compute: cached, or being computed for somebody else. */
+  cachedTokens(rank: Rank, inputs: CostInputs): number {
+    const { blockTokens, promptTokens, load, settings, cache } = inputs
+    const resident = effectiveBlocksOf(cache, rank, settings)
+    const shared = load.detail?.sharedBlocks[rank] ?? 0
+    return Math.min(promptTokens, Math.max(resident, shared) * blockTokens)
+  }
+
+  /** What was last priced for this rank: its own prefill and the wait before it. */
+  outlook(rank: Rank, inputs: CostInputs): { readonly ownMs: number; readonly waitMs: number } {
+    this.#price(rank, inputs)
+    return { ownMs: this.#terms.own, waitMs: this.#terms.wait }
+  }
+
+  /** Of the row priced last, for receipts. */
+  readonly #terms = { own: 0, wait: 0, stall: 0, decode: 0, full: 0 }
+
+  #price(rank: Rank, inputs: CostInputs): number {
+    const { load, promptTokens, blockTokens } = inputs
+    const detail = load.detail
+    const terms = this.#terms
+    const workerId = this.#workers.ranks.pairOf(rank).workerId
+    const cached = this.cachedTokens(rank, inputs)
+    terms.own = this.#model.prefillMs(workerId, promptTokens - cached, cached)
+    if (!detail || load.isTracked[rank] !== 1) {
+      terms.wait = terms.stall = terms.decode = terms.full = 0
+      return terms.own
+    }
+    const active = load.activeRequests[rank]!
+    const decoding = Math.max(0, active - detail.prefillRequests[rank]!)
+    const totalBlocks = this.#totalBlocksOf(rank)
+    terms.wait = detail.prefillMs[rank]!
+    terms.stall = terms.own * decoding
+    terms.decode = this.#decodeMs(detail, rank, decoding, promptTokens / blockTokens, totalBlocks) * blockTokens
+    terms.full = this.#fullMs(load.decodeBlocks[rank]!, totalBlocks)
+    return terms.wait + terms.own + (terms.stall + terms.decode) / this.#ttftWeight + terms.full
+  }
+
+  /** Per token of an answer's block: their context slows our steps, ours slows each of theirs. */
+  #decodeMs(detail: LoadDetail, rank: Rank, decoding: number, ownBlocks: number, totalBlocks: number): number {
+    const stepMsPerBlock = fullContextStepMs / totalBlocks
+    return this.#model.outputBlocks * stepMsPerBlock * (detail.contextBlocks[rank]! + decoding * ownBlocks)
+  }
+
+  #totalBlocksOf(rank: Rank): number {
+    const known = this.#workers.totalKvBlocks[rank]!
+    return known > 0 ? known : unknownBlocks
+  }
+
+  #fullMs(usedBlocks: number, totalBlocks: number): number {
+    const overflow = usedBlocks - fullAt * totalBlocks
+    return overflow <= 0 ? 0 : (overflow * this.#model.residenceMs) / usedBlocks
+  }
+}
