@@ -208,6 +208,27 @@ describe('silence, floods and failures', () => {
     expect(machine.counters.probes).toBe(1)
   })
 
+  it('waits for what may be on its way when a probe finds only newer batches, and purges when it never comes', () => {
+    const { machine, take, ticket } = live()
+    machine.tick(30_000)
+    machine.replayFrame(ticket(), 5, at(15), 30_000)
+    expect(machine).toMatchObject({ state: 'live', lastSequence: 2, nextDeadline: 31_000 })
+    machine.tick(31_000)
+    machine.replayFrame(ticket(), 5, at(15), 31_000)
+    machine.replayEnded(ticket(), 31_000)
+    expect(take()).toContain('purge history_gone')
+    expect(machine).toMatchObject({ state: 'live', lastSequence: 5 })
+  })
+
+  it('takes the next batch from a probe whose anchor the ring has just dropped', () => {
+    const { machine, take, ticket } = live()
+    machine.tick(30_000)
+    machine.replayFrame(ticket(), 3, at(13), 30_000)
+    machine.frame(3, at(13), 30_001)
+    expect(take().slice(1)).toEqual(['apply 13'])
+    expect(machine.counters).toMatchObject({ stale: 1, purges: 0 })
+  })
+
   it('retries a replay that fails, then gives up what it cannot prove', () => {
     const { machine, take } = live({ limits: { replayAttemptsMax: 2 } })
     machine.frame(4, at(14), 0)

@@ -106,6 +106,7 @@ interface Replay {
 }
 
 const roundsMax = 4
+const reprobeMs = 1000
 const never = Number.POSITIVE_INFINITY
 
 export class RankMachine {
@@ -141,6 +142,7 @@ export class RankMachine {
   #purgeAt = never
   #lastFrameAt = Number.NEGATIVE_INFINITY
   #lastHeardAt = Number.NEGATIVE_INFINITY
+  #probeMisses = 0
 
   constructor(effects: RankEffects, options: { readonly hasReplay: boolean; readonly limits?: Partial<RankLimits> }) {
     this.#effects = effects
@@ -241,6 +243,7 @@ export class RankMachine {
         else this.#restarted(now)
         return
       }
+      if (replay.isProbe && this.#mayBeOnItsWay(sequence, payload, now)) return
       this.#startOver('history_gone')
       this.#state = 'recovering'
       replay.isVerified = true
@@ -338,6 +341,19 @@ export class RankMachine {
     }
   }
 
+  /**
+   * A probe that finds only newer batches: the ring is short and the stream was faster. The connection is whole, so the
+   * next number can be taken as it is, and a later one may still be on its way. Asked again, it is lost.
+   */
+  #mayBeOnItsWay(sequence: number, payload: Uint8Array, now: number): boolean {
+    if (sequence !== this.#cursor + 1 && ++this.#probeMisses > 1) return false
+    this.#cancel()
+    this.#lastHeardAt = now - this.#limits.probeMs + Math.min(reprobeMs, this.#limits.probeMs)
+    if (sequence === this.#cursor + 1) this.#accept(sequence, payload)
+    this.#drain(now)
+    return true
+  }
+
   #probeAt(): number {
     return this.#cursor < 0 ? never : this.#lastHeardAt + this.#limits.probeMs
   }
@@ -383,6 +399,7 @@ export class RankMachine {
   #accept(sequence: number, payload: Uint8Array): void {
     if (this.#cursor < 0) this.#isComplete = sequence === 0
     this.#cursor = sequence
+    this.#probeMisses = 0
     this.#recent.note(sequence, this.#effects.timestampOf(payload), payload)
     const reason = this.#effects.apply(payload)
     this.counters.applied++

@@ -34,7 +34,7 @@ const replayMs = 500
  * The stated detection delay. A loss is known with the first frame that was published after it, however many before that
  * one were lost; where a replay socket can be asked, silence is broken by a probe, so there is also a bound in time.
  */
-export const detectionMs: number = probeMs + 3 * replayMs + 3 * 400 + noticeMsMax
+export const detectionMs: number = probeMs + 1000 + 3 * replayMs + 3 * 400 + noticeMsMax
 const faultyMs = 30_000
 const quietMs = 60_000
 const ranks = 2
