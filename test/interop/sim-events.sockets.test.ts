@@ -1,0 +1,138 @@
+// Detection, events and prediction against simulated engines over real sockets: what a router does with a stock server.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { afterEach, expect, it } from 'vitest'
+import { BlockHashes, createBlockHasher, createHashScheme } from '../../src/core/hashing/index.js'
+import { KvIndex, WasmIndex } from '../../src/core/index/index.js'
+import { newMatchColumns, RankTable } from '../../src/core/protocol/index.js'
+import { detectEngine, HttpProbe, KvEventDecoder, predictCachedTokens } from '../../src/engines/index.js'
+import type { Feed } from '../../src/events/index.js'
+import { Intake, ZmqSource } from '../../src/events/index.js'
+import type { SimEngine } from '../../src/sim/index.js'
+import { startSimEngine } from '../../src/sim/index.js'
+
+const closers: (() => Promise<void>)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close()
+})
+
+const blockSize = 16
+const hasher = createBlockHasher()
+
+/** A simulated engine, found and followed by what it says of itself. */
+async function follow(engineName: 'vllm' | 'sglang', ranks = 1) {
+  const engine = await startSimEngine({
+    engine: engineName,
+    ranks,
+    blockTokens: blockSize,
+    blocks: 40,
+    speedup: 1000,
+    isCacheReported: true,
+    isDevMode: true,
+  })
+  closers.push(() => engine.close())
+  const facts = await detectEngine(new HttpProbe({ baseUrl: engine.url }))
+  const table = new RankTable()
+  const device = WasmIndex.create({ seedLo: 1, seedHi: 2 })!
+  const index = new KvIndex({ ranks: table, device, startMs: 0, seed: 1 })
+  const options = { decoder: new KvEventDecoder(), sink: index, hasher, blockSize, seed: 1 }
+  const source = new ZmqSource((wiring) => new Intake({ ...options, ...wiring }), { tickMs: 10, reconnectMs: 10 })
+  closers.push(() => source.close())
+  const feeds = facts.eventSources!.value.map(({ dpRank, endpoint, replayEndpoint, topic }) => {
+    const rank = table.intern(1n, dpRank)
+    return source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks: facts.usableBlocks?.value })
+  })
+  await until(() => feeds.every((feed) => feed.machine.state === 'live'))
+  return { engine, engineName, facts, index, source, feeds, device }
+}
+
+type Followed = Awaited<ReturnType<typeof follow>>
+
+async function until(isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) await nextTurn()
+}
+
+/** Everything that the engine has numbered is applied. */
+async function settle({ engine, feeds, source }: Followed): Promise<void> {
+  const isCaughtUp = (feed: Feed, rank: number) =>
+    feed.machine.state === 'live' && feed.machine.lastSequence === engine.stats().ranks[rank]!.batches_numbered - 1
+  await until(() => engine.stats().in_flight === 0 && feeds.every(isCaughtUp))
+  source.intake.flush()
+}
+
+async function complete(
+  engine: SimEngine,
+  prompt: number[],
+  dpRank: number,
+): Promise<{ cached: number; status: number }> {
+  const reply = await fetch(`${engine.url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-data-parallel-rank': String(dpRank) },
+    body: JSON.stringify({ model: 'sim', prompt, max_tokens: 2, temperature: 0 }),
+  })
+  const body = (await reply.json()) as { usage?: { prompt_tokens_details?: { cached_tokens?: number } | null } }
+  return { status: reply.status, cached: body.usage?.prompt_tokens_details?.cached_tokens ?? 0 }
+}
+
+function predict({ index, feeds, engineName }: Followed, prompt: number[], dpRank: number): number {
+  const hashes = new BlockHashes()
+  hasher.hash(Uint32Array.from(prompt), createHashScheme({ blockSize }), hashes)
+  const columns = newMatchColumns(feeds.length)
+  index.findMatches(hashes.localColumn(), hashes.count, columns)
+  const matchedBlocks = columns.device[feeds[dpRank]!.rank]!
+  return predictCachedTokens({ engine: engineName, promptTokens: prompt.length, matchedBlocks, blockSize })
+}
+
+/** What the engine holds now is what the index knows. */
+function expectEqual({ engine, feeds, device }: Followed): void {
+  feeds.forEach((feed, dpRank) => expect(device.blocksOf(feed.rank)).toBe(engine.cached(dpRank).size))
+}
+
+it.each([
+  ['vllm', 1],
+  ['vllm', 2],
+  ['sglang', 1],
+] as const)(
+  'predicts what a simulated %s of %i ranks reports, request after request, through evictions',
+  async (name, ranks) => {
+    const followed = await follow(name, ranks)
+    expect(followed.facts).toMatchObject({ kind: { value: name }, blockSize: { value: blockSize } })
+    let draw = 5
+    const random = () => (draw = (Math.imul(draw, 1_103_515_245) + 12_345) >>> 0) >>> 8
+    let hits = 0
+    for (let step = 0; step < 60; step++) {
+      const dpRank = random() % ranks
+      const family = random() % 3
+      const length = 20 + (random() % 140)
+      const prompt = Array.from({ length }, (_, at) => 100 + family * 1000 + (at < 70 ? at : at + (random() % 2) * 300))
+      const predicted = predict(followed, prompt, dpRank)
+      const { status, cached } = await complete(followed.engine, prompt, dpRank)
+      expect(status).toBe(200)
+      expect(predicted).toBe(cached)
+      if (cached > 0) hits++
+      await settle(followed)
+      expectEqual(followed)
+    }
+    expect(hits).toBeGreaterThan(10)
+    expect(followed.engine.stats().ranks.every((rank) => rank.batches_numbered > 5)).toBe(true)
+  },
+  60_000,
+)
+
+it('is exact again after the engine crashed and came back, and withholds credit meanwhile', async () => {
+  const followed = await follow('vllm')
+  const [feed] = followed.feeds
+  const prompt = Array.from({ length: 100 }, (_, at) => 50 + at)
+  await complete(followed.engine, prompt, 0)
+  await settle(followed)
+  expect(predict(followed, prompt, 0)).toBe(96)
+  const restarting = followed.engine.restart(50)
+  await until(() => feed!.machine.state !== 'live')
+  expect(followed.source.intake.isCredited(feed!.rank)).toBe(false)
+  await restarting
+  await until(() => feed!.machine.state === 'live')
+  expect(predict(followed, prompt, 0)).toBe(0)
+  expect((await complete(followed.engine, prompt, 0)).cached).toBe(0)
+  await settle(followed)
+  expect(predict(followed, prompt, 0)).toBe(96)
+  expect(feed!.status(0).purges.restart).toBe(1)
+}, 30_000)
