@@ -1,6 +1,7 @@
 /** `npm run fuzz:tiers -- --minutes N [--seed S]`: tiers, predictions and moves against plain facts; prints a ledger entry. */
 import { parseArgs } from 'node:util'
 import { createPrefixIndex } from '../src/core/index/index.js'
+import { inTurn } from '../src/core/index/kv-drive.case.js'
 import { checkKvIndexAgainstFacts } from '../src/core/index/kv-index-model.case.js'
 import { checkTiersAgainstFacts } from '../src/core/index/lower-tier-model.case.js'
 
@@ -13,8 +14,10 @@ const started = Date.now()
 let seed = first
 for (; Date.now() - started < 60_000 * Number(flags.minutes); seed++) {
   checkTiersAgainstFacts({ numRuns, seed })
-  for (const implementation of ['wasm', 'ts'] as const)
-    checkKvIndexAgainstFacts(() => createPrefixIndex({ implementation, seedLo: seed, seedHi: 1 }), { numRuns, seed })
+  for (const implementation of ['wasm', 'ts'] as const) {
+    const newIndex = inTurn(() => createPrefixIndex({ implementation, seedLo: seed, seedHi: 1 }))
+    checkKvIndexAgainstFacts(newIndex, { numRuns, seed })
+  }
 }
 console.log(
   JSON.stringify({

@@ -86,15 +86,15 @@ export function newKv(newIndex: () => PrefixIndex, options: Partial<KvIndexOptio
 }
 
 /**
- * For properties that want two indexes per run: hands out the same two in turn, emptied. A WebAssembly instance takes
+ * Hands out the same four indexes in turn, emptied: no test uses more at a time. A WebAssembly instance takes
  * milliseconds to make, and an index that was drained must be as good as a new one.
  */
-export function twoInTurn(newIndex: () => PrefixIndex): () => PrefixIndex {
-  const pair: PrefixIndex[] = []
+export function inTurn(newIndex: () => PrefixIndex): () => PrefixIndex {
+  const made: PrefixIndex[] = []
   let turn = 0
   return () => {
-    const index = (pair[turn] ??= newIndex())
-    turn = 1 - turn
+    const index = (made[turn] ??= newIndex())
+    turn = (turn + 1) % 4
     for (let rank = 0; rank < 8; rank++) index.clearRank(rank)
     return index
   }

@@ -1,6 +1,7 @@
 // One suite and two properties over the model and every real index.
 import { createPrefixIndex, type PrefixIndexOptions } from './create-prefix-index.js'
 import { kvDumpConformance } from './kv-dump.case.js'
+import { inTurn } from './kv-drive.case.js'
 import { kvIndexConformance } from './kv-index.case.js'
 import { kvIndexAgreesWithFacts } from './kv-index-model.case.js'
 import { NaiveIndex } from './naive-index.case.js'
@@ -16,7 +17,8 @@ const indexes: Record<string, () => PrefixIndex> = {
   '3 shards': real({ shards: 3 }),
 }
 
-for (const [name, newIndex] of Object.entries(indexes)) {
+for (const [name, make] of Object.entries(indexes)) {
+  const newIndex = inTurn(make)
   kvIndexConformance(name, newIndex)
   kvDumpConformance(name, newIndex)
   kvIndexAgreesWithFacts(name, newIndex)
