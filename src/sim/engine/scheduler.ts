@@ -302,7 +302,9 @@ export class Scheduler<Tag> {
     const before = request.computed
     const after = before + want
     const known = request.promptTokens + request.generated
-    if (request.generated > 0 && want === 1 && after === known) this.#timer.decode(after + 1)
+    // One token behind KV that came from elsewhere is a decode step: a decode worker has no prefill passes.
+    const isDecode = want === 1 && after === known && (request.generated > 0 || request.externalTokens > 0)
+    if (isDecode) this.#timer.decode(after + 1)
     else {
       this.#timer.prefill(want, before, after === known)
       this.#isPassPrefill = true

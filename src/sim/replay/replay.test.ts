@@ -90,6 +90,41 @@ it('lets a policy hold requests and tells it of first tokens, output blocks and 
   expect(log.filter((line) => line.startsWith('end'))).toHaveLength(3)
 })
 
+it('hands requests from workers that prefill to workers that decode, and leaves nothing held', () => {
+  const log: string[] = []
+  const pairs = { prefillWorkers: 1, transferMsPerToken: 0.01 }
+  const report = replay(shortTrace, {
+    workers: 3,
+    pairs,
+    policy: {
+      route: () => 0,
+      routeDecode: (request) => 1 + (request.index % 2),
+      prefillDone: (request, from, to, now) => log.push(`${request.index} ${from}>${to} ${now < 1e9}`),
+    },
+    engine: { blocks: 300 },
+  })
+  expect(report).toMatchObject({ completed: 300, remote_prefills: 300, rejected: 0 })
+  expect(log[0]).toBe('0 0>1 true')
+  expect(report.workers.map(({ output_tokens: tokens }) => tokens > 0)).toEqual([false, true, true])
+  expect(report.prompt_tokens).toBe(shortTrace.reduce((sum, { promptTokens }) => sum + promptTokens, 0))
+})
+
+it('does not disturb decoding by prefills elsewhere, and pays for the transfer in time to first token', () => {
+  const run = (transferMsPerToken: number, policy: ReplayPolicy) =>
+    replay(shortTrace, { workers: 4, pairs: { prefillWorkers: 2, transferMsPerToken }, policy })
+  const paired = () => {
+    let turn = 0
+    return { route: () => turn++ % 2 }
+  }
+  const together = replay(shortTrace, { workers: 4, policy: roundRobin(4) })
+  const near = run(0.001, paired())
+  const far = run(0.05, paired())
+  expect(near.itl_ms.p99).toBeLessThan(together.itl_ms.p99)
+  expect(far.ttft_ms.mean).toBeGreaterThan(near.ttft_ms.mean + 30)
+  // A request routed straight to a decode worker is served there as a whole.
+  expect(run(0.001, { route: () => 2 }).remote_prefills).toBe(0)
+})
+
 it('makes a slow worker slow', () => {
   const trace = shortTrace.slice(0, 2).map((request) => ({ ...request, arrivalMs: 0, blockIds: request.blockIds }))
   const ends: number[] = []

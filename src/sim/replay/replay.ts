@@ -38,14 +38,25 @@ export interface ReplayPolicy {
   /** Blocks became cached. `keys` follow each other; `parent` is the key before the first, or -1. Valid during the call. */
   stored?(worker: number, keys: Float64Array, parent: number, nowMs: number): void
   removed?(worker: number, key: number, nowMs: number): void
+  /** Where a request decodes whose prefill just ended on another worker; asked only in a fleet of pairs. */
+  routeDecode?(request: ReplayRequest, nowMs: number): number
+  /** A prefill ended on a worker that only prefills; its KV is on the way to `decodeWorker`. */
+  prefillDone?(request: ReplayRequest, worker: number, decodeWorker: number, nowMs: number): void
   firstToken?(request: ReplayRequest, worker: number, nowMs: number): void
   /** Each time the answer fills a block: `blocks` is how many the request holds by now. */
   outputBlock?(request: ReplayRequest, worker: number, blocks: number, nowMs: number): void
   finished?(request: ReplayRequest, worker: number, nowMs: number): void
 }
 
+/** Workers `0 .. prefillWorkers - 1` only prefill, the others decode, or do both if a request is routed to them directly. */
+export interface PairedFleet {
+  readonly prefillWorkers: number
+  readonly transferMsPerToken: number
+}
+
 export interface ReplayOptions {
   readonly workers: number
+  readonly pairs?: PairedFleet
   readonly policy: ReplayPolicy
   readonly engine?: Partial<EngineOptions>
   /** Differences of one worker, for fleets of unequal machines. */
@@ -61,10 +72,15 @@ export interface ReplayOptions {
   readonly progress?: (done: number) => void
 }
 
+/** One stay of a job in one engine. */
+interface Leg {
+  readonly job: Job
+  readonly kind: 'whole' | 'prefill' | 'decode'
+}
+
 interface Job extends ReplayRequest {
   readonly outputTokens: number
   readonly content: BlockContent
-  worker: number
   firstTokenMs: number
   lastTokenMs: number
 }
@@ -75,22 +91,46 @@ export function replay(trace: readonly TraceRequest[], options: ReplayOptions): 
   const jobs = prepare(trace, base.blockTokens, options)
   const meter = new ReplayMeter(options.workers)
   const { policy } = options
-  const engines = Array.from({ length: options.workers }, (_, worker) => {
+  const engines: Engine<Leg>[] = Array.from({ length: options.workers }, (_, worker) => {
     const own: EngineOptions = { ...base, ...options.worker?.(worker) }
-    return new Engine<Job>(own, clock, listenTo(worker, clock, options, meter))
+    return new Engine<Leg>(
+      own,
+      clock,
+      listenTo(worker, clock, options, meter, (request) => handOver(worker, request)),
+    )
   })
+  const prefillWorkers = options.pairs?.prefillWorkers ?? 0
 
-  const dispatch = (request: ReplayRequest, worker: number): void => {
-    const job = jobs[request.index]!
-    job.worker = worker
-    meter.dispatched(worker, clock.now() - job.arrivalMs)
+  const submit = (job: Job, worker: number, kind: Leg['kind']): void =>
     engines[worker]!.submit(
-      new EngineRequest(
-        job,
-        { promptTokens: job.promptTokens, outputTokensMax: job.outputTokens, content: job.content },
+      new EngineRequest<Leg>(
+        { job, kind },
+        {
+          promptTokens: job.promptTokens,
+          outputTokensMax: kind === 'prefill' ? 1 : job.outputTokens,
+          content: job.content,
+          keepsBlocks: kind === 'prefill',
+          externalTokens: kind === 'decode' ? job.promptTokens : 0,
+        },
         base.blockTokens,
       ),
     )
+  const dispatch = (request: ReplayRequest, worker: number): void => {
+    const job = jobs[request.index]!
+    meter.dispatched(worker, clock.now() - job.arrivalMs)
+    submit(job, worker, worker < prefillWorkers ? 'prefill' : 'whole')
+  }
+  /** The KV of a finished prefill goes to the decode worker; until it is there, both hold it. */
+  const handOver = (worker: number, request: EngineRequest<Leg>): void => {
+    const { job } = request.tag
+    const now = clock.now()
+    const decodeWorker =
+      policy.routeDecode?.(job, now) ?? prefillWorkers + (job.index % (options.workers - prefillWorkers))
+    policy.prefillDone?.(job, worker, decodeWorker, now)
+    clock.at(now + job.promptTokens * options.pairs!.transferMsPerToken, () => {
+      engines[worker]!.release(request)
+      submit(job, decodeWorker, 'decode')
+    })
   }
   policy.start?.({ clock, workers: options.workers, engine: base, dispatch })
 
@@ -121,7 +161,6 @@ function prepare(trace: readonly TraceRequest[], blockTokens: number, options: R
     outputTokens: request.outputTokens,
     blockKeys: prompts[index]!,
     content: contentOf(prompts[index]!, keys),
-    worker: -1,
     firstTokenMs: -1,
     lastTokenMs: -1,
   }))
@@ -145,7 +184,8 @@ function listenTo(
   clock: VirtualClock,
   options: ReplayOptions,
   meter: ReplayMeter,
-): EngineListener<Job> {
+  handOver: (request: EngineRequest<Leg>) => void,
+): EngineListener<Leg> {
   const { policy, eventDelayMs = 0, eventsLeave = 'computed' } = options
   const blockTokens = options.engine?.blockTokens ?? dynamoEngine.blockTokens
   let events: (() => void)[] = []
@@ -179,12 +219,14 @@ function listenTo(
     removed,
     hostStored() {},
     hostRemoved() {},
-    admitted(request) {
-      meter.admitted(worker, request.tag.promptTokens, request.cachedTokens)
+    admitted({ tag, cachedTokens }) {
+      // A decode leg's prompt was counted where it was prefilled.
+      if (tag.kind !== 'decode') meter.admitted(worker, tag.job.promptTokens, cachedTokens)
     },
     computed: flush,
     token(request) {
-      const job = request.tag
+      const { job, kind } = request.tag
+      if (kind === 'prefill') return false // the client sees the decode side's tokens only
       const now = clock.now()
       if (job.firstTokenMs < 0) {
         job.firstTokenMs = now
@@ -197,9 +239,14 @@ function listenTo(
       return false
     },
     finished(request, reason: FinishReason) {
+      const { job, kind } = request.tag
+      if (kind === 'prefill' && reason !== 'rejected') {
+        meter.handedOver()
+        return handOver(request)
+      }
       const now = clock.now()
-      meter.finished(worker, now - request.tag.arrivalMs, request.generated, reason)
-      policy.finished?.(request.tag, worker, now)
+      meter.finished(worker, now - job.arrivalMs, request.generated, reason)
+      policy.finished?.(job, worker, now)
     },
   }
 }

@@ -23,6 +23,8 @@ export interface ReplayReport {
   readonly requests: number
   readonly completed: number
   readonly rejected: number
+  /** Requests that were prefilled on one worker and decoded on another. */
+  readonly remote_prefills: number
   readonly duration_ms: number
   readonly ttft_ms: Spread
   readonly itl_ms: Spread
@@ -46,6 +48,7 @@ export class ReplayMeter {
   readonly #perWorker: { requests: number; prompt: number; cached: number; output: number }[]
   #completed = 0
   #rejected = 0
+  #remotePrefills = 0
 
   constructor(workers: number) {
     this.#perWorker = Array.from({ length: workers }, () => ({ requests: 0, prompt: 0, cached: 0, output: 0 }))
@@ -59,6 +62,10 @@ export class ReplayMeter {
   admitted(worker: number, promptTokens: number, cachedTokens: number): void {
     this.#perWorker[worker]!.prompt += promptTokens
     this.#perWorker[worker]!.cached += cachedTokens
+  }
+
+  handedOver(): void {
+    this.#remotePrefills++
   }
 
   firstToken(ms: number): void {
@@ -88,6 +95,7 @@ export class ReplayMeter {
       requests: this.#held.length,
       completed: this.#completed,
       rejected: this.#rejected,
+      remote_prefills: this.#remotePrefills,
       duration_ms: durationMs,
       ttft_ms: spreadOf(this.#ttft),
       itl_ms: {
