@@ -253,7 +253,7 @@ export class RouterDriver {
   #end(id: string): void {
     const wasBooked = this.#core.sequences.has(id)
     this.#sweep(id)
-    if (this.#lots.chance(0.9)) this.#inputs.free(id, this.#moment())
+    if (this.#lots.chance(0.9)) quietly(() => this.#inputs.free(id, this.#moment()))
     else {
       const rank = this.#core.sequences.rankOf(id)
       if (rank !== undefined) this.#inputs.freeIfOn(id, this.#core.ranks.pairOf(rank), this.#moment())
