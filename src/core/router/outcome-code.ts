@@ -3,6 +3,9 @@ import type { ByteWriter } from './byte-codec.js'
 import type { Decision, Dispatch } from './decision.js'
 import { writePair } from './log-format.js'
 
+/** The first byte of a decision to park. */
+export const parkedCode = 2
+
 export function writeOutcome(to: ByteWriter, decision: Decision | Dispatch['decision']): void {
   switch (decision.kind) {
     case 'picked':
@@ -17,7 +20,7 @@ export function writeOutcome(to: ByteWriter, decision: Decision | Dispatch['deci
       to.text(decision.error.code)
       break
     case 'parked':
-      to.byte(2)
+      to.byte(parkedCode)
       break
     case 'refresh':
       to.byte(3)

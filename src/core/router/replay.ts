@@ -18,7 +18,7 @@ import {
 } from './log-format.js'
 import { readReplicaEvent } from './log-replica.js'
 import type { Moment } from './moment.js'
-import { writeOutcome } from './outcome-code.js'
+import { parkedCode, writeOutcome } from './outcome-code.js'
 import type { ParkedRequest } from './parked-request.js'
 import type { RouterCoreOptions } from './router-core.js'
 import { RouterCore } from './router-core.js'
@@ -60,7 +60,7 @@ export function replay(log: Uint8Array, makeOptions: (header: LogHeader) => Rout
         return Number.isNaN(durationMs) ? undefined : durationMs
       }),
   })
-  const parkedByNumber: ParkedRequest[] = []
+  const parkedByNumber: (ParkedRequest | undefined)[] = []
   const matches = newMatchColumns()
   let records = 0
   let decisions = 0
@@ -83,12 +83,7 @@ export function replay(log: Uint8Array, makeOptions: (header: LogHeader) => Rout
   function run(apply: (moment: Moment) => Applied, moment: Moment): boolean {
     try {
       const { decision, dispatched, expected } = apply(moment)
-      if (decision?.kind === 'parked') parkedByNumber.push(decision.parked)
-      if (decision)
-        return compare(
-          (to) => writeOutcome(to, decision),
-          (reader) => skipOutcome(reader),
-        )
+      if (decision !== undefined) return isSameDecision(decision)
       return dispatched === undefined || isSameDispatch(dispatched, expected ?? [])
     } catch (error) {
       if (error instanceof WarmrouteError && error.code !== 'WR_INVALID_LOG') return true
@@ -96,11 +91,16 @@ export function replay(log: Uint8Array, makeOptions: (header: LogHeader) => Rout
     }
   }
 
-  function compare(write: (to: ByteWriter) => void, skip: (reader: ByteReader) => Uint8Array): boolean {
-    const to = new ByteWriter()
-    write(to)
+  /** Reads what was decided then. Who was parked then has a number, whether or not it is parked now. */
+  function isSameDecision(decision: Decision | 'impossible'): boolean {
     decisions++
-    return isEqual(to.take(), skip(from))
+    const outcome = skipOutcome(from)
+    if (outcome[0] === parkedCode)
+      parkedByNumber.push(decision !== 'impossible' && decision.kind === 'parked' ? decision.parked : undefined)
+    if (decision === 'impossible') return false
+    const to = new ByteWriter()
+    writeOutcome(to, decision)
+    return isEqual(to.take(), outcome)
   }
 
   function isSameDispatch(dispatched: readonly Dispatch[], expected: readonly ExpectedDispatch[]): boolean {
@@ -117,7 +117,8 @@ export function replay(log: Uint8Array, makeOptions: (header: LogHeader) => Rout
 }
 
 interface Applied {
-  readonly decision?: Decision
+  /** `impossible`: it concerns a request that waited then and does not now. */
+  readonly decision?: Decision | 'impossible'
   readonly dispatched?: readonly Dispatch[]
   readonly expected?: readonly ExpectedDispatch[]
 }
@@ -133,7 +134,7 @@ function readInput(
   from: ByteReader,
   core: RouterCore,
   scratch: MatchColumns,
-  parked: readonly ParkedRequest[],
+  parked: readonly (ParkedRequest | undefined)[],
 ): (moment: Moment) => Applied {
   const plain = (apply: (moment: Moment) => unknown) => (moment: Moment) => {
     apply(moment)
@@ -174,11 +175,14 @@ function readInput(
     case 'place': {
       const number = from.count()
       const given = readMatches(from, core, scratch)
-      return (moment) => ({ decision: core.place(parked[number]!, given, moment) })
+      return (moment) => {
+        const it = parked[number]
+        return { decision: it ? core.place(it, given, moment) : 'impossible' }
+      }
     }
     case 'cancel': {
       const number = from.count()
-      return plain(() => core.cancel(parked[number]!))
+      return plain(() => parked[number] && core.cancel(parked[number]))
     }
     case 'book': {
       const request = readRequest(from)
