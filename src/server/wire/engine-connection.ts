@@ -106,11 +106,15 @@ export class EngineConnection {
     this.destroy()
   }
 
+  /** A request that is under way fails. */
   destroy(): void {
     if (this.#state === 'gone') return
     this.#state = 'gone'
     this.socket.destroy()
     this.#owner.onGone(this)
+    const handlers = this.#handlers
+    this.#handlers = undefined
+    handlers?.onError(new WarmrouteError('WR_ENGINE_DISCONNECTED', { reason: 'the worker left' }), false)
   }
 
   #read(bytes: Buffer): void {

@@ -141,6 +141,7 @@ export class EngineLink implements ConnectionOwner {
     clearTimeout(this.#sweep)
     this.#sweep = undefined
     for (const socket of this.#connecting) socket.destroy()
+    this.#connecting.clear()
     for (const connection of this.#all) connection.destroy()
     this.#idle.length = 0
   }

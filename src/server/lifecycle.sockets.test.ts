@@ -1,0 +1,402 @@
+import { connect } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createMetrics } from '../telemetry/index.js'
+import type { Responder } from './fake-engine.case.js'
+import { answerChat, chatFrames, startFakeEngine } from './fake-engine.case.js'
+import type { House, HouseOptions } from './house.case.js'
+import { chatBody, openHouse, post } from './house.case.js'
+
+let house: House | undefined
+
+async function open(options: HouseOptions = {}): Promise<House> {
+  house = await openHouse(options)
+  return house
+}
+
+afterEach(async () => {
+  await house?.close()
+  house = undefined
+})
+
+const frames = chatFrames('m')
+
+/** Sends the first frames and then does what it is told. */
+function startThen(then: (response: Parameters<Responder>[1]) => void, count = 2): Responder {
+  return (_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    for (const frame of frames.slice(0, count)) response.write(frame)
+    setImmediate(() => then(response))
+  }
+}
+
+async function readSome(response: Response): Promise<ReadableStreamDefaultReader<Uint8Array>> {
+  const reader = response.body!.getReader() as ReadableStreamDefaultReader<Uint8Array>
+  await reader.read()
+  return reader
+}
+
+/** Polls a fact that another process of events will make true; the test's own timeout is the limit. */
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((resolve) => setImmediate(resolve))
+}
+
+describe('a client that leaves', () => {
+  it('stops the engine in the middle of a stream and frees what was booked', async () => {
+    const { url, engines, loads } = await open({ engines: 1, respond: startThen(() => {}) })
+    const abort = new AbortController()
+    const aborted = engines[0]!.nextAbort()
+    const response = await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: chatBody({ stream: true }),
+      signal: abort.signal,
+    })
+    await readSome(response)
+    expect((await loads())[0]!.activeRequests).toBe(1)
+    abort.abort()
+    await aborted
+    await until(async () => (await loads())[0]!.activeRequests === 0)
+  })
+
+  it('stops the engine before its first byte, and is counted', async () => {
+    const metrics = createMetrics()
+    const { url, engines } = await open({ engines: 1, respond: () => {}, gateway: { metrics } })
+    const abort = new AbortController()
+    const aborted = engines[0]!.nextAbort()
+    const pending = fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: chatBody(),
+      signal: abort.signal,
+    })
+    await until(() => engines[0]!.seen.length === 1)
+    abort.abort()
+    await expect(pending).rejects.toThrow()
+    await aborted
+    await until(() => metrics.disconnectedClients.with({}).value === 1)
+    const labels = { model: 'm', endpoint: 'chat_completions', request_type: 'unary' }
+    expect(metrics.modelCancellation.with(labels).value).toBe(1)
+    expect(metrics.requests.with({ ...labels, status: 'error', error_type: 'cancelled' }).value).toBe(1)
+  })
+
+  it('may leave in the middle of its own body', async () => {
+    const { url, gateway, engines } = await open({ engines: 1 })
+    const { port } = new URL(url)
+    const socket = connect(Number(port), '127.0.0.1')
+    socket.write('POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"model"')
+    await until(() => gateway.inFlight === 1)
+    socket.destroy()
+    await until(() => gateway.inFlight === 0)
+    expect(engines[0]!.seen).toHaveLength(0)
+  })
+})
+
+describe('a worker that fails before its first byte', () => {
+  it('is replaced once, by another one', async () => {
+    const { url, engines } = await open()
+    engines[0]!.respond = (_request, response) => void response.destroy()
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    expect(response.status).toBe(200)
+    expect(response.headers.get('x-warmroute-worker-id')).toBe('2')
+    await response.text()
+    expect(engines.map((engine) => engine.seen.length)).toEqual([1, 1])
+  })
+
+  it('is replaced although its head had arrived', async () => {
+    const { url, engines } = await open()
+    engines[0]!.respond = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.flushHeaders()
+      setImmediate(() => response.destroy())
+    }
+    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
+    expect(await response.text()).toBe(frames.join(''))
+    expect(response.headers.get('x-warmroute-worker-id')).toBe('2')
+  })
+
+  it('is replaced when it says 503', async () => {
+    const { url, engines } = await open()
+    engines[0]!.respond = (_request, response) =>
+      void response.writeHead(503).end('{"error":"The request queue is full."}')
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    expect(response.status).toBe(200)
+    await response.text()
+  })
+
+  it('is replaced at most once: the second failure is the answer', async () => {
+    const { url, engines } = await open({ engines: 3, respond: (_request, response) => void response.destroy() })
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    expect(response.status).toBe(502)
+    const { error } = (await response.json()) as { error: { code: string } }
+    expect(error.code).toBe('WR_ENGINE_DISCONNECTED')
+    expect(engines.reduce((sum, engine) => sum + engine.seen.length, 0)).toBe(2)
+  })
+
+  it('is not replaced when the client named it', async () => {
+    const { url, engines } = await open()
+    engines[0]!.respond = (_request, response) => void response.destroy()
+    const response = await post(url, '/v1/chat/completions', chatBody(), { 'x-dynamo-worker-instance-id': '1' })
+    expect(response.status).toBe(502)
+    await response.text()
+    expect(engines[1]!.seen).toHaveLength(0)
+  })
+
+  it("passes on the last worker's own refusal", async () => {
+    const refuse: Responder = (_request, response) =>
+      void response.writeHead(503, { 'content-type': 'application/json' }).end('{"error":{"message":"full"}}')
+    const { url } = await open({ respond: refuse })
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    expect(response.status).toBe(503)
+    expect(await response.text()).toBe('{"error":{"message":"full"}}')
+  })
+
+  it('is not asked again when it refuses the request itself', async () => {
+    const refuse: Responder = (_request, response) =>
+      void response.writeHead(400, { 'content-type': 'application/json' }).end('{"error":{"message":"too long"}}')
+    const { url, engines } = await open({ respond: refuse })
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    expect(response.status).toBe(400)
+    expect(await response.text()).toBe('{"error":{"message":"too long"}}')
+    expect(engines.reduce((sum, engine) => sum + engine.seen.length, 0)).toBe(1)
+  })
+})
+
+describe('a worker that fails in the middle', () => {
+  it('ends the stream with an error frame', async () => {
+    const { url } = await open({ respond: startThen((response) => response.destroy()) })
+    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
+    expect(response.status).toBe(200)
+    const text = await response.text()
+    expect(text.startsWith(frames.slice(0, 2).join(''))).toBe(true)
+    expect(text).toContain('"code":"WR_ENGINE_DISCONNECTED"')
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
+  })
+
+  it("ends an Anthropic stream with Anthropic's error event", async () => {
+    const { url } = await open({ respond: startThen((response) => response.destroy()) })
+    const text = await (await post(url, '/v1/messages', chatBody({ stream: true }))).text()
+    expect(text).toContain('event: error\ndata: {"type":"error","error":{"type":"api_error"')
+  })
+
+  it("speaks upstream's language when strict", async () => {
+    const { url } = await open({ respond: startThen((response) => response.destroy()), gateway: { strict: 'dynamo' } })
+    const text = await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    expect(text).toContain(
+      'data: {"error":{"message":"Internal server error","type":"internal_server_error","code":500}}\n\ndata: [DONE]\n\n',
+    )
+  })
+
+  it('cuts a whole answer short, so that the client cannot take it for whole', async () => {
+    const respond: Responder = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': 600_000 })
+      response.write('x'.repeat(300_000))
+      setTimeout(() => response.destroy(), 5)
+    }
+    const { url } = await open({ respond })
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    await expect(response.text()).rejects.toThrow()
+  })
+})
+
+describe('time', () => {
+  it('gives up a stream in which nothing moves', async () => {
+    const { url, engines } = await open({
+      engines: 1,
+      respond: startThen(() => {}),
+      gateway: { deadlines: { noProgressMs: 60 } },
+    })
+    const aborted = engines[0]!.nextAbort()
+    const text = await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    expect(text).toContain('no progress within 60 ms')
+    await aborted
+  })
+
+  it('does not give up while the worker shows signs of life', async () => {
+    const { url, gateway } = await open({
+      engines: 1,
+      respond: (_request, response) => void setTimeout(() => answerChat({ text: '{}' } as never, response), 200),
+      gateway: { deadlines: { noProgressMs: 60 } },
+    })
+    const pulse = setInterval(() => gateway.noteProgress(1n), 10)
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    clearInterval(pulse)
+    expect(response.status).toBe(200)
+    await response.text()
+  })
+
+  it('replaces a worker that hangs before its first byte', async () => {
+    const { url, engines } = await open({ gateway: { deadlines: { noProgressMs: 60 } } })
+    engines[0]!.respond = () => {}
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    expect(response.headers.get('x-warmroute-worker-id')).toBe('2')
+    await response.text()
+  })
+
+  it('ends a request that takes too long in all', async () => {
+    const respond: Responder = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      const pulse = setInterval(() => response.write(frames[1]), 5)
+      response.on('close', () => clearInterval(pulse))
+    }
+    const { url } = await open({ engines: 1, respond, gateway: { deadlines: { totalMs: 80 } } })
+    const text = await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    expect(text).toContain('not finished within 80 ms')
+  })
+
+  it('keeps a silent stream alive with comments, also before the engine sends its head', async () => {
+    const respond: Responder = (request, response) => void setTimeout(() => answerChat(request, response), 120)
+    const { url } = await open({ engines: 1, respond, gateway: { keepAliveMs: 20 } })
+    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
+    expect(response.headers.get('content-type')).toMatch('text/event-stream')
+    const text = await response.text()
+    expect(text.startsWith(':\n\n')).toBe(true)
+    expect(text.replaceAll(':\n\n', '')).toBe(frames.join(''))
+  })
+
+  it('keeps a stream alive in the middle', async () => {
+    const respond = startThen((response) => {
+      setTimeout(() => response.end(frames.slice(2).join('')), 120)
+    })
+    const { url } = await open({ engines: 1, respond, gateway: { keepAliveMs: 20 } })
+    const text = await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    expect(text).toContain(':\n\n')
+    expect(text.replaceAll(/(?<=\n\n):\n\n/g, '')).toBe(frames.join(''))
+  })
+
+  it('refuses a body that does not arrive', async () => {
+    const { url } = await open({ gateway: { deadlines: { bodyMs: 40 } } })
+    const socket = connect(Number(new URL(url).port), '127.0.0.1')
+    socket.write('POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{')
+    const text = await new Promise<string>((resolve) => {
+      let all = ''
+      socket.on('data', (part) => (all += part.toString()))
+      socket.on('close', () => resolve(all))
+    })
+    expect(text).toContain('HTTP/1.1 504')
+    expect(text).toContain('WR_REQUEST_TIMEOUT')
+  })
+})
+
+describe('a worker and its states', () => {
+  it('is left out after a fault and comes back when it answers', async () => {
+    const { url, engines, gateway } = await open()
+    engines[0]!.respond = (_request, response) => void response.destroy()
+    await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(gateway.workers()[0]!.is_quarantined).toBe(true)
+    await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(engines[0]!.seen).toHaveLength(1)
+    engines[0]!.respond = answerChat
+    await until(() => !gateway.workers()[0]!.is_quarantined)
+    for (let at = 0; at < 2; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(engines[0]!.seen).toHaveLength(2)
+  })
+
+  it('that is killed and started again on its port serves again', async () => {
+    const { url, engines, gateway } = await open()
+    await engines[0]!.close()
+    for (let at = 0; at < 3; at++) {
+      const response = await post(url, '/v1/chat/completions', chatBody())
+      expect(response.status).toBe(200)
+      await response.text()
+    }
+    expect(gateway.workers()[0]!.is_quarantined).toBe(true)
+    gateway.removeWorker(1n)
+    const again = await startFakeEngine()
+    gateway.setWorker('m', { id: 1n, url: again.url, engine: 'vllm' })
+    for (let at = 0; at < 2; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(again.seen).toHaveLength(1)
+    await again.close()
+  })
+
+  it('drains: the running stream ends, nothing new comes, then it is gone', async () => {
+    let finish = (): void => {}
+    const { url, engines, gateway } = await open({
+      respond: startThen((response) => {
+        finish = () => response.end(frames.slice(2).join(''))
+      }),
+    })
+    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
+    const drained = gateway.drainWorker(1n)
+    expect(gateway.workers()[0]!.state).toBe('draining')
+    engines[1]!.respond = answerChat
+    for (let at = 0; at < 3; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(engines[0]!.seen).toHaveLength(1)
+    finish()
+    expect(await response.text()).toBe(frames.join(''))
+    await drained
+    expect(gateway.workers().map((worker) => worker.id)).toEqual(['2'])
+  })
+
+  it('that leaves at once fails its requests, and they are replaced or told', async () => {
+    const { url, engines, gateway } = await open({ engines: 1, respond: startThen(() => {}) })
+    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
+    gateway.removeWorker(1n)
+    expect(await response.text()).toContain('WR_ENGINE_DISCONNECTED')
+    await until(() => engines[0]!.aborted() === 1)
+    const next = await post(url, '/v1/chat/completions', chatBody())
+    expect(next.status).toBe(503)
+    expect(next.headers.get('retry-after')).toBe('1')
+    expect(((await next.json()) as { error: { code: string } }).error.code).toBe('WR_MODEL_NOT_READY')
+  })
+})
+
+describe('the end of a gateway', () => {
+  it('lets streams end, refuses what is new, and then is gone', async () => {
+    let finish = (): void => {}
+    const respond = startThen((response) => {
+      finish = () => response.end(frames.slice(2).join(''))
+    })
+    const { url, gateway } = await open({ engines: 1, respond })
+    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
+    await until(() => gateway.inFlight === 1)
+    const closed = gateway.close()
+    await expect(post(url, '/v1/chat/completions', chatBody())).rejects.toThrow()
+    finish()
+    expect(await response.text()).toBe(frames.join(''))
+    await closed
+  })
+
+  it('gives up what does not end in time', async () => {
+    const { url, gateway } = await open({
+      engines: 1,
+      respond: startThen(() => {}),
+      gateway: { deadlines: { drainMs: 30 } },
+    })
+    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
+    await gateway.close()
+    expect(await response.text()).toContain('WR_SHUTTING_DOWN')
+  })
+})
+
+it('holds the engine back when the client does not read, and loses nothing', async () => {
+  const chunk = `data: {"choices":[{"text":"${'x'.repeat(16_000)}"}]}\n\n`
+  const count = 2_000
+  let sent = 0
+  const respond: Responder = (_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    const more = (): void => {
+      while (sent < count) {
+        sent++
+        if (!response.write(chunk)) {
+          response.once('drain', more)
+          return
+        }
+      }
+      response.end()
+    }
+    more()
+  }
+  const { url } = await open({ engines: 1, respond })
+  const response = await post(url, '/v1/completions', JSON.stringify({ model: 'm', prompt: 'x', stream: true }))
+  const reader = response.body!.getReader()
+  await reader.read()
+  for (let at = 0; at < 50; at++) await new Promise((resolve) => setTimeout(resolve, 4))
+  expect(sent).toBeLessThan(count) // 32 MB would not fit into any buffer on the way
+  let size = 0
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) break
+    size += value.length
+  }
+  expect(size).toBeGreaterThan((count - 10) * chunk.length)
+})

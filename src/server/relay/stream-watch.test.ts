@@ -1,0 +1,115 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { chatFrames } from '../fake-engine.case.js'
+import { EventEditor, withMember, withoutUsage } from './event-editor.js'
+import { StreamWatch } from './stream-watch.js'
+import { readUsage } from './usage.js'
+
+const usage = { prompt_tokens: 9, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 8 } }
+
+function pieces(text: string, places: readonly number[]): Buffer[] {
+  const bytes = Buffer.from(text)
+  const sorted = [...new Set(places.map((place) => place % bytes.length))].sort((a, b) => a - b)
+  return [0, ...sorted].map((start, at) => bytes.subarray(start, [...sorted, bytes.length][at]))
+}
+
+// Goal: cutting a stream anywhere changes nothing of what is seen in it.
+it('counts the same tokens and reads the same usage however the stream is cut', () => {
+  const text = chatFrames('m', usage).join('')
+  fc.assert(
+    fc.property(fc.array(fc.nat(4000), { maxLength: 30 }), (places) => {
+      const watch = new StreamWatch('chat_completions')
+      let tokens = 0
+      for (const piece of pieces(text, places)) tokens += watch.push(piece, 0, piece.length)
+      expect(tokens).toBe(4)
+      expect(watch.usage).toEqual({ promptTokens: 9, outputTokens: 4, cachedTokens: 8 })
+      expect(watch.hasFinished).toBe(true)
+      expect(watch.isBetweenEvents).toBe(true)
+    }),
+  )
+})
+
+it('takes the usage out and nothing else, however the stream is cut', () => {
+  const text = chatFrames('m', usage).join('')
+  fc.assert(
+    fc.property(fc.array(fc.nat(4000), { maxLength: 30 }), (places) => {
+      const editor = new EventEditor(withoutUsage)
+      const out = pieces(text, places).map((piece) => editor.push(piece)?.toString() ?? '')
+      expect(out.join('') + (editor.rest()?.toString() ?? '')).toBe(chatFrames('m').join(''))
+    }),
+  )
+})
+
+describe('what counts as a token', () => {
+  it.each([
+    [
+      'a role alone is none',
+      'chat_completions',
+      'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n',
+      0,
+    ],
+    ['text', 'chat_completions', 'data: {"choices":[{"delta":{"content":"a"}}]}\n\n', 1],
+    ['reasoning', 'chat_completions', 'data: {"choices":[{"delta":{"reasoning_content":"a"}}]}\n\n', 1],
+    [
+      'a tool call',
+      'chat_completions',
+      'data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"f"}}]}}]}\n\n',
+      1,
+    ],
+    ['completion text', 'completions', 'data: {"choices":[{"text":"a"}]}\n\n', 1],
+    ['a comment is none', 'chat_completions', ':\n\n', 0],
+    ['events with CRLF', 'completions', 'data: {"choices":[{"text":"a"}]}\r\n\r\n', 1],
+    ['a block delta', 'anthropic_messages', 'event: content_block_delta\ndata: {"delta":{"text":"a"}}\n\n', 1],
+    ['a message start is none', 'anthropic_messages', 'event: message_start\ndata: {}\n\n', 0],
+    ['a text delta', 'responses', 'event: response.output_text.delta\ndata: {"delta":"a"}\n\n', 1],
+    ["SGLang's own route", 'generate', 'data: {"text":"a","meta_info":{"prompt_tokens":3}}\n\n', 1],
+  ] as const)('%s', (_says, endpoint, text, tokens) => {
+    expect(new StreamWatch(endpoint).push(Buffer.from(text), 0, text.length)).toBe(tokens)
+  })
+
+  it('sees an error inside a stream', () => {
+    const watch = new StreamWatch('chat_completions')
+    const text = 'data: {"error":{"message":"x","code":500}}\n\n'
+    expect(watch.push(Buffer.from(text), 0, text.length)).toBe(0)
+    expect(watch.hasError).toBe(true)
+  })
+
+  it('does not keep an endless event', () => {
+    const watch = new StreamWatch('completions')
+    const part = Buffer.from('x'.repeat(100_000))
+    for (let at = 0; at < 10; at++) watch.push(part, 0, part.length)
+    expect(watch.push(Buffer.from('\n\ndata: {"choices":[{"text":"a"}]}\n\n'), 0, 37)).toBeGreaterThan(0)
+  })
+})
+
+describe('usage', () => {
+  it.each([
+    ['OpenAI', '{"usage":{"prompt_tokens":5,"completion_tokens":2}}', [5, 2, undefined]],
+    [
+      'Responses',
+      '{"response":{"usage":{"input_tokens":5,"output_tokens":2,"input_tokens_details":{"cached_tokens":4}}}}',
+      [5, 2, 4],
+    ],
+    ['Anthropic', '{"usage": {"input_tokens":5,"output_tokens":2,"cache_read_input_tokens":3}}', [5, 2, 3]],
+    ['SGLang', '{"text":"x","meta_info":{"prompt_tokens":5,"completion_tokens":2,"cached_tokens":1}}', [5, 2, 1]],
+  ])('of %s', (_says, text, [promptTokens, outputTokens, cachedTokens]) => {
+    expect(readUsage(text)).toEqual({ promptTokens, outputTokens, cachedTokens })
+  })
+
+  it('is not fooled by a look-alike in the text', () => {
+    const text = JSON.stringify({ usage: { prompt_tokens: 5 }, choices: [{ text: '"usage":{"prompt_tokens":99}' }] })
+    expect(readUsage(text)?.promptTokens).toBe(5)
+  })
+
+  it('never throws, whatever the text', () => {
+    const part = fc.constantFrom('"usage"', ':', '{', '}', '"', '\\', '1', 'null', ' ')
+    fc.assert(fc.property(fc.array(part, { maxLength: 20 }), (parts) => void readUsage(parts.join(''))))
+  })
+})
+
+it('puts a member at the end of an event', () => {
+  expect(withMember(Buffer.from('data: {"a":1}\n\n'), '"n":2').toString()).toBe('data: {"a":1,"n":2}\n\n')
+  expect(withMember(Buffer.from('data: {}\n\n'), '"n":2').toString()).toBe('data: {"n":2}\n\n')
+  expect(withMember(Buffer.from(': hi }\n\n'), '"n":2').toString()).toBe(': hi }\n\n')
+  expect(withMember(Buffer.from('data: [DONE]\n\n'), '"n":2').toString()).toBe('data: [DONE]\n\n')
+})
