@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../core/protocol/index.js'
-import type { RouteAnswer } from '../routing/index.js'
+import type { PromptHashes, RouteAnswer } from '../routing/index.js'
 import { RequestGuard } from '../routing/index.js'
 import type { GatewayContext } from './context.js'
 import { answerError } from './http/answer.js'
@@ -141,10 +141,11 @@ export class Inference implements Timed {
   /** Routes and dispatches; a worker that fails before the first byte is replaced, once. */
   async #attempt(prepared: Prepared, prompt: PromptTokens | undefined): Promise<number> {
     const { model, hints } = prepared
+    const hashes = prompt && model.hashesOf(prompt, hints.cacheSalt, prepared.loraName)
     const failed = new Set<bigint>()
     let firstError: WarmrouteError | undefined
     for (let attempt = 1; ; attempt++) {
-      const request = routeRequestOf(this.id, prepared, prompt, failed, this.#abort.signal)
+      const request = routeRequestOf(this.id, prepared, prompt, hashes, failed, this.#abort.signal)
       let answer: RouteAnswer
       try {
         answer = await model.spec.router.route(request)
@@ -153,7 +154,7 @@ export class Inference implements Timed {
       }
       if (hints.isDryRun) return answerDryRun(this.#response, prepared, prompt, answer, this.publicId)
       const isLast = attempt === attemptsMax || request.pin !== undefined
-      const outcome = await this.#dispatch(prepared, prompt, answer, isLast)
+      const outcome = await this.#dispatch(prepared, prompt, hashes, answer, isLast)
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
       if (this.#givenUp) throw this.#givenUp
       const error = outcome.kind === 'failed' ? outcome.error : refusal(outcome.status)
@@ -166,6 +167,7 @@ export class Inference implements Timed {
   async #dispatch(
     prepared: Prepared,
     prompt: PromptTokens | undefined,
+    hashes: PromptHashes | undefined,
     answer: RouteAnswer,
     isLast: boolean,
   ): Promise<RelayOutcome> {
@@ -176,10 +178,8 @@ export class Inference implements Timed {
     try {
       if (this.#givenUp) throw this.#givenUp
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
-      if (prompt && (worker.mode !== 'exact' || !prompt.isExact)) {
-        const hashes = prompt.hashes ?? model.hashesOf(prompt.tokens, prepared.hints.cacheSalt, prepared.loraName)
+      if (prompt && hashes && (worker.mode !== 'exact' || !prompt.isExact))
         model.spec.router.recordDecision(hashes, answer)
-      }
       const outcome = await this.#relayFrom(worker, prepared, answer, isLast)
       if (outcome.kind === 'completed') this.#settle(outcome, guard)
       else guard.end(this.#givenUp ? 'stopped' : 'failed')
@@ -269,13 +269,14 @@ export class Inference implements Timed {
     guard.end(outcome.hasError ? 'failed' : 'completed')
   }
 
-  #createGuard({ model, hints }: Prepared, prompt: PromptTokens | undefined): RequestGuard {
+  #createGuard(prepared: Prepared, prompt: PromptTokens | undefined): RequestGuard {
+    const { model, hints } = prepared
     return new RequestGuard(
       model.spec.router,
       {
         requestId: this.id,
         isTracked: true,
-        promptTokens: prompt?.tokens.length ?? 0,
+        promptTokens: prompt?.tokens.length ?? Math.ceil(prepared.bytes.length / 4),
         blockSize: model.spec.blockSize,
         tracksOutput: model.spec.tracksOutputBlocks ?? false,
         expectedOutputTokens: hints.expectedOutputTokens,

@@ -5,6 +5,8 @@ import type { WorkerCapacity } from '../core/load/index.js'
 import type { PromptHashes } from '../routing/index.js'
 import { WorkerMonitor } from '../routing/index.js'
 import type { Deadlines, HealthOptions, Log, ModelSpec } from './options.js'
+import { isPolicyRouter } from './policies/policy-router.js'
+import type { PromptTokens } from './request/prompt.js'
 import type { ModelMeters } from './telemetry/request-meters.js'
 import { Fleet } from './workers/fleet.js'
 
@@ -26,6 +28,8 @@ export class Model {
   readonly fleet: Fleet
   readonly monitor: WorkerMonitor
   readonly meters: ModelMeters
+  /** False: the router looks at load alone, so that making tokens would be wasted. */
+  readonly looksAtPrompts: boolean
   readonly #context: ModelContext
   readonly #plain: HashScheme
   readonly #schemes = new Map<string, HashScheme>()
@@ -34,6 +38,7 @@ export class Model {
   constructor(spec: ModelSpec, context: ModelContext) {
     const { deadlines, health, log, now } = context
     this.spec = spec
+    this.looksAtPrompts = !isPolicyRouter(spec.router)
     this.#context = context
     this.#plain = createHashScheme({ blockSize: spec.blockSize })
     this.meters = context.metersOf(spec.name)
@@ -64,10 +69,12 @@ export class Model {
     return this.fleet.servingCount > 0
   }
 
-  /** Block hashes of a prompt, for a prediction. */
-  hashesOf(tokens: Uint32Array, cacheNamespace: string | undefined, loraName: string | undefined): PromptHashes {
-    const hashes = new BlockHashes()
-    this.#context.hasher.hash(tokens, this.#schemeOf(cacheNamespace, loraName), hashes)
+  /** Block hashes of a prompt: made once, for the choice and for a prediction. */
+  hashesOf(prompt: PromptTokens, cacheNamespace: string | undefined, loraName: string | undefined): PromptHashes {
+    const { hasher } = this.#context
+    const scheme = this.#schemeOf(cacheNamespace, loraName)
+    let hashes = prompt.hash?.(scheme, hasher)
+    if (!hashes) hasher.hash(prompt.tokens, scheme, (hashes = new BlockHashes()))
     return { local: hashes.localColumn(), sequence: hashes.sequenceColumn() }
   }
 

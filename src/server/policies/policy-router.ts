@@ -22,6 +22,10 @@ export function createPolicyRouter(options: PolicyRouterOptions): RouterPort {
   return new PolicyRouter(options)
 }
 
+export function isPolicyRouter(router: RouterPort): boolean {
+  return router instanceof PolicyRouter
+}
+
 class PolicyRouter implements RouterPort {
   readonly #policy: PolicyName
   readonly #random: () => number

@@ -49,7 +49,7 @@ export function promptOf(
   signal: AbortSignal,
 ): Promise<PromptTokens | undefined> | PromptTokens | undefined {
   const { row, model, body, bytes, hints } = prepared
-  if (row.promptFields.length === 0) return undefined
+  if (row.promptFields.length === 0 || !model.looksAtPrompts) return undefined
   if (hints.tokenData) return { tokens: hints.tokenData, isExact: true }
   const carried = carriedTokens(row, body)
   if (carried) return carried

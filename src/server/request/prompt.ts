@@ -3,8 +3,8 @@
  * one token, which is near the truth for most text: equal beginnings stay equal, and the length is a fair estimate of
  * the work. Such a prompt is only ever compared with our own earlier decisions, never with what engines report.
  */
+import type { BlockHasher, BlockHashes, HashScheme } from '../../core/hashing/index.js'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
-import type { PromptHashes } from '../../routing/index.js'
 import type { FieldSpan } from '../splice-body.js'
 import type { EndpointRow } from './endpoints.js'
 
@@ -22,7 +22,8 @@ export interface PromptTokens {
   readonly isExact: boolean
   /** Tokens of all prompts of a batch; `tokens` are those of the first. */
   readonly totalTokens?: number | undefined
-  readonly hashes?: PromptHashes | undefined
+  /** Block hashes, where the source of the tokens can make them cheaper than anew. */
+  readonly hash?: ((scheme: HashScheme, hasher: BlockHasher) => BlockHashes) | undefined
   readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
   /** Milliseconds, for the metrics. */
   readonly templateMs?: number | undefined

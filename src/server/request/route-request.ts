@@ -1,5 +1,5 @@
 /** What the router is asked: the prompt, the request's own wishes, and who is left out right now. */
-import type { RouteRequest } from '../../routing/index.js'
+import type { PromptHashes, RouteRequest } from '../../routing/index.js'
 import type { Prepared } from './prepare.js'
 import type { PromptTokens } from './prompt.js'
 
@@ -7,6 +7,7 @@ export function routeRequestOf(
   requestId: string,
   prepared: Prepared,
   prompt: PromptTokens | undefined,
+  hashes: PromptHashes | undefined,
   failed: ReadonlySet<bigint>,
   signal: AbortSignal,
 ): RouteRequest {
@@ -17,7 +18,7 @@ export function routeRequestOf(
     model: model.name,
     tokens: prompt?.tokens,
     tokenCount: prompt ? undefined : Math.ceil(prepared.bytes.length / 4),
-    hashes: prompt?.hashes,
+    hashes,
     blockMmInfos: prompt?.blockMmInfos,
     loraName,
     cacheNamespace: hints.cacheSalt,

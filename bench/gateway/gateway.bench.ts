@@ -1,0 +1,211 @@
+/**
+ * What a request costs the gateway, beside the least that a proxy can do. Engines, load and proxies are processes of
+ * their own; what is measured is the CPU time of the proxy, in turns, so that a busy machine slows both alike.
+ */
+import type { ChildProcess } from 'node:child_process'
+import { fork } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import type { BenchContext } from '../harness.js'
+import { defineBench, summarise } from '../harness.js'
+import type { Shape } from './shapes.js'
+import type { Use } from './use.js'
+
+type Subject = 'gateway' | 'floor'
+
+interface Sample {
+  readonly cpuUs: number
+  readonly rssMb: number
+  readonly stallP999Ms: number
+  readonly errors: number
+}
+
+const base = { isStream: true, groups: 64, shared: 0.9, chunkMs: 0 } as const
+
+function shapesOf(bench: BenchContext): Readonly<Record<'W5' | 'W1' | 'W2' | 'W3' | 'W4', Shape>> {
+  const { size } = bench
+  return {
+    W5: {
+      ...base,
+      name: 'W5',
+      isStream: false,
+      promptBytes: 900,
+      chunks: 1,
+      clients: size(4, 64),
+      requests: size(20, 4_000),
+    },
+    W1: { ...base, name: 'W1', promptBytes: 900, chunks: 16, clients: size(4, 32), requests: size(20, 2_000) },
+    W2: {
+      ...base,
+      name: 'W2',
+      groups: 16,
+      promptBytes: 220 * 1024,
+      chunks: 4,
+      clients: size(2, 8),
+      requests: size(4, 320),
+    },
+    W3: {
+      ...base,
+      name: 'W3',
+      promptBytes: 900,
+      chunks: size(20, 1_000),
+      chunkMs: 1,
+      clients: size(2, 16),
+      requests: size(2, 16),
+    },
+    W4: {
+      ...base,
+      name: 'W4',
+      promptBytes: 900,
+      chunks: size(3, 31),
+      chunkMs: size(5, 500),
+      clients: size(8, 2_000),
+      requests: size(8, 2_000),
+      rampMs: size(1, 2_000),
+    },
+  }
+}
+
+export const benches = [
+  defineBench('gateway.W5', 'what does a small whole answer cost?', (bench) => perRequest(bench, 'W5')),
+  defineBench('gateway.W1', 'what does a short stream cost?', (bench) => perRequest(bench, 'W1')),
+  defineBench('gateway.W2.approx', 'what does a long prompt cost without a tokenizer?', (bench) =>
+    perRequest(bench, 'W2'),
+  ),
+  defineBench('gateway.W3', 'what does a chunk cost?', (bench) => perChunk(bench, 'W3')),
+  defineBench('gateway.W4', 'what do 2,000 slow streams cost?', (bench) => perChunk(bench, 'W4')),
+]
+
+async function perRequest(bench: BenchContext, name: 'W5' | 'W1' | 'W2'): Promise<void> {
+  const shape = shapesOf(bench)[name]
+  const id = name === 'W2' ? 'gateway.W2.approx' : `gateway.${name}`
+  const { gateway, floor } = await measure(shape, bench.isSmoke ? 1 : 5)
+  report(
+    bench,
+    `${id}.cpu_ms_per_req`,
+    'ms',
+    gateway.map((it) => it.cpuUs / 1000 / shape.requests),
+  )
+  report(
+    bench,
+    `${id}.floor_cpu_ms_per_req`,
+    'ms',
+    floor.map((it) => it.cpuUs / 1000 / shape.requests),
+  )
+}
+
+async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
+  const shape = shapesOf(bench)[name]
+  const { gateway, floor } = await measure(shape, bench.isSmoke ? 1 : 3)
+  const chunks = shape.requests * shape.chunks
+  report(
+    bench,
+    `gateway.${name}.cpu_us_per_chunk`,
+    'us',
+    gateway.map((it) => it.cpuUs / chunks),
+  )
+  report(
+    bench,
+    `gateway.${name}.floor_cpu_us_per_chunk`,
+    'us',
+    floor.map((it) => it.cpuUs / chunks),
+  )
+  if (name === 'W3') return
+  report(
+    bench,
+    'gateway.W4.errors',
+    'count',
+    gateway.map((it) => it.errors),
+  )
+  report(
+    bench,
+    'gateway.W4.rss_mb',
+    'MB',
+    gateway.map((it) => it.rssMb),
+  )
+  report(
+    bench,
+    'gateway.W4.floor_rss_mb',
+    'MB',
+    floor.map((it) => it.rssMb),
+  )
+}
+
+function report(bench: BenchContext, id: string, unit: string, samples: readonly number[]): void {
+  const { median, spread } = summarise(samples)
+  bench.report({ id, value: median, unit, spread, checksum: String(samples.length) })
+}
+
+interface Stage {
+  readonly engines: ChildProcess
+  readonly load: ChildProcess
+  readonly subjects: Readonly<Record<Subject, { readonly child: ChildProcess; readonly port: number }>>
+}
+
+let stage: Promise<Stage> | undefined
+
+/** The processes are started once and end with this one: each ends itself when its channel closes. */
+async function openStage(): Promise<Stage> {
+  const start = async <T>(file: string, argument?: unknown): Promise<{ child: ChildProcess; first: T }> => {
+    const path = fileURLToPath(new URL(file, import.meta.url))
+    const child = fork(path, argument === undefined ? [] : [JSON.stringify(argument)], {
+      execArgv: ['--import', 'tsx'],
+    })
+    const first = await message<T>(child)
+    child.unref()
+    child.channel?.unref()
+    return { child, first }
+  }
+  const [engines, load] = await Promise.all([
+    start<{ ports: number[] }>('./engines.child.ts'),
+    start('./load.child.ts'),
+  ])
+  const { ports } = engines.first
+  const [gateway, floor] = await Promise.all([
+    start<{ port: number }>('./gateway.child.ts', ports),
+    start<{ port: number }>('./floor/proxy.child.ts', ports),
+  ])
+  return {
+    engines: engines.child,
+    load: load.child,
+    subjects: {
+      gateway: { child: gateway.child, port: gateway.first.port },
+      floor: { child: floor.child, port: floor.first.port },
+    },
+  }
+}
+
+/** Gateway and floor in turns, each turn with the same load; one turn before the first is not counted. */
+async function measure(shape: Shape, turns: number): Promise<Record<Subject, Sample[]>> {
+  const { engines, load, subjects } = await (stage ??= openStage())
+  await ask(engines, shape)
+  const samples: Record<Subject, Sample[]> = { gateway: [], floor: [] }
+  for (let turn = turns === 1 ? 1 : 0; turn <= turns; turn++) {
+    for (const subject of ['gateway', 'floor'] as const) {
+      const { child, port } = subjects[subject]
+      const before = await ask<Use>(child, 'reset')
+      const { errors } = await ask<{ errors: number }>(load, { port, shape, first: turn * 512 })
+      const after = await ask<Use>(child, 'use')
+      if (subject === 'gateway' && errors > 0 && shape.name !== 'W4') throw new Error(`${shape.name}: ${errors} errors`)
+      if (turn > 0) samples[subject].push({ ...after, cpuUs: after.cpuUs - before.cpuUs, errors })
+    }
+  }
+  return samples
+}
+
+function ask<T>(child: ChildProcess, what: unknown): Promise<T> {
+  child.channel?.ref()
+  const answer = message<T>(child)
+  child.send(what as object)
+  return answer.finally(() => child.channel?.unref())
+}
+
+function message<T>(child: ChildProcess): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onExit = (code: number | null): void => reject(new Error(`a process of the benchmark ended with ${code}`))
+    child.once('exit', onExit)
+    child.once('message', (value) => {
+      child.off('exit', onExit)
+      resolve(value as T)
+    })
+  })
+}
