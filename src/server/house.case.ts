@@ -14,7 +14,7 @@ export interface House {
   readonly url: string
   readonly router: RouterPort
   readonly engines: FakeEngine[]
-  loads(): Promise<readonly RankLoad[]>
+  readonly loads: () => Promise<readonly RankLoad[]>
   close(): Promise<void>
 }
 
