@@ -19,6 +19,8 @@ export interface FakeEngine {
   /** Settles at the next abort. */
   readonly nextAbort: () => Promise<void>
   respond: Responder
+  /** What GET requests, such as health checks, are answered with. */
+  health: number
   close(): Promise<void>
 }
 
@@ -42,7 +44,7 @@ export async function startFakeEngine(respond: Responder = answerChat): Promise<
       const bytes = Buffer.concat(parts)
       const one = { path: request.url ?? '', headers: request.headers, text: bytes.toString('utf8'), bytes }
       if (request.method === 'GET') {
-        response.writeHead(200, { 'content-type': 'text/plain' }).end('ok')
+        response.writeHead(engine.health, { 'content-type': 'text/plain' }).end('ok')
         return
       }
       seen.push(one)
@@ -62,6 +64,7 @@ export async function startFakeEngine(respond: Responder = answerChat): Promise<
     sockets: () => sockets.size,
     nextAbort: () => new Promise((resolve) => waiting.push(resolve)),
     respond,
+    health: 200,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())

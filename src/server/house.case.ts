@@ -12,6 +12,7 @@ import { createPolicyRouter } from './policies/policy-router.js'
 export interface House {
   readonly gateway: Gateway
   readonly url: string
+  readonly adminUrl: string | undefined
   readonly router: RouterPort
   readonly engines: FakeEngine[]
   readonly loads: () => Promise<readonly RankLoad[]>
@@ -45,10 +46,11 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
       },
     ],
   })
-  const { url } = await gateway.listen()
+  const { url, adminUrl } = await gateway.listen()
   return {
     gateway,
     url,
+    adminUrl,
     router,
     engines,
     loads: () => router.loads(),

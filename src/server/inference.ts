@@ -121,7 +121,8 @@ export class Inference implements Timed {
     this.#meters.started(this.#row.endpoint, this.#type)
     this.#checkReady(prepared)
     const found = promptOf(prepared, this.#abort.signal)
-    const prompt = found instanceof Promise ? await found : found
+    const known = found instanceof Promise ? await found : found
+    const prompt = known && known.tokens.length > 0 ? known : undefined
     if (prompt) this.#meters.promptTokens(prompt.totalTokens ?? prompt.tokens.length)
     return this.#attempt(prepared, prompt)
   }

@@ -281,11 +281,13 @@ describe('a worker and its states', () => {
   it('is left out after a fault and comes back when it answers', async () => {
     const { url, engines, gateway } = await open()
     engines[0]!.respond = (_request, response) => void response.destroy()
+    engines[0]!.health = 503
     await (await post(url, '/v1/chat/completions', chatBody())).text()
     expect(gateway.workers()[0]!.is_quarantined).toBe(true)
     await (await post(url, '/v1/chat/completions', chatBody())).text()
     expect(engines[0]!.seen).toHaveLength(1)
     engines[0]!.respond = answerChat
+    engines[0]!.health = 200
     await until(() => !gateway.workers()[0]!.is_quarantined)
     for (let at = 0; at < 2; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
     expect(engines[0]!.seen).toHaveLength(2)

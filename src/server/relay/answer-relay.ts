@@ -200,6 +200,8 @@ export class AnswerRelay implements AnswerHandlers {
       response.destroy()
       return
     }
+    const held = this.#editor?.rest()
+    if (held) response.write(held)
     const text = this.#watch!.isBetweenEvents ? frames : `\n\n${frames}`
     if (this.#way === 'framed') {
       const size = Buffer.byteLength(text).toString(16)

@@ -3,8 +3,12 @@
  * Everything else is relayed without looking (`answer-relay.ts`).
  */
 
-/** The event to send instead, or undefined to take it out. */
-export type EventEdit = (event: Buffer) => Buffer | undefined
+export interface EventEdit {
+  /** What to send now instead of the event: itself, another one, several, or nothing. */
+  edit(event: Buffer): Buffer | undefined
+  /** What was held back, when the stream ends. */
+  flush?(): Buffer | undefined
+}
 
 const eventBytesMax = 4 * 1024 * 1024
 
@@ -25,7 +29,7 @@ export class EventEditor {
     for (;;) {
       const end = endOfEvent(buffer, at)
       if (end < 0) break
-      const event = this.#edit(buffer.subarray(at, end))
+      const event = this.#edit.edit(buffer.subarray(at, end))
       if (event) out.push(event)
       at = end
     }
@@ -38,11 +42,12 @@ export class EventEditor {
     return out.length === 1 ? out[0] : Buffer.concat(out)
   }
 
-  /** The stream ended in the middle of an event. */
+  /** What is left when the stream ends, perhaps in the middle of an event. */
   rest(): Buffer | undefined {
+    const flushed = this.#edit.flush?.()
     const rest = this.#held
     this.#held = undefined
-    return rest
+    return joined(flushed, rest)
   }
 }
 
@@ -53,9 +58,35 @@ function endOfEvent(buffer: Buffer, start: number): number {
   return plain + 2
 }
 
-/** Takes out the event that only carries usage: we asked for it, the client did not. */
-export function withoutUsage(event: Buffer): Buffer | undefined {
-  return event.includes('"usage":{') && event.includes('"choices":[]') ? undefined : event
+/**
+ * Takes out the event that only carries usage: we asked for it, the client did not. vLLM moves `system_fingerprint` from
+ * the last event into that one, so the last event is held back until it is known whether it must get it again.
+ */
+export class UsageRemoval implements EventEdit {
+  #last: Buffer | undefined
+
+  edit(event: Buffer): Buffer | undefined {
+    if (event.includes('"usage":{') && event.includes('"choices":[]')) {
+      const fingerprint = /"system_fingerprint": ?"[^"]*"/.exec(event.toString('latin1'))?.[0]
+      if (fingerprint !== undefined && this.#last && !this.#last.includes('"system_fingerprint"'))
+        this.#last = withMember(this.#last, fingerprint)
+      return this.flush()
+    }
+    const before = this.flush()
+    if (!/"finish_reason": ?"/.test(event.toString('latin1'))) return joined(before, event)
+    this.#last = Buffer.from(event)
+    return before
+  }
+
+  flush(): Buffer | undefined {
+    const last = this.#last
+    this.#last = undefined
+    return last
+  }
+}
+
+function joined(first: Buffer | undefined, second: Buffer | undefined): Buffer | undefined {
+  return first && second ? Buffer.concat([first, second]) : (first ?? second)
 }
 
 /** Puts a member into the JSON object of a `data:` event, at its end. Other events stay as they are. */

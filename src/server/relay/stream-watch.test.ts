@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { chatFrames } from '../fake-engine.case.js'
-import { EventEditor, withMember, withoutUsage } from './event-editor.js'
+import { EventEditor, UsageRemoval, withMember } from './event-editor.js'
 import { StreamWatch } from './stream-watch.js'
 import { readUsage } from './usage.js'
 
@@ -33,10 +33,20 @@ it('takes the usage out and nothing else, however the stream is cut', () => {
   const text = chatFrames('m', usage).join('')
   fc.assert(
     fc.property(fc.array(fc.nat(4000), { maxLength: 30 }), (places) => {
-      const editor = new EventEditor(withoutUsage)
+      const editor = new EventEditor(new UsageRemoval())
       const out = pieces(text, places).map((piece) => editor.push(piece)?.toString() ?? '')
       expect(out.join('') + (editor.rest()?.toString() ?? '')).toBe(chatFrames('m').join(''))
     }),
+  )
+})
+
+it('gives the last event its fingerprint back, which the usage took with it', () => {
+  const last = 'data: {"choices":[{"text":"a","finish_reason":"stop"}]}\n\n'
+  const usageEvent = 'data: {"choices":[],"usage":{"prompt_tokens":1},"system_fingerprint":"fp"}\n\n'
+  const editor = new EventEditor(new UsageRemoval())
+  const out = [last, usageEvent, 'data: [DONE]\n\n'].map((event) => editor.push(Buffer.from(event))?.toString() ?? '')
+  expect(out.join('')).toBe(
+    'data: {"choices":[{"text":"a","finish_reason":"stop"}],"system_fingerprint":"fp"}\n\ndata: [DONE]\n\n',
   )
 })
 

@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http'
 import type { RouteAnswer } from '../../routing/index.js'
 import type { EventEdit } from '../relay/event-editor.js'
-import { withMember, withoutUsage } from '../relay/event-editor.js'
+import { UsageRemoval, withMember } from '../relay/event-editor.js'
 import type { Prepared } from './prepare.js'
 import type { PromptTokens } from './prompt.js'
 
@@ -22,7 +22,7 @@ export function editsOf(
   const hasWorker = extraFields.has('worker_id')
   const hasTiming = extraFields.has('timing')
   const isOurs = prepared.row.endpoint === 'chat_completions' || prepared.row.endpoint === 'completions'
-  if (!isOurs || (!hasWorker && !hasTiming)) return removesUsage ? { editEvent: withoutUsage } : {}
+  if (!isOurs || (!hasWorker && !hasTiming)) return removesUsage ? { editEvent: new UsageRemoval() } : {}
   let firstMs: number | undefined
   const member = (isFinal: boolean): string | undefined => {
     const parts: string[] = []
@@ -31,12 +31,14 @@ export function editsOf(
     return parts.length === 0 ? undefined : `"nvext":{${parts.join(',')}}`
   }
   return {
-    editEvent(event) {
-      const kept = removesUsage ? withoutUsage(event) : event
-      if (!kept || kept[0] !== 0x64 || kept.includes('data: [DONE]')) return kept
-      firstMs ??= sinceStartMs()
-      const added = member(/"finish_reason": ?"/.test(kept.toString('latin1')))
-      return added === undefined ? kept : withMember(kept, added)
+    editEvent: {
+      edit(event) {
+        const kept = isUsageAlone(event) && removesUsage ? undefined : event
+        if (!kept || kept[0] !== 0x64 || kept.includes('data: [DONE]')) return kept
+        firstMs ??= sinceStartMs()
+        const added = member(/"finish_reason": ?"/.test(kept.toString('latin1')))
+        return added === undefined ? kept : withMember(kept, added)
+      },
     },
     editBody(body) {
       const added = member(true)
@@ -88,4 +90,8 @@ function timingJson(answer: RouteAnswer, prepared: Prepared, firstMs: number | u
     total_time_ms: totalMs,
     ...(blocks > 0 ? { kv_hit_rate: Math.min(1, answer.effectiveOverlapBlocks / blocks) } : {}),
   })
+}
+
+function isUsageAlone(event: Buffer): boolean {
+  return event.includes('"usage":{') && event.includes('"choices":[]')
 }

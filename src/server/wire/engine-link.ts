@@ -36,7 +36,7 @@ export class EngineLink implements ConnectionOwner {
   readonly #basePath: string
   readonly #idle: EngineConnection[] = []
   readonly #all = new Set<EngineConnection>()
-  readonly #connecting = new Set<Socket>()
+  readonly #connecting = new Map<Socket, () => void>()
   #sweep: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -95,7 +95,6 @@ export class EngineLink implements ConnectionOwner {
     const socket = isTls
       ? connectTls({ ...address, servername: address.host, ALPNProtocols: ['http/1.1'] })
       : connect(address)
-    this.#connecting.add(socket)
     const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), this.#options.connectMs)
     let isSettled = false
     const settle = (): boolean => {
@@ -109,6 +108,7 @@ export class EngineLink implements ConnectionOwner {
       if (settle())
         onError(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: cause?.message ?? 'closed' }, { cause }))
     }
+    this.#connecting.set(socket, failed)
     socket.on('error', failed)
     socket.on('close', () => failed())
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
@@ -140,8 +140,10 @@ export class EngineLink implements ConnectionOwner {
     this.#isClosed = true
     clearTimeout(this.#sweep)
     this.#sweep = undefined
-    for (const socket of this.#connecting) socket.destroy()
-    this.#connecting.clear()
+    for (const [socket, failed] of this.#connecting) {
+      socket.destroy()
+      failed()
+    }
     for (const connection of this.#all) connection.destroy()
     this.#idle.length = 0
   }

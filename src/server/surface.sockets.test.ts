@@ -1,0 +1,499 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { createMetrics } from '../telemetry/index.js'
+import type { House, HouseOptions } from './house.case.js'
+import { chatBody, openHouse, post } from './house.case.js'
+import { hashKey } from './http/keys.js'
+import { endpointRows } from './request/endpoints.js'
+
+let house: House | undefined
+
+async function open(options: HouseOptions = {}): Promise<House> {
+  house = await openHouse(options)
+  return house
+}
+
+afterEach(async () => {
+  await house?.close()
+  house = undefined
+})
+
+async function json(response: Response): Promise<Record<string, never>> {
+  return (await response.json()) as Record<string, never>
+}
+
+async function errorOf(response: Response): Promise<{ status: number; type: string; code: string; message: string }> {
+  const { error } = (await response.json()) as { error: { type: string; code: string; message: string } }
+  return { ...error, status: response.status }
+}
+
+describe('routes that end in an engine', () => {
+  it.each(endpointRows.map((row) => row.path))('%s is forwarded as it is', async (path) => {
+    const { url, engines } = await open({ engines: 1 })
+    const body = JSON.stringify({
+      model: 'm',
+      input: 'x',
+      prompt: 'x',
+      text: 'x',
+      messages: [],
+      query: 'q',
+      documents: ['d'],
+    })
+    const response = await post(url, path, body)
+    expect(response.status).toBe(200)
+    await response.text()
+    expect(engines[0]!.seen[0]).toMatchObject({ path, text: body })
+  })
+
+  it.each(endpointRows.map((row) => row.path))('%s takes POST only', async (path) => {
+    const { url } = await open({ engines: 1 })
+    const response = await fetch(url + path)
+    expect(response.status).toBe(405)
+    expect(response.headers.get('allow')).toBe('POST')
+    await response.text()
+  })
+})
+
+describe('what an engine is sent', () => {
+  it('never gets fields that steer it, in whatever spelling', async () => {
+    const { url, engines } = await open({ engines: 1 })
+    const body = String.raw`{"model":"m","kv_transfer_params":{"do_remote_prefill":true},"priority":-5,"\u0070riority":9,"bootstrap_host":"x","bootstrap_room":1,"data_parallel_rank":7,"routed_dp_rank":3,"rid":"x","vllm_xargs":{"kv_transfer_params":"x"},"messages":[],"nvext":{}}`
+    await (
+      await post(url, '/v1/chat/completions', body, {
+        'x-vllm-priority': '-9',
+        'x-override-rid': 'x',
+        'x-data-parallel-rank': '0',
+      })
+    ).text()
+    const seen = engines[0]!.seen[0]!
+    expect(seen.text).toBe('{"model":"m","messages":[]}')
+    expect(seen.headers['x-vllm-priority']).toBeUndefined()
+    expect(seen.headers['x-override-rid']).toBeUndefined()
+  })
+
+  it('gets them where the configuration allows it', async () => {
+    const { url, engines } = await open({ engines: 1, gateway: { allowedEngineFields: ['priority'] } })
+    await (await post(url, '/v1/chat/completions', chatBody({ priority: -5 }))).text()
+    expect(JSON.parse(engines[0]!.seen[0]!.text)).toMatchObject({ priority: -5 })
+  })
+
+  it('is told its rank when it has several', async () => {
+    const { url, engines, gateway } = await open({ engines: 1 })
+    const config = { dataParallelStartRank: 4, dataParallelSize: 2 }
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'vllm', config })
+    for (let at = 0; at < 2; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(engines[0]!.seen.map((seen) => seen.headers['x-data-parallel-rank'])).toEqual(['0', '1'])
+  })
+
+  it("keeps the client's key to itself when it has keys of its own, and sends the worker's", async () => {
+    const { url, engines, gateway } = await open({ engines: 1, gateway: { apiKeyHashes: [hashKey('client')] } })
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'vllm', apiKey: 'engine-key' })
+    await (await post(url, '/v1/chat/completions', chatBody(), { authorization: 'Bearer client' })).text()
+    expect(engines[0]!.seen[0]!.headers.authorization).toBe('Bearer engine-key')
+    expect(JSON.stringify(gateway.workers())).not.toContain('engine-key')
+  })
+
+  it('gets the trace context, the request id, and no other header', async () => {
+    const { url, engines } = await open({ engines: 1 })
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+    const response = await post(url, '/v1/chat/completions', chatBody(), {
+      traceparent,
+      'x-request-id': 'mine',
+      cookie: 'a=b',
+      'x-secret': 's',
+    })
+    expect(response.headers.get('x-request-id')).toBe('mine')
+    await response.text()
+    const { headers } = engines[0]!.seen[0]!
+    expect(headers).toMatchObject({ traceparent, 'x-request-id': 'mine' })
+    expect(headers.cookie).toBeUndefined()
+    expect(headers['x-secret']).toBeUndefined()
+  })
+
+  it('gets the model name that it knows', async () => {
+    const { url, engines } = await open({ engines: 1, model: { aliases: ['short'], adapters: ['adapter'] } })
+    await (await post(url, '/v1/chat/completions', chatBody({ model: 'short' }))).text()
+    await (await post(url, '/v1/chat/completions', chatBody({ model: 'adapter' }))).text()
+    expect(engines[0]!.seen.map((seen) => (JSON.parse(seen.text) as { model: string }).model)).toEqual(['m', 'adapter'])
+  })
+
+  it('gets the tenant as its cache salt', async () => {
+    const { url, engines } = await open({ engines: 1 })
+    await (await post(url, '/v1/chat/completions', chatBody({ cache_salt: 'b' }), { 'x-tenant-id': 'a' })).text()
+    expect(JSON.parse(engines[0]!.seen[0]!.text)).toMatchObject({ cache_salt: 'a' })
+  })
+})
+
+describe('usage that we ask for', () => {
+  it('is asked for in one stream of a few, and the client does not see it', async () => {
+    const { url, engines } = await open({ engines: 1, gateway: { usageSampleEvery: 2 } })
+    const texts: string[] = []
+    for (let at = 0; at < 4; at++)
+      texts.push(await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text())
+    const asked = engines[0]!.seen.map((seen) => seen.text.includes('include_usage'))
+    expect(asked).toEqual([true, false, true, false])
+    expect(new Set(texts).size).toBe(1)
+  })
+
+  it('stays when the client asked for it', async () => {
+    const { url } = await open({ engines: 1, gateway: { usageSampleEvery: 1 } })
+    const body = chatBody({ stream: true, stream_options: { include_usage: true } })
+    expect(await (await post(url, '/v1/chat/completions', body)).text()).toContain('"cached_tokens":16')
+  })
+
+  it('feeds the metrics', async () => {
+    const metrics = createMetrics()
+    const { url } = await open({ engines: 1, gateway: { usageSampleEvery: 1, metrics } })
+    await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    expect(metrics.cachedTokens.with({ model: 'm' }).sum).toBe(16)
+    expect(metrics.outputSequenceTokens.with({ model: 'm' }).sum).toBe(4)
+    expect(metrics.timeToFirstToken.with({ model: 'm' }).count).toBe(1)
+    expect(metrics.outputTokens.with({ model: 'm' }).value).toBe(4)
+  })
+})
+
+describe('nvext', () => {
+  it('tells the worker in every chunk and the timing in the last, when asked', async () => {
+    const { url } = await open({ engines: 1 })
+    const nvext = { extra_fields: ['worker_id', 'timing'] }
+    const text = await (await post(url, '/v1/chat/completions', chatBody({ stream: true, nvext }))).text()
+    const chunks = text
+      .split('\n\n')
+      .filter((event) => event.startsWith('data: {'))
+      .map((event) => JSON.parse(event.slice(6)) as { nvext?: { worker_id?: object; timing?: object } })
+    expect(
+      chunks.every((chunk) => (chunk.nvext?.worker_id as { decode_worker_id: number }).decode_worker_id === 1),
+    ).toBe(true)
+    expect(chunks.map((chunk) => chunk.nvext?.timing !== undefined)).toEqual([false, false, false, false, true])
+    const whole = await json(await post(url, '/v1/chat/completions', chatBody({ nvext })))
+    expect(whole['nvext']).toMatchObject({
+      worker_id: { decode_worker_id: 1, decode_dp_rank: 0 },
+      timing: { ttft_ms: expect.any(Number) },
+    })
+  })
+
+  it('answers a dry run with the choice, and sends nothing', async () => {
+    const { url, engines } = await open({ engines: 1 })
+    const nvext = { annotations: ['query_instance_id:'], token_data: [1, 2, 3] }
+    const answer = await json(await post(url, '/v1/chat/completions', chatBody({ nvext })))
+    expect(answer).toMatchObject({ choices: [], nvext: { worker_id: { decode_worker_id: 1 } } })
+    expect(engines[0]!.seen).toHaveLength(0)
+  })
+
+  it('pins with 64 bits, by field and by header', async () => {
+    const { url, engines, gateway } = await open({ engines: 2 })
+    const id = 7_587_891_281_668_871_552n
+    gateway.setWorker('m', { id, url: engines[1]!.url, engine: 'vllm' })
+    gateway.removeWorker(2n)
+    const body = chatBody().replace('{', `{"nvext":{"backend_instance_id":${id}},`)
+    const byField = await post(url, '/v1/chat/completions', body)
+    const byHeader = await post(url, '/v1/chat/completions', chatBody(), { 'x-dynamo-worker-instance-id': String(id) })
+    for (const response of [byField, byHeader]) {
+      expect(response.headers.get('x-warmroute-worker-id')).toBe(String(id))
+      await response.text()
+    }
+  })
+
+  it.each([
+    ['a text as an id', { backend_instance_id: 'x' }],
+    ['a list as hints', { agent_hints: [] }],
+    ['a fraction as a rank', { dp_rank: 1.5 }],
+    ['agent_context', { agent_context: {} }],
+    ['a session without an id', { session_control: { action: 'open' } }],
+    ['an unknown action', { session_control: { session_id: 's', action: 'jump' } }],
+    ['tokens that are none', { token_data: [-1] }],
+  ])('refuses %s', async (_says, nvext) => {
+    const { url, engines } = await open({ engines: 1 })
+    const response = await post(url, '/v1/chat/completions', chatBody({ nvext }))
+    expect(await errorOf(response)).toMatchObject({
+      status: 400,
+      type: 'invalid_request_error',
+      code: 'WR_INVALID_BODY',
+    })
+    expect(engines[0]!.seen).toHaveLength(0)
+  })
+})
+
+describe('models', () => {
+  it('are listed with aliases, one by one, and with their readiness', async () => {
+    const { url, gateway } = await open({
+      engines: 1,
+      model: { name: 'org/m', aliases: ['short', 'odd/ready'], contextWindow: 4096 },
+    })
+    const { data } = (await json(await fetch(`${url}/v1/models`))) as unknown as { data: { id: string }[] }
+    expect(data.map((entry) => entry.id)).toEqual(['org/m', 'short', 'odd/ready'])
+    expect(await json(await fetch(`${url}/v1/models/org/m`))).toMatchObject({
+      id: 'org/m',
+      object: 'model',
+      context_window: 4096,
+    })
+    expect(await json(await fetch(`${url}/v1/models/odd/ready`))).toMatchObject({ id: 'odd/ready', object: 'model' })
+    expect(await json(await fetch(`${url}/v1/models/org/m/ready`))).toMatchObject({ model: 'org/m', ready: true })
+    gateway.removeWorker(1n)
+    expect(await json(await fetch(`${url}/v1/models/org/m/ready`))).toMatchObject({
+      ready: false,
+      reason: 'no workers',
+    })
+    expect(await json(await fetch(`${url}/v1/models`))).toEqual({ object: 'list', data: [] })
+  })
+
+  it("come in Anthropic's shape to Anthropic's clients", async () => {
+    const { url } = await open({ engines: 1 })
+    const list = await json(await fetch(`${url}/v1/models`, { headers: { 'anthropic-version': '2023-06-01' } }))
+    expect(list).toMatchObject({ has_more: false, first_id: 'm', data: [{ type: 'model', id: 'm' }] })
+  })
+
+  it('that are unknown are 404, in each envelope', async () => {
+    const metrics = createMetrics()
+    const { url } = await open({ engines: 1, gateway: { metrics } })
+    const response = await post(url, '/v1/chat/completions', chatBody({ model: 'nope' }))
+    expect(await errorOf(response)).toMatchObject({ status: 404, code: 'WR_MODEL_NOT_FOUND', type: 'not_found_error' })
+    const anthropic = await json(await post(url, '/v1/messages', chatBody({ model: 'nope' })))
+    expect(anthropic).toMatchObject({ type: 'error', error: { type: 'not_found_error' } })
+    const labels = {
+      model: 'unknown_model',
+      endpoint: 'chat_completions',
+      request_type: 'unary',
+      status: 'error',
+      error_type: 'not_found',
+    }
+    expect(metrics.requests.with(labels).value).toBe(1)
+  })
+
+  it("have upstream's flat error when strict", async () => {
+    const { url } = await open({ engines: 1, gateway: { strict: 'dynamo' } })
+    const response = await post(url, '/v1/chat/completions', chatBody({ model: 'nope' }))
+    expect(await response.text()).toBe('{"message":"Model not found","type":"Not Found","code":404}')
+  })
+})
+
+describe('operations', () => {
+  it('answers live, health, ready, metrics and openapi', async () => {
+    const { url, gateway } = await open({ engines: 1 })
+    expect(await json(await fetch(`${url}/live`))).toEqual({ status: 'live', message: 'Service is live' })
+    expect(await json(await fetch(`${url}/health`))).toMatchObject({
+      status: 'healthy',
+      instances: [{ instance_id: '1' }],
+    })
+    expect((await fetch(`${url}/ready`)).status).toBe(200)
+    const metrics = await fetch(`${url}/metrics`)
+    expect(metrics.headers.get('content-type')).toContain('text/plain; version=0.0.4')
+    expect(await metrics.text()).toContain('dynamo_frontend_model_ready{model="m"} 1')
+    const { paths } = (await json(await fetch(`${url}/openapi.json`))) as unknown as { paths: object }
+    expect(Object.keys(paths)).toContain('/v1/chat/completions')
+    gateway.removeWorker(1n)
+    expect((await fetch(`${url}/health`)).status).toBe(200)
+    expect((await fetch(`${url}/ready`)).status).toBe(503)
+  })
+
+  it('echoes the request id on every route, and knows unknown ones', async () => {
+    const { url } = await open({ engines: 1 })
+    const headers = { 'x-request-id': 'abc' }
+    expect((await fetch(`${url}/live`, { headers })).headers.get('x-request-id')).toBe('abc')
+    const unknown = await fetch(`${url}/nowhere`, { headers })
+    expect(await errorOf(unknown)).toMatchObject({ status: 404, message: 'Route not found: GET /nowhere' })
+  })
+})
+
+describe('busy thresholds', () => {
+  const nulls = {
+    active_decode_blocks_threshold: null,
+    active_prefill_tokens_threshold: null,
+    active_prefill_tokens_threshold_frac: null,
+  }
+
+  async function change(url: string, body: object | string): Promise<{ status: number; body: object }> {
+    const response = await post(url, '/busy_threshold', typeof body === 'string' ? body : JSON.stringify(body))
+    return { status: response.status, body: (await response.json()) as object }
+  }
+
+  it('are read and changed, field by field', async () => {
+    const { url } = await open({ engines: 1 })
+    expect(await json(await fetch(`${url}/busy_threshold`))).toEqual({ thresholds: [{ model: 'm', ...nulls }] })
+    expect(await change(url, { model: 'm', active_decode_blocks_threshold: 0.5 })).toEqual({
+      status: 200,
+      body: { model: 'm', ...nulls, active_decode_blocks_threshold: 0.5 },
+    })
+    expect(await change(url, { model: 'm', active_prefill_tokens_threshold: 10 })).toEqual({
+      status: 200,
+      body: { model: 'm', ...nulls, active_decode_blocks_threshold: 0.5, active_prefill_tokens_threshold: 10 },
+    })
+    expect(await change(url, { model: 'm' })).toMatchObject({
+      status: 200,
+      body: { active_prefill_tokens_threshold: 10 },
+    })
+  })
+
+  it.each([
+    [
+      { model: 'm', active_decode_blocks_threshold: 1.5 },
+      400,
+      'active_decode_blocks_threshold must be between 0.0 and 1.0, got 1.5',
+    ],
+    [
+      { model: 'm', active_prefill_tokens_threshold_frac: -1 },
+      400,
+      'active_prefill_tokens_threshold_frac must be finite and at least 0.0, got -1',
+    ],
+    [
+      { model: 'x', active_decode_blocks_threshold: 0.5 },
+      404,
+      "Model 'x' not found. Thresholds can only be set for discovered models.",
+    ],
+    [
+      { model: 'm', active_decode_blocks_threshold: 'high' },
+      422,
+      'active_decode_blocks_threshold: invalid type, expected a number',
+    ],
+    [{ active_decode_blocks_threshold: 0.5 }, 422, 'missing field `model`'],
+    ['{', 422, 'the body is not JSON'],
+  ])('%j is %i', async (body, status, error) => {
+    const { url } = await open({ engines: 1 })
+    expect(await change(url, body)).toEqual({ status, body: { error } })
+  })
+
+  it('of an unknown model read as nulls', async () => {
+    const { url } = await open({ engines: 1 })
+    expect(await change(url, { model: 'x' })).toEqual({ status: 200, body: { model: 'x', ...nulls } })
+  })
+
+  it.each([
+    [{}, 529, 'WR_ALL_WORKERS_OVERLOADED'],
+    [{ overloadStatus: 503 }, 503, 'WR_ALL_WORKERS_OVERLOADED'],
+  ])('shed requests when everybody is busy: %j', async (gateway, status, code) => {
+    const metrics = createMetrics()
+    const { url } = await open({
+      engines: 1,
+      gateway: { ...gateway, metrics },
+      model: { thresholds: { activePrefillTokensThreshold: 0 } },
+      respond: (_request, response) =>
+        void response
+          .writeHead(200, { 'content-type': 'text/event-stream' })
+          .write('data: {"choices":[{"text":"a"}]}\n\n'),
+    })
+    const abort = new AbortController()
+    await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: chatBody({ stream: true }),
+      signal: abort.signal,
+    })
+    const refused = await post(url, '/v1/chat/completions', chatBody())
+    expect(refused.headers.get('retry-after')).toBe('1')
+    expect(await errorOf(refused)).toMatchObject({ status, code, type: 'overloaded_error' })
+    expect(metrics.modelRejection.with({ model: 'm', endpoint: 'chat_completions' }).value).toBe(1)
+    abort.abort()
+  })
+
+  it('shed with the sentences of both generations when strict', async () => {
+    for (const [overloadStatus, body] of [
+      [529, '{"message":"Service temporarily overloaded","type":"Overloaded","code":529}'],
+      [
+        503,
+        '{"message":"ResourceExhausted: All workers are busy, please retry later","type":"Service Unavailable","code":503}',
+      ],
+    ] as const) {
+      const one = await openHouse({
+        engines: 1,
+        gateway: { strict: 'dynamo', overloadStatus, limits: { requestsMax: 0 } },
+      })
+      expect(await (await post(one.url, '/v1/chat/completions', chatBody())).text()).toBe(body)
+      await one.close()
+    }
+  })
+})
+
+describe('worker admin', () => {
+  it('lists, adds, drains and removes', async () => {
+    const { url, engines } = await open({ engines: 2 })
+    await fetch(`${url}/workers/2`, { method: 'DELETE' })
+    const added = await post(
+      url,
+      '/workers',
+      JSON.stringify({ model: 'm', url: engines[1]!.url, engine: 'sglang', api_key: 'secret', data_parallel_size: 2 }),
+    )
+    expect(added.status).toBe(201)
+    expect(await added.text()).not.toContain('secret')
+    const { workers } = (await json(await fetch(`${url}/workers`))) as unknown as {
+      workers: { id: string; engine: string; data_parallel_size: number }[]
+    }
+    expect(workers.map((worker) => [worker.id, worker.engine, worker.data_parallel_size])).toEqual([
+      ['1', 'vllm', 1],
+      ['2', 'sglang', 2],
+    ])
+    expect((await fetch(`${url}/workers/1/drain`, { method: 'POST' })).status).toBe(202)
+    const { workers: left } = (await json(await fetch(`${url}/workers`))) as unknown as { workers: object[] }
+    expect(left).toHaveLength(1)
+    expect((await fetch(`${url}/workers/9`, { method: 'DELETE' })).status).toBe(404)
+    expect((await fetch(`${url}/workers/9/drain`, { method: 'POST' })).status).toBe(404)
+  })
+
+  it.each([
+    [{ model: 'm' }, 400],
+    [{ model: 'm', url: 'ftp://x' }, 400],
+    [{ model: 'm', url: 'http://x', engine: 'abacus' }, 400],
+    [{ model: 'x', url: 'http://x' }, 404],
+    [{ model: 'm', url: 'http://x', id: 'x' }, 400],
+    [{ model: 'm', url: 'http://x', data_parallel_size: -1 }, 400],
+  ])('refuses %j', async (body, status) => {
+    const { url } = await open({ engines: 1 })
+    expect((await post(url, '/workers', JSON.stringify(body))).status).toBe(status)
+  })
+})
+
+describe('keys', () => {
+  const options = {
+    engines: 1,
+    gateway: { apiKeyHashes: [hashKey('k1'), hashKey('k2')], adminKeyHashes: [hashKey('boss')] },
+  }
+
+  it('are asked for on client routes, and not for health', async () => {
+    const { url } = await open(options)
+    const refused = await post(url, '/v1/chat/completions', chatBody())
+    expect(refused.headers.get('www-authenticate')).toBe('Bearer')
+    expect(await errorOf(refused)).toMatchObject({ status: 401, type: 'authentication_error' })
+    expect((await post(url, '/v1/chat/completions', chatBody(), { authorization: 'Bearer wrong' })).status).toBe(401)
+    expect((await post(url, '/v1/chat/completions', chatBody(), { authorization: 'Bearer k2' })).status).toBe(200)
+    expect((await post(url, '/v1/messages', chatBody(), { 'x-api-key': 'k1' })).status).toBe(200)
+    expect((await fetch(`${url}/v1/models`)).status).toBe(401)
+    expect((await fetch(`${url}/health`)).status).toBe(200)
+  })
+
+  it('of an admin are needed from elsewhere; a proxy on this machine is elsewhere', async () => {
+    const { url } = await open(options)
+    expect((await fetch(`${url}/workers`)).status).toBe(200)
+    const forwarded = { 'x-forwarded-for': '10.0.0.1' }
+    expect((await fetch(`${url}/workers`, { headers: forwarded })).status).toBe(403)
+    expect((await fetch(`${url}/workers`, { headers: { ...forwarded, authorization: 'Bearer k1' } })).status).toBe(403)
+    expect((await fetch(`${url}/workers`, { headers: { ...forwarded, authorization: 'Bearer boss' } })).status).toBe(
+      200,
+    )
+  })
+})
+
+it('speaks the router protocol', async () => {
+  const { url, loads } = await open({ engines: 1 })
+  const ask = async (body: object, id = 'r1'): Promise<object> =>
+    json(await post(url, '/router', JSON.stringify(body), { 'x-request-id': id }))
+  expect(await ask({ method: 'new', tokens: [1, 2, 3] })).toEqual({
+    method: 'new',
+    worker_id: 1,
+    dp_rank: 0,
+    overlap_blocks: 0,
+  })
+  expect((await loads())[0]!.activeRequests).toBe(1)
+  expect(await ask({ method: 'mark_prefill' })).toEqual({ method: 'prefill_marked', success: true })
+  expect(await ask({ method: 'mark_free', request_id: 'r1' }, 'other')).toEqual({
+    method: 'free_marked',
+    success: true,
+  })
+  expect((await loads())[0]!.activeRequests).toBe(0)
+  expect((await post(url, '/router', '{"method":"jump"}', { 'x-request-id': 'x' })).status).toBe(400)
+})
+
+it('moves admin routes to a port of their own', async () => {
+  const one = await openHouse({ engines: 1, gateway: { adminListen: { port: 0 } } })
+  expect((await fetch(`${one.url}/workers`)).status).toBe(404)
+  expect((await fetch(`${one.adminUrl}/workers`)).status).toBe(200)
+  expect((await post(one.adminUrl!, '/v1/chat/completions', chatBody())).status).toBe(404)
+  await one.close()
+})

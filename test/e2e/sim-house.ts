@@ -1,0 +1,62 @@
+/** A gateway with KV routing over simulated vLLM and SGLang servers, as an operator would run it, for tests on real sockets. */
+import { expect } from 'vitest'
+import { InProcessRouter } from '../../src/routing/index.js'
+import type { Gateway, GatewayOptions } from '../../src/server/index.js'
+import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
+import type { SimEngine } from '../../src/sim/index.js'
+import { startSimEngine } from '../../src/sim/index.js'
+import { TokenService } from '../../src/tokens/index.js'
+
+export interface SimHouse {
+  readonly gateway: Gateway
+  readonly url: string
+  readonly router: InProcessRouter
+  readonly engines: readonly SimEngine[]
+  close(): Promise<void>
+}
+
+export async function openSimHouse(
+  kinds: readonly ('vllm' | 'sglang')[],
+  options: Partial<GatewayOptions> = {},
+): Promise<SimHouse> {
+  const engines = await Promise.all(
+    kinds.map((engine, worker) =>
+      startSimEngine({ engine, worker, models: ['sim'], blockTokens: 16, speedup: 50, events: false, healthMs: 0 }),
+    ),
+  )
+  const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+  const service = new TokenService({ threads: 1 })
+  await service.setModel('sim', { engine: { url: engines[0]!.url, dialect: kinds[0]! } })
+  const gateway = createGateway({
+    listen: { port: 0 },
+    usageSampleEvery: 0,
+    ...options,
+    health: { intervalMs: 0, metricsMs: 0, quarantineMs: [20, 100], ...options.health },
+    models: [
+      {
+        name: 'sim',
+        blockSize: 16,
+        router,
+        tokenizer: createServiceTokenizer(service, { model: 'sim' }),
+        workers: engines.map((engine, at) => ({ id: BigInt(at + 1), url: engine.url, engine: kinds[at]! })),
+      },
+    ],
+  })
+  const { url } = await gateway.listen()
+  return {
+    gateway,
+    url,
+    router,
+    engines,
+    async close() {
+      await gateway.close()
+      for (const load of await router.loads())
+        expect(load).toMatchObject({ activeRequests: 0, activePrefillTokens: 0, activeDecodeBlocks: 0 })
+      expect(gateway.inFlight).toBe(0)
+      expect(gateway.engineConnections).toBe(0)
+      await router.close()
+      await service.close()
+      for (const engine of engines) await engine.close()
+    },
+  }
+}
