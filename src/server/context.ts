@@ -1,4 +1,5 @@
 /** What every request handler of one gateway shares. */
+import type { Tracer } from '@opentelemetry/api'
 import type { BlockHasher } from '../core/hashing/index.js'
 import type { ErrorShape } from './http/error-body.js'
 import type { Inference } from './inference.js'
@@ -12,6 +13,7 @@ export interface GatewayContext {
   readonly meters: Meters
   readonly clock: DeadlineClock
   readonly log: Log
+  readonly tracer: Tracer | undefined
   readonly now: () => number
   readonly random: () => number
   readonly hasher: BlockHasher

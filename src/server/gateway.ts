@@ -15,6 +15,7 @@ import { defaultDeadlines, defaultHealth, defaultLimits } from './options.js'
 import { DeadlineClock } from './request/deadlines.js'
 import { createDoor } from './routes/door.js'
 import { Meters } from './telemetry/request-meters.js'
+import { WorkerGauges } from './telemetry/worker-gauges.js'
 import { Caretaker } from './workers/caretaker.js'
 import type { WorkerReport } from './workers/worker.js'
 import { reportOf } from './workers/worker.js'
@@ -61,6 +62,7 @@ class HttpGateway implements Gateway {
   readonly #options: GatewayOptions
   readonly #context: GatewayContext
   readonly #caretaker: Caretaker
+  readonly #gauges: WorkerGauges
   readonly #servers: Server[] = []
   #closing: Promise<void> | undefined
 
@@ -69,6 +71,7 @@ class HttpGateway implements Gateway {
     this.metrics = options.metrics ?? createMetrics()
     this.#context = contextOf(options, this.metrics)
     this.#caretaker = new Caretaker(this.#context)
+    this.#gauges = new WorkerGauges(this.metrics, this.#context.hub)
     for (const model of options.models ?? []) this.addModel(model)
   }
 
@@ -153,6 +156,7 @@ class HttpGateway implements Gateway {
     const { hub, running, deadlines, log } = this.#context
     this.#context.isDraining = true
     await this.#caretaker.close()
+    this.#gauges.close()
     const closed = this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve())))
     for (const server of this.#servers) server.closeIdleConnections()
     const isDrained = await this.#whenIdle(deadlines.drainMs)
@@ -211,6 +215,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     meters: new Meters(metrics),
     clock: new DeadlineClock(deadlines, options.keepAliveMs ?? 15_000, now),
     log: options.log ?? silent,
+    tracer: options.tracer,
     now,
     random,
     hasher: createBlockHasher(),

@@ -22,8 +22,9 @@ import { prepare, promptOf } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
 import { answerDryRun, editsOf } from './request/nvext-answer.js'
 import { routeRequestOf } from './request/route-request.js'
-import type { ModelMeters, RequestType } from './telemetry/request-meters.js'
-import { errorTypeOf } from './telemetry/request-meters.js'
+import { RequestSpan } from './telemetry/request-span.js'
+import type { ModelMeters, RequestType, ShedReason } from './telemetry/request-meters.js'
+import { errorTypeOf, shedReasonOf } from './telemetry/request-meters.js'
 import type { Worker } from './workers/worker.js'
 
 /** A request goes to at most this many workers. */
@@ -49,6 +50,8 @@ export class Inference implements Timed {
   #lastTokenAtMs = 0
   #isQueued = true
   #givenUp: WarmrouteError | undefined
+  #span: RequestSpan | undefined
+  #shed: ShedReason | undefined
   dispatchedAtMs = 0
   byteAtMs = 0
   lastCommentAtMs = 0
@@ -61,6 +64,7 @@ export class Inference implements Timed {
     this.startedAtMs = context.now()
     this.id = context.nextRequestId()
     this.publicId = clientRequestId(request) ?? this.id
+    if (context.tracer) this.#span = new RequestSpan(context.tracer, request.headers, row.endpoint, this.publicId)
   }
 
   get shape(): ErrorShape {
@@ -153,6 +157,7 @@ export class Inference implements Timed {
       } catch (error) {
         throw firstError ?? error
       }
+      this.#span?.routed(model.name, answer)
       if (hints.isDryRun) return answerDryRun(this.#response, prepared, prompt, answer, this.publicId)
       const isLast = attempt === attemptsMax || request.pin !== undefined
       const outcome = await this.#dispatch(prepared, prompt, hashes, answer, isLast)
@@ -162,6 +167,7 @@ export class Inference implements Timed {
       firstError ??= error
       if (isLast || (outcome.kind === 'failed' && (outcome.isCommitted || !isReplaceable(error)))) throw error
       failed.add(answer.workerId)
+      model.meters.retried()
     }
   }
 
@@ -181,8 +187,9 @@ export class Inference implements Timed {
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
       if (prompt && hashes && (worker.mode !== 'exact' || !prompt.isExact))
         model.spec.router.recordDecision(hashes, answer)
+      model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
       const outcome = await this.#relayFrom(worker, prepared, answer, isLast)
-      if (outcome.kind === 'completed') this.#settle(outcome, guard)
+      if (outcome.kind === 'completed') this.#settle(outcome, guard, answer)
       else guard.end(this.#givenUp ? 'stopped' : 'failed')
       if (outcome.kind === 'failed' && !this.#givenUp && isFault(outcome.error))
         model.fleet.fault(worker, outcome.error)
@@ -203,7 +210,7 @@ export class Inference implements Timed {
       worker,
       rank: answer,
       requestId: this.publicId,
-      headers: this.#request.headers,
+      headers: this.#span?.headersFor(this.#request.headers) ?? this.#request.headers,
       allowedEngineFields,
       passesAuthorization,
       asksForUsage,
@@ -252,6 +259,7 @@ export class Inference implements Timed {
 
   #firstToken(now: number): void {
     this.#meters!.firstToken(now - this.startedAtMs)
+    this.#span?.firstToken()
     this.#leaveQueue()
   }
 
@@ -262,11 +270,14 @@ export class Inference implements Timed {
   }
 
   /** The answer is whole: what the engine reported beats what was counted. */
-  #settle(outcome: RelayOutcome & { readonly kind: 'completed' }, guard: RequestGuard): void {
+  #settle(outcome: RelayOutcome & { readonly kind: 'completed' }, guard: RequestGuard, answer: RouteAnswer): void {
     const { usage } = outcome
     if (this.#type === 'unary' && this.#row.generates && outcome.status < 400) this.#progress(usage?.outputTokens ?? 1)
     if (usage?.outputTokens !== undefined) this.#outputTokens = usage.outputTokens
-    if (usage?.cachedTokens !== undefined) this.#meters!.cachedTokens(usage.cachedTokens)
+    if (usage?.cachedTokens !== undefined) {
+      this.#meters!.cachedTokens(usage.cachedTokens)
+      this.#meters!.reported(this.#worker!.label, answer.cachedTokens, usage.cachedTokens)
+    }
     guard.end(outcome.hasError ? 'failed' : 'completed')
   }
 
@@ -302,6 +313,7 @@ export class Inference implements Timed {
   #fail(error: unknown): number {
     const { overloadStatus, log } = this.#context
     const status = statusOf(error, overloadStatus)
+    this.#shed = shedReasonOf(error)
     if (!(error instanceof WarmrouteError))
       log.warn({ request_id: this.publicId, error: String(error) }, 'a request failed inside the gateway')
     if (this.#relay?.isCommitted) {
@@ -322,6 +334,8 @@ export class Inference implements Timed {
     if (!this.#meters) own.started(this.#row.endpoint, this.#type)
     this.#meters = own
     this.#leaveQueue()
+    this.#span?.end(status, this.#outputTokens)
+    if (this.#shed && !this.#worker) own.shed(this.#shed)
     if (status === overloadStatus) own.rejected(this.#row.endpoint)
     if (status === 499) {
       meters.disconnected()

@@ -50,6 +50,7 @@ export class Model {
       log,
       now,
       onChange: () => this.meters.setReady(this.isReady),
+      onGone: (worker) => this.meters.forget(worker.label),
     })
     this.monitor = this.#createMonitor()
     this.#stopLoads = spec.router.onLoads((changed) => {

@@ -1,4 +1,5 @@
 /** What a gateway is made of, and what holds when nothing is said. Plain values: files, flags and environment are `config/`'s. */
+import type { Tracer } from '@opentelemetry/api'
 import type { WorkerConfig } from '../core/protocol/index.js'
 import type { LoadThresholds } from '../core/load/index.js'
 import type { EngineKind } from '../engines/index.js'
@@ -38,8 +39,13 @@ export interface ModelSpec {
   readonly thresholds?: LoadThresholds
   readonly contextWindow?: number
   readonly tracksOutputBlocks?: boolean
-  /** SGLang sessions for `nvext.session_control`. */
-  readonly hasSessions?: boolean
+  /** Figures that others keep, asked for before each scrape. */
+  readonly figures?: (() => ModelFigures) | undefined
+}
+
+export interface ModelFigures {
+  readonly indexBlocks?: number | undefined
+  readonly eventLagMs?: ReadonlyMap<bigint, number> | undefined
 }
 
 export interface ListenOptions {
@@ -117,6 +123,8 @@ export interface GatewayOptions {
   readonly showsWorker?: boolean
   readonly metrics?: Metrics
   readonly log?: Log
+  /** Makes a span per request and hands its context to the engine. Without it the client's own context is passed on. */
+  readonly tracer?: Tracer | undefined
   /** A clock that only goes forward, in milliseconds. */
   readonly now?: () => number
   readonly random?: () => number

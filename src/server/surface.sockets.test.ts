@@ -161,7 +161,7 @@ describe('nvext', () => {
       .filter((event) => event.startsWith('data: {'))
       .map((event) => JSON.parse(event.slice(6)) as { nvext?: { worker_id?: object; timing?: object } })
     expect(
-      chunks.every((chunk) => (chunk.nvext?.worker_id as { decode_worker_id: number }).decode_worker_id === 1),
+      chunks.every((chunk) => (chunk.nvext!.worker_id as { decode_worker_id: number }).decode_worker_id === 1),
     ).toBe(true)
     expect(chunks.map((chunk) => chunk.nvext?.timing !== undefined)).toEqual([false, false, false, false, true])
     const whole = await json(await post(url, '/v1/chat/completions', chatBody({ nvext })))

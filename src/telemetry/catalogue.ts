@@ -97,6 +97,17 @@ export const catalogue = {
   routerSharedCacheHitRate: { name: 'dynamo_component_router_shared_cache_hit_rate', type: 'histogram', labels: router, buckets: rate, help: 'Fraction of request blocks found in the shared KV cache (0.0-1.0)' },
   routerSharedCacheBeyond: { name: 'dynamo_component_router_shared_cache_beyond_blocks', type: 'histogram', labels: router, buckets: exponentialBuckets(1, 2, 12), help: 'Shared cache blocks beyond device overlap for the selected worker' },
   uptime: { name: 'dynamo_component_uptime_seconds', type: 'gauge', labels: ['worker_id'], help: 'Total uptime of the DistributedRuntime in seconds' },
+  workerMode: { name: 'warmroute_worker_mode', type: 'gauge', labels: ['model', 'worker', 'mode'], help: 'What is claimed about a worker, 1 for the mode that holds: exact, degraded, approximate or load-only.' },
+  workerAvailable: { name: 'warmroute_worker_available', type: 'gauge', labels: ['model', 'worker'], help: 'Whether a worker may take requests: 0 while it drains or does not answer.' },
+  workerInFlight: { name: 'warmroute_worker_in_flight_requests', type: 'gauge', labels: ['model', 'worker'], help: 'Requests that this gateway has under way on a worker.' },
+  routedPromptTokens: { name: 'warmroute_routed_prompt_tokens_total', type: 'counter', labels: ['model', 'worker'], help: 'Prompt tokens sent to a worker.' },
+  cachedTokensBySource: { name: 'warmroute_cached_tokens_total', type: 'counter', labels: ['model', 'worker', 'source'], help: 'Prompt tokens found in a cache, as predicted by us or as reported by the engine.' },
+  comparedTokens: { name: 'warmroute_compared_cached_tokens_total', type: 'counter', labels: ['model', 'worker', 'source'], help: 'Cached prompt tokens, predicted and reported, of those requests for which both are known.' },
+  requestsShed: { name: 'warmroute_requests_shed_total', type: 'counter', labels: ['model', 'reason'], help: 'Requests refused before they reached a worker: busy, limit, not_ready, draining or queue.' },
+  requestsRetried: { name: 'warmroute_requests_retried_total', type: 'counter', labels: ['model'], help: 'Requests that went to a second worker because the first failed before its first byte.' },
+  indexBlocks: { name: 'warmroute_index_blocks', type: 'gauge', labels: ['model'], help: 'Blocks that the index holds, over all workers.' },
+  eventLag: { name: 'warmroute_event_lag_seconds', type: 'gauge', labels: ['model', 'worker'], help: 'Age of the newest KV event applied for a worker when it was published.' },
+  loopDelay: { name: 'warmroute_event_loop_delay_seconds', type: 'gauge', labels: ['quantile'], help: 'Delay of the event loop since the last scrape.' },
   droppedSeries: { name: 'warmroute_telemetry_dropped_series', type: 'gauge', labels: [], help: 'Metric series that are not shown because their family reached its limit.' },
 } as const satisfies Record<string, MetricRow>
 

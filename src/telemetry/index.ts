@@ -1,7 +1,9 @@
-/** Metrics: one catalogue, typed families, the text that a scrape reads. */
+/** Metrics: one catalogue, typed families, the text that a scrape reads; and log lines without secrets. */
 export { catalogue, leftOut } from './catalogue.js'
 export type { MetricKey, MetricRow } from './catalogue.js'
 export type { Counter, Gauge, Histogram, Labels } from './families.js'
+export { createLog } from './log.js'
+export type { LogLevel } from './log.js'
 export { createMetrics } from './metrics.js'
 export type { Metrics, MetricsOptions } from './metrics.js'
 export { expositionType, Registry } from './registry.js'

@@ -1,4 +1,6 @@
 /** When the metrics of a request are observed. Labels come from configuration; an unknown model is `unknown_model`. */
+import type { ErrorCode } from '../../core/protocol/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Counter, Gauge, Histogram, Metrics } from '../../telemetry/index.js'
 import type { Endpoint } from '../request/endpoints.js'
 
@@ -13,6 +15,24 @@ export type ErrorType =
   | 'not_implemented'
   | 'response_timeout'
   | 'unavailable'
+
+/** Why a request was refused before it reached a worker. */
+export type ShedReason = 'busy' | 'limit' | 'not_ready' | 'draining' | 'queue'
+
+export function shedReasonOf(error: unknown): ShedReason | undefined {
+  if (!(error instanceof WarmrouteError)) return undefined
+  return shedReasons[error.code]
+}
+
+const shedReasons: Readonly<Partial<Record<ErrorCode, ShedReason>>> = {
+  WR_ALL_WORKERS_OVERLOADED: 'busy',
+  WR_MODEL_NOT_READY: 'not_ready',
+  WR_NO_ENDPOINTS: 'not_ready',
+  WR_PINNED_WORKER_OVERLOADED: 'busy',
+  WR_QUEUE_REJECTED: 'queue',
+  WR_SHUTTING_DOWN: 'draining',
+  WR_TRACKER_FULL: 'limit',
+}
 
 /** `error_type` by status (spec/serving.md 4.2). */
 export function errorTypeOf(status: number, overloadStatus: number): ErrorType {
@@ -128,6 +148,48 @@ export class ModelMeters {
 
   cachedTokens(tokens: number): void {
     this.#cachedTokens.observe(tokens)
+  }
+
+  /** Where a prompt went, and how much of it should be cached there. */
+  routed(worker: string, promptTokens: number, cachedTokens: number): void {
+    const labels = { model: this.model, worker }
+    this.#counter(`routed/${worker}`, () => this.#metrics.routedPromptTokens.with(labels)).inc(promptTokens)
+    this.#counter(`predicted/${worker}`, () =>
+      this.#metrics.cachedTokensBySource.with({ ...labels, source: 'predicted' }),
+    ).inc(cachedTokens)
+  }
+
+  /** What the engine says about the same prompt. */
+  reported(worker: string, predicted: number, reported: number): void {
+    const labels = { model: this.model, worker }
+    this.#counter(`reported/${worker}`, () =>
+      this.#metrics.cachedTokensBySource.with({ ...labels, source: 'reported' }),
+    ).inc(reported)
+    this.#counter(`compared-p/${worker}`, () =>
+      this.#metrics.comparedTokens.with({ ...labels, source: 'predicted' }),
+    ).inc(predicted)
+    this.#counter(`compared-r/${worker}`, () =>
+      this.#metrics.comparedTokens.with({ ...labels, source: 'reported' }),
+    ).inc(reported)
+  }
+
+  /** A worker left: its series end. */
+  forget(worker: string): void {
+    const labels = { model: this.model, worker }
+    this.#metrics.routedPromptTokens.remove(labels)
+    for (const source of ['predicted', 'reported']) {
+      this.#metrics.cachedTokensBySource.remove({ ...labels, source })
+      this.#metrics.comparedTokens.remove({ ...labels, source })
+    }
+    for (const key of this.#counters.keys()) if (key.endsWith(`/${worker}`)) this.#counters.delete(key)
+  }
+
+  shed(reason: ShedReason): void {
+    this.#counter(`shed/${reason}`, () => this.#metrics.requestsShed.with({ model: this.model, reason })).inc()
+  }
+
+  retried(): void {
+    this.#counter('retried', () => this.#metrics.requestsRetried.with({ model: this.model })).inc()
   }
 
   rejected(endpoint: Endpoint): void {

@@ -16,6 +16,7 @@ export interface FleetOptions {
   readonly log: Log
   readonly now: () => number
   readonly onChange?: () => void
+  readonly onGone?: (worker: Worker) => void
 }
 
 const nobody: ReadonlySet<bigint> = new Set()
@@ -88,6 +89,7 @@ export class Fleet {
     this.#options.router.removeWorker(id)
     worker.link.close()
     this.#changed()
+    this.#options.onGone?.(worker)
     this.#say('a worker left', worker)
     return true
   }

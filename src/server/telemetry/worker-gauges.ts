@@ -1,0 +1,66 @@
+/** Gauges that are read from the gateway's state before each scrape, and end with their worker. */
+import type { IntervalHistogram } from 'node:perf_hooks'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import type { Metrics } from '../../telemetry/index.js'
+import type { ModelHub } from '../model-hub.js'
+
+const modes = ['exact', 'degraded', 'approximate', 'load-only'] as const
+
+export class WorkerGauges {
+  readonly #metrics: Metrics
+  readonly #hub: ModelHub
+  readonly #delay: IntervalHistogram
+  readonly #stop: () => void
+  #shown = new Set<string>()
+
+  constructor(metrics: Metrics, hub: ModelHub) {
+    this.#metrics = metrics
+    this.#hub = hub
+    this.#delay = monitorEventLoopDelay({ resolution: 10 })
+    this.#delay.enable()
+    this.#stop = metrics.registry.onCollect(() => this.#collect())
+  }
+
+  close(): void {
+    this.#delay.disable()
+    this.#stop()
+  }
+
+  #collect(): void {
+    const { workerAvailable, workerInFlight, workerMode, indexBlocks, eventLag } = this.#metrics
+    const shown = new Set<string>()
+    for (const model of this.#hub.all()) {
+      const figures = model.spec.figures?.()
+      if (figures?.indexBlocks !== undefined) indexBlocks.set({ model: model.name }, figures.indexBlocks)
+      for (const worker of model.fleet.all()) {
+        const labels = { model: model.name, worker: worker.label }
+        shown.add(JSON.stringify(labels))
+        workerAvailable.set(labels, worker.mayServe ? 1 : 0)
+        workerInFlight.set(labels, worker.inFlight)
+        for (const mode of modes) workerMode.set({ ...labels, mode }, worker.mode === mode ? 1 : 0)
+        const lagMs = figures?.eventLagMs?.get(worker.id)
+        if (lagMs !== undefined) eventLag.set(labels, lagMs / 1000)
+      }
+    }
+    for (const key of this.#shown)
+      if (!shown.has(key)) this.#remove(JSON.parse(key) as { model: string; worker: string })
+    this.#shown = shown
+    this.#collectDelay()
+  }
+
+  #remove(labels: { model: string; worker: string }): void {
+    const { workerAvailable, workerInFlight, workerMode, eventLag } = this.#metrics
+    workerAvailable.remove(labels)
+    workerInFlight.remove(labels)
+    eventLag.remove(labels)
+    for (const mode of modes) workerMode.remove({ ...labels, mode })
+  }
+
+  #collectDelay(): void {
+    const { loopDelay } = this.#metrics
+    if (this.#delay.count === 0) return
+    for (const quantile of [50, 99, 99.9])
+      loopDelay.set({ quantile: String(quantile / 100) }, this.#delay.percentile(quantile) / 1e9)
+    this.#delay.reset()
+  }
+}

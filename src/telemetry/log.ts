@@ -1,0 +1,21 @@
+/**
+ * Log lines as JSON: a fixed sentence plus fields. Fields whose name says that they may hold a secret or a prompt are
+ * blanked here, whoever wrote them; nobody should, and nobody has to be trusted.
+ */
+import type { DestinationStream, Logger } from 'pino'
+import { pino } from 'pino'
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'silent'
+
+/** Never shown, at any of the first two depths. */
+const secretNames = ['authorization', 'apiKey', 'api_key', 'key', 'password', 'token', 'prompt', 'messages', 'body']
+
+export function createLog(options: { readonly level?: LogLevel; readonly to?: DestinationStream } = {}): Logger {
+  const settings = {
+    level: options.level ?? 'info',
+    base: null,
+    timestamp: pino.stdTimeFunctions.isoTime,
+    redact: { paths: secretNames.flatMap((name) => [name, `*.${name}`]), censor: '[hidden]' },
+  }
+  return options.to ? pino(settings, options.to) : pino(settings)
+}
