@@ -4,9 +4,11 @@ import { defineConfig } from 'vitest/config'
  * Two projects. `unit` shares threads and modules: it is fast, and everything in it must be free of process-wide state.
  * `sockets` gives each file a process of its own, because a ZeroMQ socket that is open when its thread ends aborts the process.
  */
-const sockets = ['src/**/*.sockets.test.ts', 'test/**/*.sockets.test.ts']
+const sockets = ['src/**/*.sockets.test.ts', 'test/**/*.sockets.test.ts', 'examples/**/*.sockets.test.ts']
 
 export default defineConfig({
+  // Examples import the package by its name, as a user would; in here that is the source.
+  resolve: { alias: { warmroute: new URL('src/index.ts', import.meta.url).pathname } },
   test: {
     testTimeout: 30_000,
     projects: [

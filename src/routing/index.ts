@@ -39,3 +39,5 @@ export type {
 } from './router-ports.js'
 export { WorkerRegistry } from './worker-registry.js'
 export { exportLoads, newMetricsObserver } from './metrics-observer.js'
+export { createRouter } from './create-router.js'
+export type { Placement, RouteOptions, Router, RouterOptions, WorkerOptions } from './create-router.js'

@@ -54,8 +54,20 @@ export const errorTexts = {
   WR_WORKER_NOT_FOUND: 'no such worker is tracked',
 } as const
 
+/**
+ * The stable name of a failure.
+ *
+ * @example
+ * const code: ErrorCode = 'WR_NO_ENDPOINTS'
+ */
 export type ErrorCode = keyof typeof errorTexts
 
+/**
+ * A failure that a caller may have to handle.
+ *
+ * @example
+ * if (error instanceof WarmrouteError && error.code === 'WR_NO_ENDPOINTS') retryLater()
+ */
 export class WarmrouteError extends Error {
   override readonly name = 'WarmrouteError'
   readonly code: ErrorCode

@@ -144,7 +144,12 @@ export interface RouterConfigOverride {
   readonly sharedCacheMultiplier?: number
 }
 
-/** A config as somebody wrote it: any subset, with the name that 1.2.0 deprecates. */
+/**
+ * A config as somebody wrote it: any subset, with the name that 1.2.0 deprecates.
+ *
+ * @example
+ * const config: RouterConfigInput = { policy: 'warm', routerQueueThreshold: undefined }
+ */
 export type RouterConfigInput = Partial<RouterConfig> & { readonly overlapScoreWeight?: number }
 export type RouterConfigOverrideInput = RouterConfigOverride & { readonly overlapScoreWeight?: number }
 

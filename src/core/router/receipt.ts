@@ -6,6 +6,13 @@ import { listExclusions } from '../selection/index.js'
 /** One candidate. Blocks and tokens are as they stood at the moment of the decision. */
 export interface ReceiptRow extends WorkerRank, CostBreakdown {}
 
+/**
+ * Why this worker: every candidate with its terms, who was left out and why, and how close it was.
+ *
+ * @example
+ * const { receipt } = await router.route({ tokens, wantReceipt: true })
+ * console.log(receipt?.chosen.workerId, receipt?.margin)
+ */
 export interface Receipt {
   readonly requestId: string | undefined
   readonly promptTokens: number

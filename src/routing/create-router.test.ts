@@ -1,0 +1,66 @@
+import { afterEach, expect, it } from 'vitest'
+import type { Router } from './create-router.js'
+import { createRouter } from './create-router.js'
+
+const open: Router[] = []
+
+afterEach(async () => {
+  for (const router of open.splice(0)) await router.close()
+})
+
+async function routerOf(...workers: string[]): Promise<Router> {
+  const router = await createRouter({ blockSize: 4, workers })
+  open.push(router)
+  return router
+}
+
+const prompt = (first: number, length = 64): Uint32Array => Uint32Array.from({ length }, (_, i) => first + i)
+
+it('sends a conversation back to the worker that has its cache', async () => {
+  const router = await routerOf('a', 'b', 'c')
+  const first = await router.route({ tokens: prompt(1) })
+  first.prefillDone()
+  first.free()
+  const second = await router.route({ tokens: prompt(1, 96) })
+  expect(second.worker).toBe(first.worker)
+  expect(second.cachedTokens).toBe(64)
+  second.free()
+})
+
+it('spreads prompts that share nothing, as long as they run', async () => {
+  const router = await routerOf('a', 'b', 'c')
+  const placements = await Promise.all([1000, 2000, 3000].map((first) => router.route({ tokens: prompt(first) })))
+  expect(new Set(placements.map((it) => it.worker)).size).toBe(3)
+  for (const placement of placements) placement.free()
+})
+
+it('knows workers by name as they come and go', async () => {
+  const router = await routerOf('a')
+  router.setWorker('b', { totalKvBlocks: 100 })
+  router.removeWorker('a')
+  router.removeWorker('nobody')
+  expect((await router.route({ tokens: prompt(1) })).worker).toBe('b')
+  await expect(router.route({ tokens: prompt(1), allowedWorkers: ['a'] })).rejects.toMatchObject({
+    code: 'WR_NO_ENDPOINTS',
+  })
+})
+
+it('leaves out the workers that failed a request', async () => {
+  const router = await routerOf('a', 'b')
+  const placement = await router.route({ tokens: prompt(1), excludedWorkers: ['a'] })
+  expect(placement.worker).toBe('b')
+})
+
+it('frees once, and ignores what comes after', async () => {
+  const router = await routerOf('a')
+  const placement = await router.route({ tokens: prompt(1) })
+  for (let i = 0; i < 3; i++) placement.free()
+  placement.prefillDone()
+  placement.outputBlock()
+})
+
+it('explains itself when asked', async () => {
+  const router = await routerOf('a', 'b')
+  const { receipt } = await router.route({ tokens: prompt(1), wantReceipt: true })
+  expect(receipt?.candidates).toHaveLength(2)
+})

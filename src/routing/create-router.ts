@@ -1,0 +1,215 @@
+/**
+ * The router for people who embed it: workers by name, prompts as tokens, and one object per placed request that ends its
+ * booking. No server, no sockets. Without KV events it predicts caches from its own decisions.
+ */
+import type { RouterConfigInput, RouterEvent, WorkerConfig } from '../core/protocol/index.js'
+import { defaultWorkerConfig, WarmrouteError } from '../core/protocol/index.js'
+import type { Receipt } from '../core/router/index.js'
+import { InProcessRouter } from './in-process-router.js'
+
+/**
+ * What is known of one worker.
+ *
+ * @example
+ * router.setWorker('gpu-1', { totalKvBlocks: 16_384, maxNumBatchedTokens: 8192 })
+ */
+export type WorkerOptions = Partial<WorkerConfig>
+
+/**
+ * How a router is made.
+ *
+ * @example
+ * const options: RouterOptions = { blockSize: 16, workers: ['gpu-1', 'gpu-2'] }
+ */
+export interface RouterOptions {
+  /** Tokens per KV block of the engines. */
+  readonly blockSize: number
+  /** Names of the workers at start; more may come and go. */
+  readonly workers?: Iterable<string>
+  /** True: `applyEvents` will be fed with what engines report. False: caches are predicted from our own decisions. */
+  readonly hasEvents?: boolean
+  /** Settings of the router, by the names of docs/reference/config.md in camel case. */
+  readonly config?: RouterConfigInput
+}
+
+/**
+ * What is asked for one prompt.
+ *
+ * @example
+ * const placement = await router.route({ tokens: Uint32Array.of(1, 2, 3), expectedOutputTokens: 200 })
+ */
+export interface RouteOptions {
+  /** The prompt exactly as the engine will see it. */
+  readonly tokens: Uint32Array
+  readonly loraName?: string
+  /** Keeps the caches of tenants apart. */
+  readonly cacheNamespace?: string
+  readonly expectedOutputTokens?: number
+  /** Seconds of queueing that this request may overtake. */
+  readonly priorityJump?: number
+  /** Only these workers. */
+  readonly allowedWorkers?: Iterable<string>
+  /** Workers that failed this request before. */
+  readonly excludedWorkers?: Iterable<string>
+  /** True: `receipt` explains the choice. */
+  readonly wantReceipt?: boolean
+  /** Ends the wait, or frees what was booked in the same moment. */
+  readonly signal?: AbortSignal
+}
+
+/**
+ * A request that was given a worker. It counts as load there until `free`, which is safe to call more than once.
+ *
+ * @example
+ * const placement = await router.route({ tokens })
+ * try {
+ *   await send(placement.worker, { onFirstToken: () => placement.prefillDone() })
+ * } finally {
+ *   placement.free()
+ * }
+ */
+export interface Placement {
+  readonly requestId: string
+  readonly worker: string
+  readonly dpRank: number
+  /** Tokens that the worker should not have to compute. */
+  readonly cachedTokens: number
+  readonly receipt: Receipt | undefined
+  /** The first token arrived: the prompt is computed. */
+  prefillDone(): void
+  /** One more block of output was written. */
+  outputBlock(): void
+  /** The request ended, by whatever end. */
+  free(): void
+}
+
+/**
+ * A router over named workers, in this process.
+ *
+ * @example
+ * const router: Router = await createRouter({ blockSize: 16, workers: ['gpu-1', 'gpu-2', 'gpu-3'] })
+ * router.removeWorker('gpu-3')
+ * await router.close()
+ */
+export interface Router {
+  /** Rejects with a `WarmrouteError` where nobody can serve it, or the signal fires. */
+  route(options: RouteOptions): Promise<Placement>
+  /** Adds a worker, or says something new of it. */
+  setWorker(name: string, options?: WorkerOptions): void
+  /** Its bookings and its cached blocks are forgotten. */
+  removeWorker(name: string): void
+  /** The number that stands for a worker in events. */
+  workerId(name: string): bigint | undefined
+  /** What engines report of their caches. */
+  applyEvents(events: readonly RouterEvent[]): void
+  /** Everybody who waits is refused; settles when nothing runs any more. */
+  close(): Promise<void>
+}
+
+/**
+ * Makes a router.
+ *
+ * @example
+ * const router = await createRouter({ blockSize: 16, workers: ['gpu-1', 'gpu-2', 'gpu-3'] })
+ * const placement = await router.route({ tokens: Uint32Array.from(promptTokenIds) })
+ * console.log(placement.worker, placement.cachedTokens)
+ * placement.free()
+ */
+export async function createRouter(options: RouterOptions): Promise<Router> {
+  const names = new Names()
+  const inner = await InProcessRouter.create({
+    blockSize: options.blockSize,
+    config: { useKvEvents: options.hasEvents ?? false, ...options.config },
+    workers: [...(options.workers ?? [])].map((name) => [names.idOf(name), defaultWorkerConfig] as const),
+  })
+  return new NamedRouter(inner, names)
+}
+
+class NamedRouter implements Router {
+  readonly #inner: InProcessRouter
+  readonly #names: Names
+  #nextRequest = 0
+
+  constructor(inner: InProcessRouter, names: Names) {
+    this.#inner = inner
+    this.#names = names
+  }
+
+  async route(options: RouteOptions): Promise<Placement> {
+    const { allowedWorkers, excludedWorkers, ...plain } = options
+    const requestId = `request-${this.#nextRequest++}`
+    const answer = await this.#inner.route({
+      ...plain,
+      requestId,
+      allowedWorkerIds: allowedWorkers && this.#names.idsOf(allowedWorkers),
+      excludedWorkerIds: excludedWorkers && this.#names.idsOf(excludedWorkers),
+    })
+    const inner = this.#inner
+    let isFree = false
+    return {
+      requestId,
+      worker: this.#names.nameOf(answer.workerId),
+      dpRank: answer.dpRank,
+      cachedTokens: answer.cachedTokens,
+      receipt: answer.receipt,
+      prefillDone: () => void (isFree || inner.prefillDone(requestId)),
+      outputBlock: () => void (isFree || inner.outputBlock(requestId)),
+      free: () => {
+        if (isFree) return
+        isFree = true
+        inner.free(requestId)
+      },
+    }
+  }
+
+  setWorker(name: string, options: WorkerOptions = {}): void {
+    this.#inner.setWorker(this.#names.idOf(name), { ...defaultWorkerConfig, ...options })
+  }
+
+  removeWorker(name: string): void {
+    const id = this.#names.find(name)
+    if (id !== undefined) this.#inner.removeWorker(id)
+  }
+
+  workerId(name: string): bigint | undefined {
+    return this.#names.find(name)
+  }
+
+  applyEvents(events: readonly RouterEvent[]): void {
+    this.#inner.applyEvents(events)
+  }
+
+  close(): Promise<void> {
+    return this.#inner.close()
+  }
+}
+
+/** Names to ids and back. A name keeps its id when its worker leaves and returns. */
+class Names {
+  readonly #ids = new Map<string, bigint>()
+  readonly #names = new Map<bigint, string>()
+
+  idOf(name: string): bigint {
+    const known = this.#ids.get(name)
+    if (known !== undefined) return known
+    if (name === '') throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'a worker needs a name' })
+    const id = BigInt(this.#ids.size + 1)
+    this.#ids.set(name, id)
+    this.#names.set(id, name)
+    return id
+  }
+
+  find(name: string): bigint | undefined {
+    return this.#ids.get(name)
+  }
+
+  /** Unknown names stand for nobody. */
+  idsOf(names: Iterable<string>): ReadonlySet<bigint> {
+    const ids = [...names].map((name) => this.#ids.get(name))
+    return new Set(ids.filter((id) => id !== undefined))
+  }
+
+  nameOf(id: bigint): string {
+    return this.#names.get(id) ?? String(id)
+  }
+}
