@@ -10,13 +10,13 @@ const shortStrideBytes = 48
 
 export class Boundaries {
   count = 0
-  /** The next offset at which a boundary is worth keeping. */
-  nextFrom = 0
+  /** The next offset at which a boundary is worth keeping. Never 0: a rest that begins there would be taken for a whole text. */
+  nextFrom = 1
   pairs: Uint32Array<ArrayBuffer> = new Uint32Array(128)
 
   clear(): void {
     this.count = 0
-    this.nextFrom = 0
+    this.nextFrom = 1
   }
 
   /** Keeps the boundary unless one lies close before it. Offsets ascend. */

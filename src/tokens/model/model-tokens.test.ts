@@ -10,6 +10,8 @@ import { tinyllamaFolder } from '../real-tokenizers.case.js'
 import { Tokens } from '../tokens.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
+import type { Step } from './edits.case.js'
+import { apply, firstChats, words } from './edits.case.js'
 import { loadModel, readShared } from './loaded-model.js'
 import { ModelTokens } from './model-tokens.js'
 
@@ -17,60 +19,6 @@ const pool = new TokenPool({ threads: 1 })
 afterAll(() => pool.close())
 const scheme = createHashScheme({ blockSize: 4 })
 const hasher = createBlockHasher()
-
-/** Words whose neighbours change their pieces: spaces that run on, half an added token, marks that compose, digits in groups. */
-const words = [
-  ' the',
-  'ing',
-  ' ',
-  '  ',
-  '\n',
-  '\n\n',
-  '\r',
-  '\t',
-  "'",
-  "'s",
-  'LL',
-  '1',
-  '23',
-  '4567',
-  '.',
-  '...',
-  '!<',
-  '<|im_',
-  '<|im_end|>',
-  'end|>',
-  '</s>',
-  '<s>',
-  '</',
-  '▁',
-  '好',
-  '你好',
-  'é',
-  'e\u0301',
-  '\u0301',
-  '👍',
-  '🏽',
-  '\u200d',
-  'ß',
-  'ſ',
-  'Ж',
-  '\u0000',
-  '·',
-  ' '.repeat(45),
-  `\n${' '.repeat(60)}`,
-  '\n'.repeat(50),
-  '9'.repeat(40),
-  prose(150, 1),
-  prose(400, 2),
-  '    x = 1;\n',
-] // prettier-ignore
-
-type Step =
-  | { readonly kind: 'append'; readonly chat: number; readonly words: readonly string[] }
-  | { readonly kind: 'edit'; readonly chat: number; readonly at: number; readonly word: string }
-  | { readonly kind: 'cut'; readonly chat: number; readonly at: number }
-  | { readonly kind: 'copy'; readonly chat: number; readonly from: number }
 
 const anyChat = fc.nat({ max: 2 })
 const anyWord = fc.constantFrom(...words)
@@ -90,15 +38,6 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('cut' as const), chat: anyChat, at: fc.nat({ max: 5 }) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('copy' as const), chat: anyChat, from: anyChat }) },
 )
-
-function apply(chats: string[][], step: Step): void {
-  const chat = chats[step.chat]!
-  if (step.kind === 'append') chat.push(...step.words)
-  else if (step.kind === 'edit')
-    chat[Math.max(0, chat.length - step.at)] = step.word // near the end, where cuts are
-  else if (step.kind === 'cut') chat.length = Math.max(0, chat.length - step.at)
-  else chats[step.chat] = [...chats[step.from]!]
-}
 
 const models = [
   { name: 'Qwen3', loaded: loadModel(tokenizerFolder('qwen3'), 'p1') },
@@ -123,7 +62,7 @@ describe.each(models)('$name', ({ loaded }) => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyStep, { maxLength: 14 }), fc.boolean(), async (steps, addSpecialTokens) => {
         const model = new ModelTokens(loaded, pool, options)
-        const chats: string[][] = [[prose(150, 1)], [prose(150, 1), '<|im_end|>'], []]
+        const chats = firstChats()
         for (const step of steps) {
           apply(chats, step)
           const prompt = chats[step.chat]!.join('')
@@ -139,6 +78,14 @@ describe.each(models)('$name', ({ loaded }) => {
       { numRuns: runs },
     )
   })
+})
+
+it('does not cut between a word mark and the first character of a text', async () => {
+  const model = new ModelTokens(models[3]!.loaded, pool)
+  const start = `\u200d${`\n${' '.repeat(60)}`.repeat(2)} the`
+  const first = await model.encode(start, false)
+  const second = await model.encode(`${start} the`, false)
+  expect(second.slice(0, 5)).toEqual(first.slice(0, 5))
 })
 
 it('stays within 32 MB under very many distinct texts, and reports what it forgot', async () => {

@@ -16,7 +16,7 @@ import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
 import type { RenderResult } from '../pool/tasks.js'
 import { RememberedTexts } from '../remember/remembered-texts.js'
-import type { Match } from '../remember/remembered-texts.js'
+import type { Lookup } from '../remember/remembered-texts.js'
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
 import { TemplateLimitError } from '../template/run.js'
 import type { Kinship } from '../tokens.js'
@@ -207,14 +207,15 @@ export class ModelTokens {
     if (!encoder) return this.#encodeByLibrary(text, addSpecialTokens, options)
     const bytes = encoder.load(text)
     if (!encoder.isStable(text)) return this.#encodeUnstable(text, addSpecialTokens, options)
-    const match = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
+    const lookup = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
+    const { match } = lookup
     if (match && match.common === bytes.length && match.text.bytes.length === bytes.length) {
       return { ids: match.text.ids, kinship: this.#kin(match.text, undefined, 0) }
     }
     const cut = match ? lastCut(match.text.cuts, match.common - encoder.cutMargin) : -1
     const from = cut < 0 ? 0 : match!.text.cuts[cut * 2]!
     if (bytes.length - from > this.#loopBytesMax || !encoder.encodeFrom(from, loopPieceMax)) {
-      return this.#encodeInThread(bytes.slice(), match, cut, addSpecialTokens, options)
+      return this.#encodeInThread(bytes.slice(), lookup, cut, addSpecialTokens, options)
     }
     this.#onLoop++
     const headTokens = cut < 0 ? 0 : match!.text.cuts[cut * 2 + 1]!
@@ -224,17 +225,18 @@ export class ModelTokens {
     const { boundaries } = encoder
     if (bytes.length < shortBytesMax) return { ids, kinship: undefined }
     const cuts = joinCuts(match?.text.cuts ?? noIds, cut, boundaries.pairs, boundaries.count, 0)
-    return this.#remember(bytes.slice(), ids, cuts, match, cut, addSpecialTokens)
+    return this.#remember(bytes.slice(), ids, cuts, lookup, cut, addSpecialTokens)
   }
 
   /** The library's texts have no cuts that we could prove: a text is known as a whole or not at all. */
   #encodeByLibrary(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
     const bytes = Uint8Array.from(new TextEncoder().encode(text))
-    const match = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
+    const lookup = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
+    const { match } = lookup
     if (match && match.common === bytes.length && match.text.bytes.length === bytes.length) {
       return { ids: match.text.ids, kinship: this.#kin(match.text, undefined, 0) }
     }
-    return this.#encodeInThread(bytes, undefined, -1, addSpecialTokens, options)
+    return this.#encodeInThread(bytes, lookup, -1, addSpecialTokens, options)
   }
 
   /** A text that its normaliser changes: cuts in it are not cuts in what is encoded, so nothing of it is remembered. */
@@ -244,18 +246,18 @@ export class ModelTokens {
       this.#onLoop++
       return { ids: encoder.takeIds(addSpecialTokens), kinship: undefined }
     }
-    return this.#encodeInThread(new TextEncoder().encode(text), undefined, -1, addSpecialTokens, options, false)
+    return this.#encodeInThread(new TextEncoder().encode(text), undefined, -1, addSpecialTokens, options)
   }
 
   async #encodeInThread(
     bytes: Uint8Array,
-    match: Match | undefined,
+    lookup: Lookup | undefined, // nothing for a text that is not to be remembered
     cut: number,
     addSpecialTokens: boolean,
     options: TokenizeOptions,
-    isRemembered = true,
   ): Promise<Encoded> {
     this.#inThreads++
+    const match = lookup?.match
     const from = match && cut >= 0 ? match.text.cuts[cut * 2]! : 0
     const rest = bytes.slice(from)
     const { key, plan, vocabulary, library } = this.#loaded
@@ -275,26 +277,26 @@ export class ModelTokens {
     }
     ids.set(result.ids, first.length + headTokens)
     ids.set(last, first.length + headTokens + result.ids.length)
-    if (!isRemembered) return { ids, kinship: undefined }
+    if (!lookup) return { ids, kinship: undefined }
     const known = from > 0 ? match!.text.cuts : noIds
     const cuts = joinCuts(known, from > 0 ? cut : -1, result.cuts, result.cuts.length / 2, from)
-    return this.#remember(bytes, ids, cuts, match, from > 0 ? cut : -1, addSpecialTokens)
+    return this.#remember(bytes, ids, cuts, lookup, from > 0 ? cut : -1, addSpecialTokens)
   }
 
   #remember(
     bytes: Uint8Array,
     ids: Uint32Array,
     cuts: Uint32Array,
-    match: Match | undefined,
+    lookup: Lookup,
     cut: number,
     addSpecialTokens: boolean,
   ): Encoded {
     const { specialsBefore, specialsAfter } = this.plan
     const before = addSpecialTokens ? specialsBefore.length : 0
     const after = addSpecialTokens ? specialsAfter.length : 0
-    const own = this.#texts.add({ bytes, ids, specialsBefore: before, specialsAfter: after, cuts }, match)
-    const shared = cut < 0 ? 0 : before + match!.text.cuts[cut * 2 + 1]!
-    return { ids, kinship: this.#kin(own, cut < 0 ? undefined : match!.text, shared) }
+    const own = this.#texts.add({ bytes, ids, specialsBefore: before, specialsAfter: after, cuts }, lookup)
+    const near = cut < 0 ? undefined : lookup.match!.text
+    return { ids, kinship: this.#kin(own, near, near ? before + near.cuts[cut * 2 + 1]! : 0) }
   }
 
   #kin(own: Kinship['own'], near: Kinship['near'], sharedTokens: number): Kinship {

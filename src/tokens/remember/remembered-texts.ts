@@ -30,6 +30,12 @@ export interface Match {
   readonly common: number
 }
 
+/** What `find` found out; `add` takes the marks, so that a text is hashed once. */
+export interface Lookup {
+  readonly marks: readonly number[]
+  readonly match: Match | undefined
+}
+
 export type NewText = Omit<RememberedText, 'key' | 'marks' | 'hashes'>
 
 /** Shorter texts are encoded faster than found. */
@@ -64,7 +70,7 @@ export class RememberedTexts {
   }
 
   /** The stored text that shares the most leading bytes. `hasSpecials` texts and others do not meet: their ids are counted differently. */
-  find(bytes: Uint8Array, hasSpecials: boolean): Match | undefined {
+  find(bytes: Uint8Array, hasSpecials: boolean): Lookup {
     const marks = marksOf(bytes, hasSpecials)
     for (let index = marks.length - 1; index >= 0; index--) {
       const key = this.#byMark.get(marks[index]!)
@@ -72,15 +78,14 @@ export class RememberedTexts {
       const text = this.#texts.get(key)
       if (text === undefined || !sharesBytes(text.bytes, bytes, markLength(index))) continue
       this.counts.hits++
-      return { text, common: commonFrom(text.bytes, bytes, markLength(index)) }
+      return { marks, match: { text, common: commonFrom(text.bytes, bytes, markLength(index)) } }
     }
     this.counts.misses++
-    return undefined
+    return { marks, match: undefined }
   }
 
-  /** Stores a text; its arrays must not change afterwards. `replaced` is a text that the new one continues. */
-  add(text: NewText, replaced?: Match): RememberedText {
-    const marks = marksOf(text.bytes, text.specialsBefore + text.specialsAfter > 0)
+  /** Stores a text; its arrays must not change afterwards. `lookup` is what was found for it; a text that it continues is replaced. */
+  add(text: NewText, { marks, match: replaced }: Lookup): RememberedText {
     const stored: RememberedText = { ...text, key: this.#nextKey++, marks, hashes: [] }
     if (text.bytes.length < rememberedBytesMin) return stored
     if (replaced && replaced.common + wholeMarkBytes / 4 > replaced.text.bytes.length) {

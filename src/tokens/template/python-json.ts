@@ -126,5 +126,5 @@ const words: readonly (readonly [string, Value])[] = [
  * the text is then read again by `parsePythonJson`.
  */
 export function mayDifferFromPython(text: string): boolean {
-  return /[:,[]\s*-?(?:\d+\.|\d+[eE]|\d{16})|"\d+"\s*:|__proto__/.test(text)
+  return /(?:^|[:,[])\s*-?(?:\d+\.|\d+[eE]|\d{16})|"\d+"\s*:|__proto__/.test(text)
 }

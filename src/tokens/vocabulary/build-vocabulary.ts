@@ -1,7 +1,7 @@
 /** Turns the model of a `tokenizer.json` into flat tables. Runs once per tokenizer, in a thread: it takes about a second. */
 import { Merger } from '../encode/merge.js'
 import { bytesOfByteLevelToken } from './byte-alphabet.js'
-import { fillCharClasses, fillNfcRisk } from './char-classes.js'
+import { fillCharTables } from './char-classes.js'
 import type { EncoderPlan } from './plan.js'
 import type { ModelEntry } from './tokenizer-file.js'
 import type { Vocabulary } from './vocabulary.js'
@@ -30,8 +30,7 @@ export function buildVocabulary(model: ModelEntry, kind: EncoderPlan['kind']): V
     const crossing = placeJoins(vocabulary, merges, model)
     if (crossing) return crossing
   }
-  fillCharClasses(vocabulary.classes)
-  fillNfcRisk(vocabulary.nfcRisk, vocabulary.classes)
+  fillCharTables(vocabulary.classes, vocabulary.nfcRisk)
   markWholeTokens(vocabulary, kind)
   return vocabulary
 }

@@ -24,8 +24,21 @@ const properties: readonly (readonly [number, RegExp])[] = [
   [cjk, /[一-龥\u3040-ゟ゠-ヿ]+/gu],
 ]
 
+let known: { readonly classes: Uint8Array; readonly nfcRisk: Uint8Array } | undefined
+
+/** Fills both tables; they are the same for every vocabulary and take 0.3 s, so the first result is kept. */
+export function fillCharTables(classes: Uint8Array, nfcRisk: Uint8Array): void {
+  if (!known) {
+    fillCharClasses(classes)
+    fillNfcRisk(nfcRisk, classes)
+    known = { classes: classes.slice(), nfcRisk: nfcRisk.slice() }
+  }
+  classes.set(known.classes)
+  nfcRisk.set(known.nfcRisk)
+}
+
 /** Fills `table[codePoint]`. Works page by page: one string of a million code points would need a flat copy of 4 MB per property. */
-export function fillCharClasses(table: Uint8Array): void {
+function fillCharClasses(table: Uint8Array): void {
   const page = 0x1000
   for (let first = 0; first < codePointCount; first += page) {
     if (first === 0x4_0000) first = 0xe_0000 // nothing is assigned between
@@ -51,7 +64,7 @@ export function fillCharClasses(table: Uint8Array): void {
  * Sets the bit of every code point that NFC changes, or that may join or reorder with its neighbours: a text without any is its own
  * normal form. Errs towards risk: all marks but variation selectors, and the Hangul letters that compose.
  */
-export function fillNfcRisk(bits: Uint8Array, classes: Uint8Array): void {
+function fillNfcRisk(bits: Uint8Array, classes: Uint8Array): void {
   for (let codePoint = 0x80; codePoint < 0xf_0000; codePoint++) {
     if (codePoint === 0xd800) codePoint = 0xe000
     if (codePoint === 0x4_0000) codePoint = 0xe_0000

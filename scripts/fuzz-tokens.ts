@@ -1,0 +1,28 @@
+/** `npm run fuzz:tokens -- parity|caches|memory [--cases N] [--seed S]`: prints a ledger entry. */
+import { parseArgs } from 'node:util'
+import { fuzzCaches, fuzzMemory, fuzzParity } from '../src/tokens/fuzz.case.js'
+
+const runs = {
+  parity: { what: 'tokens: ids equal the Rust binding on random texts, each tokenizer', run: fuzzParity },
+  caches: { what: 'tokens: cached equals uncached under random edits, ids and hashes', run: fuzzCaches },
+  memory: { what: 'tokens: 32 MB of caches under distinct texts', run: fuzzMemory },
+}
+const { values: flags, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { cases: { type: 'string', default: '10000' }, seed: { type: 'string', default: '1' } },
+})
+const name = (positionals[0] ?? 'parity') as keyof typeof runs
+const { what, run } = runs[name]
+const cases = Number(flags.cases)
+const started = Date.now()
+const result = await run(Number(flags.seed), cases)
+console.log(
+  JSON.stringify({
+    what,
+    command: `npm run fuzz:tokens -- ${name} --cases ${cases} --seed ${flags.seed}`,
+    seeds: flags.seed,
+    cases,
+    result,
+    seconds: Math.round((Date.now() - started) / 1000),
+  }),
+)

@@ -1,0 +1,44 @@
+// Goal: a cache that evicts never answers with the ids of another key, and never exceeds its bytes.
+// Method: the same writes and reads drive the cache and a Map; a hit must equal the Map, a miss is always allowed.
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { hashBytes } from '../vocabulary/vocabulary.js'
+import { IdsCache } from './ids-cache.js'
+
+const anyKey = fc.uint8Array({ maxLength: 6, max: 3 })
+
+it('answers with what was written, or not at all, within its bytes', () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.record({ key: anyKey, ids: fc.array(fc.nat({ max: 9 }), { maxLength: 5 }), isWrite: fc.boolean() }), {
+        maxLength: 300,
+      }),
+      fc.integer({ min: 2048, max: 6000 }),
+      fc.boolean(),
+      (steps, bytesMax, collides) => {
+        const cache = new IdsCache(bytesMax, 64)
+        const model = new Map<string, number[]>()
+        const out = new Uint32Array(16)
+        for (const { key, ids, isWrite } of steps) {
+          const hash = collides ? key.length : hashBytes(key, 0, key.length)
+          const known = cache.read(hash, key, 0, key.length, out, 3)
+          if (known >= 0) expect([...out.subarray(3, 3 + known)]).toEqual(model.get(String(key)))
+          else if (isWrite) {
+            cache.write(hash, key, 0, key.length, Uint32Array.from(ids), 0, ids.length)
+            model.set(String(key), ids)
+            expect(cache.read(hash, key, 0, key.length, out, 0)).toBe(ids.length)
+          }
+          expect(cache.byteLength).toBeLessThanOrEqual(bytesMax)
+        }
+        expect(cache.counts.hits + cache.counts.misses).toBeGreaterThanOrEqual(steps.length)
+      },
+    ),
+  )
+})
+
+it('does not keep a key that is too long', () => {
+  const cache = new IdsCache(1 << 16, 8)
+  const key = new Uint8Array(64)
+  cache.write(1, key, 0, 64, new Uint32Array(64), 0, 64)
+  expect(cache.entryCount).toBe(0)
+})

@@ -1,0 +1,42 @@
+// Goal: short and long pieces merge as the definition says: the lowest rank first, the leftmost of equals, one at a time.
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { realTokenizer } from '../real-tokenizers.case.js'
+import { findMerge } from '../vocabulary/vocabulary.js'
+import { Merger } from './merge.js'
+
+const { vocabulary } = realTokenizer('gpt2')
+const { mergeSlots, mergeMask, baseIds } = vocabulary
+
+function mergedNaively(symbols: readonly number[]): number[] {
+  const left = [...symbols]
+  for (;;) {
+    let best = Infinity
+    let where = -1
+    for (let index = 0; index + 1 < left.length; index++) {
+      const at = findMerge(mergeSlots, mergeMask, left[index]!, left[index + 1]!)
+      if (at >= 0 && mergeSlots[at + 2]! < best) {
+        best = mergeSlots[at + 2]!
+        where = index
+      }
+    }
+    if (where < 0) return left
+    const at = findMerge(mergeSlots, mergeMask, left[where]!, left[where + 1]!)
+    left.splice(where, 2, mergeSlots[at + 3]!)
+  }
+}
+
+it('merges pieces of every length as the definition does', () => {
+  const merger = new Merger(vocabulary)
+  const anyByte = fc.constantFrom(...Array.from('etaonishrdlaaee  ', (char) => char.charCodeAt(0)), 0xc3, 0xa9)
+  fc.assert(
+    fc.property(fc.array(anyByte, { maxLength: 160 }), (bytes) => {
+      const symbols = bytes.map((byte) => baseIds[byte]!)
+      merger.reserve(symbols.length)
+      merger.symbols.set(symbols)
+      const count = merger.merge(symbols.length)
+      expect([...merger.symbols.subarray(0, count)]).toEqual(mergedNaively(symbols))
+    }),
+    { numRuns: 300 },
+  )
+})

@@ -1,0 +1,145 @@
+/** Long random runs: ids against the Rust binding, cached against uncached, memory under very many texts. */
+import { prose, randomFrom, tokenizerFolder } from '../../bench/tokens/texts.js'
+import { createBlockHasher, createHashScheme } from '../core/hashing/index.js'
+import { mixtures } from './corpora.case.js'
+import { Encoder } from './encode/encoder.js'
+import { apply, firstChats, words } from './model/edits.case.js'
+import type { Step } from './model/edits.case.js'
+import { loadModel, readShared } from './model/loaded-model.js'
+import { ModelTokens } from './model/model-tokens.js'
+import { TokenPool } from './pool/pool.js'
+import { realNames, realTokenizer, tinyllamaFolder } from './real-tokenizers.case.js'
+import { Tokens } from './tokens.js'
+import type { EncoderPlan } from './vocabulary/plan.js'
+import { viewVocabulary } from './vocabulary/vocabulary.js'
+
+/** Random texts of random code points and of the corpora's characters, in every real tokenizer. Throws at the first difference. */
+export async function fuzzParity(seed: number, cases: number): Promise<string> {
+  const random = randomFrom(seed)
+  let ids = 0
+  for (const name of realNames) {
+    const tokenizer = realTokenizer(name)
+    const encoder = tokenizer.newEncoder()
+    for (let index = 0; index < cases; index++) {
+      const text = index % 4 === 0 ? randomText(random) : mixtures(1, random(2 ** 31), 1 + random(80))[0]!
+      const wanted = await tokenizer.oracle(text)
+      const got = encoder.encode(text)
+      if (wanted.length !== got.length || wanted.some((id, at) => id !== got[at])) {
+        throw new Error(`${name}: ${JSON.stringify(text)}`)
+      }
+      ids += got.length
+    }
+  }
+  return `ok: ${ids} ids equal in ${realNames.length} tokenizers`
+}
+
+/** Code points of the scripts that pre-tokenizers tell apart; unassigned ones are left out, since Unicode versions differ there. */
+function randomText(random: (limit: number) => number): string {
+  const ranges: readonly (readonly [number, number])[] = [
+    [0x00, 0x7f],
+    [0x80, 0x24f],
+    [0x300, 0x36f],
+    [0x370, 0x52f],
+    [0x5d0, 0x6ff],
+    [0x900, 0x97f],
+    [0xe00, 0xe3a],
+    [0x1100, 0x11ff],
+    [0x2000, 0x206f],
+    [0x2100, 0x218b],
+    [0x3000, 0x30ff],
+    [0x4e00, 0x9fff],
+    [0xac00, 0xd7a3],
+    [0xd800, 0xdfff],
+    [0xf900, 0xfa6d],
+    [0xfe00, 0xfe6f],
+    [0x1_f300, 0x1_f64f],
+  ]
+  let text = ''
+  for (let left = random(60); left >= 0; left--) {
+    const [low, high] = ranges[random(ranges.length)]!
+    const codePoint = low + random(high - low + 1)
+    if (codePoint < 0xd800 || codePoint > 0xdfff) {
+      if (/\p{Cn}/u.test(String.fromCodePoint(codePoint))) continue
+      text += String.fromCodePoint(codePoint)
+    } else text += String.fromCharCode(codePoint)
+  }
+  return text
+}
+
+/** Random edits of conversations; ids and hashes of a model with small caches against an encoder that forgets. */
+export async function fuzzCaches(seed: number, cases: number): Promise<string> {
+  const random = randomFrom(seed)
+  const pool = new TokenPool({ threads: 1 })
+  const scheme = createHashScheme({ blockSize: 4 })
+  const hasher = createBlockHasher()
+  const models = [
+    loadModel(tokenizerFolder('qwen3'), 'f1'),
+    loadModel(tokenizerFolder('deepseek_v3'), 'f2'),
+    loadModel(tinyllamaFolder, 'f3'),
+    loadModel(tinyllamaFolder, 'f4', { llamaPrefix: 'file' }),
+  ]
+  const forgetful = models.map(
+    (it) => new Encoder(JSON.parse(readShared(it.plan)) as EncoderPlan, viewVocabulary(it.vocabulary!)),
+  )
+  let hits = 0
+  try {
+    for (let index = 0; index < cases; index++) {
+      const which = index % models.length
+      const cacheBytes = [24_000, 200_000, 8 << 20][random(3)]!
+      const model = new ModelTokens(models[which]!, pool, {
+        cacheBytes,
+        ...(random(20) === 0 ? { loopBytesMax: 300 } : {}),
+      })
+      const chats = firstChats()
+      const addSpecialTokens = random(2) === 0
+      for (let left = random(25); left >= 0; left--) {
+        const step = randomStep(random)
+        apply(chats, step)
+        const prompt = chats[step.chat]!.join('')
+        const tokens = await model.tokenize('completions', { prompt, add_special_tokens: addSpecialTokens })
+        forgetful[which]!.clearCaches()
+        const ids = forgetful[which]!.encode(prompt, addSpecialTokens)
+        const fresh = new Tokens({ ids, source: 'tokenizer', exactness: 'proven' })
+          .blockHashes(scheme, hasher)
+          .sequenceColumn()
+        const cached = tokens.blockHashes(scheme, hasher).sequenceColumn()
+        const isSame = String(ids) === String(tokens.ids) && String(fresh) === String(cached)
+        if (!isSame || model.counts.cacheBytes > cacheBytes) throw new Error(`case ${index}: ${JSON.stringify(prompt)}`)
+      }
+      hits += model.counts.texts.hits
+    }
+  } finally {
+    await pool.close()
+  }
+  return `ok: ${hits} texts continued from a remembered one`
+}
+
+function randomStep(random: (limit: number) => number): Step {
+  const chat = random(3)
+  const word = (): string => words[random(words.length)]!
+  const kind = random(9)
+  if (kind < 5) return { kind: 'append', chat, words: Array.from({ length: random(13) }, word) }
+  if (kind < 7) return { kind: 'edit', chat, at: random(6), word: word() }
+  return kind === 7 ? { kind: 'cut', chat, at: random(6) } : { kind: 'copy', chat, from: random(3) }
+}
+
+/** So many distinct texts through caches of 32 MB; answers what the caches and the process hold at the end. */
+export async function fuzzMemory(seed: number, cases: number): Promise<string> {
+  const random = randomFrom(seed)
+  const pool = new TokenPool({ threads: 1 })
+  const model = new ModelTokens(loadModel(tokenizerFolder('qwen3'), 'm'), pool, { cacheBytes: 32 << 20 })
+  const source = prose(20_000, seed)
+  const heldMb = (): number => Math.round(process.memoryUsage.rss() / 2 ** 20)
+  let before = 0
+  let cachedMax = 0
+  for (let index = 0; index < cases; index++) {
+    if (index === Math.floor(cases / 10)) before = heldMb()
+    const at = random(18_000)
+    await model.encode(`${index} ${source.slice(at, at + random(2000))} ${random(2 ** 31)}`, false)
+    cachedMax = Math.max(cachedMax, model.counts.cacheBytes)
+  }
+  await pool.close()
+  if (cachedMax > 32 << 20) throw new Error(`the caches held ${cachedMax} bytes`)
+  const { evictions } = model.counts.texts
+  return `ok: caches at most ${(cachedMax / 2 ** 20).toFixed(1)} MB, ${evictions} texts forgotten, resident ${before} MB after a tenth and ${heldMb()} MB at the end`
+}
