@@ -41,3 +41,16 @@ export { WorkerRegistry } from './worker-registry.js'
 export { exportLoads, newMetricsObserver } from './metrics-observer.js'
 export { createRouter } from './create-router.js'
 export type { Placement, RouteOptions, Router, RouterOptions, WorkerOptions } from './create-router.js'
+export {
+  activeSequencesSubject,
+  kvMetricsEndpoint,
+  kvMetricsSubject,
+  kvRouterEndpoint,
+  prefillSubject,
+  radixStateBucket,
+  radixStateFile,
+  routerEndpointId,
+  workerKvIndexerBufferSize,
+  workerKvIndexerQueryEndpoint,
+} from './upstream-names.js'
+export type { EndpointId } from './upstream-names.js'
