@@ -1,8 +1,7 @@
 /** The index of a router, as its settings want it: exact, approximate, exact with predictions beside it, or none that counts. */
 import type { PrefixIndex } from '../core/index/index.js'
-import { KvIndex, WasmIndex } from '../core/index/index.js'
+import { createPrefixIndex, KvIndex } from '../core/index/index.js'
 import type { RankTable, RouterConfig } from '../core/protocol/index.js'
-import { WarmrouteError } from '../core/protocol/index.js'
 import type { Randomness, RouterClock } from './router-ports.js'
 
 export function newKvIndex(
@@ -14,7 +13,7 @@ export function newKvIndex(
 ): KvIndex {
   const seeds = new Uint32Array(3)
   random.fill(seeds) // whoever chooses hashes must not know where they land
-  const newIndex = options.newIndex ?? (() => newWasmIndex(seeds[0]!, seeds[1]!))
+  const newIndex = options.newIndex ?? (() => createPrefixIndex({ seedLo: seeds[0]!, seedHi: seeds[1]! }))
   const { routerPredictedTtlSecs: predictedTtlSecs } = config
   return new KvIndex({
     ranks,
@@ -28,10 +27,4 @@ export function newKvIndex(
     startMs: clock.nowMs(),
     seed: seeds[2]!,
   })
-}
-
-function newWasmIndex(seedLo: number, seedHi: number): PrefixIndex {
-  const index = WasmIndex.create({ seedLo, seedHi })
-  if (!index) throw new WarmrouteError('WR_BOOT_FAILED', { reason: 'WebAssembly with SIMD does not run here' })
-  return index
 }

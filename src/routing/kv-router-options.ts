@@ -45,7 +45,7 @@ export interface KvRouterOptions<Client = undefined> {
   /** Classes of requests, from `router_policy_config`. */
   readonly policies?: PolicyConfig | undefined
 
-  /** Makes an exact index; the WebAssembly one unless told. Called twice where predictions lie beside events. */
+  /** Makes an exact index; the fastest that runs here unless told. Called twice where predictions lie beside events. */
   readonly newIndex?: (() => PrefixIndex) | undefined
   /** Needed when `use_remote_indexer` is set. */
   readonly remoteIndex?: RemoteIndexPort | undefined
