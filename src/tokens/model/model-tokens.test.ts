@@ -41,9 +41,8 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
 
 const models = [
   { name: 'Qwen3', loaded: loadModel(tokenizerFolder('qwen3'), 'p1') },
-  { name: 'DeepSeek V3', loaded: loadModel(tokenizerFolder('deepseek_v3'), 'p2') },
-  { name: 'TinyLlama, marked once', loaded: loadModel(tinyllamaFolder, 'p3') },
-  { name: 'TinyLlama, marked at sections', loaded: loadModel(tinyllamaFolder, 'p4', { llamaPrefix: 'file' }) },
+  { name: 'TinyLlama, marked once', loaded: loadModel(tinyllamaFolder, 'p2') },
+  { name: 'TinyLlama, marked at sections', loaded: loadModel(tinyllamaFolder, 'p3', { llamaPrefix: 'file' }) },
 ]
 
 describe.each(models)('$name', ({ loaded }) => {
@@ -55,9 +54,9 @@ describe.each(models)('$name', ({ loaded }) => {
   }
 
   it.each([
-    { says: 'on the loop, in caches that evict', options: { cacheBytes: 24_000 }, runs: 120 },
-    { says: 'on the loop, in caches that hold all', options: {}, runs: 120 },
-    { says: 'through threads', options: { loopBytesMax: 300 }, runs: 25 },
+    { says: 'on the loop, in caches that evict', options: { cacheBytes: 24_000 }, runs: 80 },
+    { says: 'on the loop, in caches that hold all', options: {}, runs: 80 },
+    { says: 'through threads', options: { loopBytesMax: 300 }, runs: 15 },
   ])('cached equals uncached: $says', async ({ options, runs }) => {
     await fc.assert(
       fc.asyncProperty(fc.array(anyStep, { maxLength: 14 }), fc.boolean(), async (steps, addSpecialTokens) => {
@@ -81,7 +80,7 @@ describe.each(models)('$name', ({ loaded }) => {
 })
 
 it('does not cut between a word mark and the first character of a text', async () => {
-  const model = new ModelTokens(models[3]!.loaded, pool)
+  const model = new ModelTokens(models[2]!.loaded, pool)
   const start = `\u200d${`\n${' '.repeat(60)}`.repeat(2)} the`
   const first = await model.encode(start, false)
   const second = await model.encode(`${start} the`, false)
