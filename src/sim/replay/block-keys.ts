@@ -9,6 +9,7 @@ export class BlockKeys {
   readonly #perTraceBlock: number
   readonly #blockTokens: number
   readonly #children = new Map<number, number>() // parent node * 2^24 + id: node
+  readonly #ids = new Map<number, number>() // a trace's ids may be any numbers; here they are counted from 0
   #nodes = 1 // 0 is the root
 
   constructor(blockTokens: number, traceBlockTokens = 512) {
@@ -40,7 +41,9 @@ export class BlockKeys {
   }
 
   #child(parent: number, id: number): number {
-    const path = parent * 16777216 + (id % 16777216)
+    let dense = this.#ids.get(id)
+    if (dense === undefined) this.#ids.set(id, (dense = this.#ids.size))
+    const path = parent * 16777216 + dense
     const known = this.#children.get(path)
     if (known !== undefined) return known
     const node = this.#nodes++

@@ -13,6 +13,7 @@ import { profileFor } from '../../core/queue/index.js'
 import type { Moment, PrefillEstimator } from '../../core/router/index.js'
 import { RouterCore } from '../../core/router/index.js'
 import type { WorkerSelector } from '../../core/selection/index.js'
+import { drawsOf } from './draws.js'
 import type { Fleet, ReplayPolicy, ReplayRequest } from './replay.js'
 
 export interface CorePolicyOptions {
@@ -163,16 +164,4 @@ function columnOf(keys: ArrayLike<number>): HashColumn {
     column[2 * index + 1] = Math.floor(key / 2 ** 32)
   }
   return column
-}
-
-/** Uniform in [0, 1): xorshift, so that a replay needs nothing from the outside. */
-function drawsOf(seed: number): () => number {
-  let state = (seed * 2654435761) >>> 0 || 1
-  return () => {
-    state ^= state << 13
-    state ^= state >>> 17
-    state ^= state << 5
-    state >>>= 0
-    return state / 2 ** 32
-  }
 }

@@ -79,6 +79,8 @@ interface Leg {
 }
 
 interface Job extends ReplayRequest {
+  arrivalMs: number // of a later turn: known when the turn before it has ended
+  readonly follows: TraceRequest['follows']
   readonly outputTokens: number
   readonly content: BlockContent
   firstTokenMs: number
@@ -96,7 +98,14 @@ export function replay(trace: readonly TraceRequest[], options: ReplayOptions): 
     return new Engine<Leg>(
       own,
       clock,
-      listenTo(worker, clock, options, meter, (request) => handOver(worker, request)),
+      listenTo(
+        worker,
+        clock,
+        options,
+        meter,
+        (request) => handOver(worker, request),
+        (job) => wake(job),
+      ),
     )
   })
   const prefillWorkers = options.pairs?.prefillWorkers ?? 0
@@ -134,18 +143,34 @@ export function replay(trace: readonly TraceRequest[], options: ReplayOptions): 
   }
   policy.start?.({ clock, workers: options.workers, engine: base, dispatch })
 
+  let arrived = 0
+  const accept = (job: Job, now: number): void => {
+    const worker = policy.route(job, now)
+    if (worker >= 0) dispatch(job, worker)
+    if (++arrived % 100 === 0) options.progress?.(arrived)
+  }
+  const followers = new Map<number, Job[]>()
+  for (const job of jobs) {
+    if (!job.follows) continue
+    const others = followers.get(job.follows.index)
+    if (others) others.push(job)
+    else followers.set(job.follows.index, [job])
+  }
+  /** The next turn of a session comes when the one before it is answered, and never before its own time. */
+  const wake = (ended: Job): void => {
+    for (const job of followers.get(ended.index) ?? []) {
+      job.arrivalMs = Math.max(job.arrivalMs, clock.now() + job.follows!.delayMs / (options.arrivalSpeedup ?? 1))
+      clock.at(job.arrivalMs, () => accept(job, clock.now()))
+    }
+  }
+  const firsts = followers.size === 0 ? jobs : jobs.filter(({ follows }) => !follows)
   let next = 0
   const arrive = (): void => {
     const now = clock.now()
-    while (next < jobs.length && jobs[next]!.arrivalMs <= now) {
-      const job = jobs[next++]!
-      const worker = policy.route(job, now)
-      if (worker >= 0) dispatch(job, worker)
-      if (next % 1000 === 0) options.progress?.(next)
-    }
-    if (next < jobs.length) clock.at(jobs[next]!.arrivalMs, arrive)
+    while (next < firsts.length && firsts[next]!.arrivalMs <= now) accept(firsts[next++]!, now)
+    if (next < firsts.length) clock.at(firsts[next]!.arrivalMs, arrive)
   }
-  if (jobs.length > 0) clock.at(jobs[0]!.arrivalMs, arrive)
+  if (firsts.length > 0) clock.at(firsts[0]!.arrivalMs, arrive)
   clock.run()
   return meter.report(clock.now(), engines)
 }
@@ -157,6 +182,7 @@ function prepare(trace: readonly TraceRequest[], blockTokens: number, options: R
   return trace.map((request, index) => ({
     index,
     arrivalMs: request.arrivalMs / speedup,
+    follows: request.follows,
     promptTokens: request.promptTokens,
     outputTokens: request.outputTokens,
     blockKeys: prompts[index]!,
@@ -185,6 +211,7 @@ function listenTo(
   options: ReplayOptions,
   meter: ReplayMeter,
   handOver: (request: EngineRequest<Leg>) => void,
+  ended: (job: Job) => void,
 ): EngineListener<Leg> {
   const { policy, eventDelayMs = 0, eventsLeave = 'computed' } = options
   const blockTokens = options.engine?.blockTokens ?? dynamoEngine.blockTokens
@@ -230,7 +257,7 @@ function listenTo(
       const now = clock.now()
       if (job.firstTokenMs < 0) {
         job.firstTokenMs = now
-        meter.firstToken(now - job.arrivalMs)
+        meter.firstToken(now - job.arrivalMs, job.arrivalMs)
         policy.firstToken?.(job, worker, now)
       } else meter.nextToken(now - job.lastTokenMs)
       job.lastTokenMs = now
@@ -247,6 +274,7 @@ function listenTo(
       const now = clock.now()
       meter.finished(worker, now - job.arrivalMs, request.generated, reason)
       policy.finished?.(job, worker, now)
+      ended(job)
     },
   }
 }

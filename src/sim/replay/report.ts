@@ -1,5 +1,4 @@
 /** What a replay says at its end. The names of the report's fields are read by scripts and stay as they are. */
-import type { Engine } from '../engine/engine.js'
 import type { FinishReason } from '../engine/request.js'
 import { LogHistogram, quantileOf } from './histogram.js'
 
@@ -19,6 +18,19 @@ export interface WorkerReport {
   readonly preemptions: number
 }
 
+/** How the requests of one stretch of the trace fared; a stretch is a sixtieth of the time in which they arrived. */
+export interface TimelineEntry {
+  readonly start_ms: number
+  readonly requests: number
+  readonly ttft_ms_mean: number
+}
+
+/** What a report needs to know of an engine. */
+export interface EngineFacts {
+  readonly passCount: number
+  readonly scheduler: { readonly preemptionCount: number }
+}
+
 export interface ReplayReport {
   readonly requests: number
   readonly completed: number
@@ -35,13 +47,21 @@ export interface ReplayReport {
   readonly reuse: number
   readonly prompt_tokens: number
   readonly cached_tokens: number
+  /** Prompt tokens that were computed. */
+  readonly prefill_tokens: number
   readonly output_tokens: number
   readonly output_tokens_per_s: number
+  /** The busiest worker over the mean one; 1 is even. */
+  readonly imbalance: { readonly requests: number; readonly prefill_tokens: number }
+  /** TTFT at 0 %, 1 %, .. 100 % of the requests. */
+  readonly ttft_quantiles_ms: readonly number[]
+  readonly timeline: readonly TimelineEntry[]
   readonly workers: readonly WorkerReport[]
 }
 
 export class ReplayMeter {
   readonly #ttft: number[] = []
+  readonly #ttftArrivals: number[] = []
   readonly #e2e: number[] = []
   readonly #held: number[] = []
   readonly #itl = new LogHistogram()
@@ -68,8 +88,9 @@ export class ReplayMeter {
     this.#remotePrefills++
   }
 
-  firstToken(ms: number): void {
+  firstToken(ms: number, arrivalMs: number): void {
     this.#ttft.push(ms)
+    this.#ttftArrivals.push(arrivalMs)
   }
 
   nextToken(ms: number): void {
@@ -85,7 +106,7 @@ export class ReplayMeter {
     }
   }
 
-  report<Tag>(durationMs: number, engines: readonly Engine<Tag>[]): ReplayReport {
+  report(durationMs: number, engines: readonly EngineFacts[]): ReplayReport {
     const sum = (of: (worker: { prompt: number; cached: number; output: number }) => number): number =>
       this.#perWorker.reduce((total, worker) => total + of(worker), 0)
     const prompt = sum((worker) => worker.prompt)
@@ -109,8 +130,15 @@ export class ReplayMeter {
       reuse: prompt === 0 ? 0 : cached / prompt,
       prompt_tokens: prompt,
       cached_tokens: cached,
+      prefill_tokens: prompt - cached,
       output_tokens: output,
       output_tokens_per_s: durationMs === 0 ? 0 : (output * 1000) / durationMs,
+      imbalance: {
+        requests: imbalanceOf(this.#perWorker.map(({ requests }) => requests)),
+        prefill_tokens: imbalanceOf(this.#perWorker.map((worker) => worker.prompt - worker.cached)),
+      },
+      ttft_quantiles_ms: quantilesOf(this.#ttft),
+      timeline: timelineOf(this.#ttftArrivals, this.#ttft),
       workers: this.#perWorker.map((worker, index) => ({
         requests: worker.requests,
         prompt_tokens: worker.prompt,
@@ -133,4 +161,34 @@ function spreadOf(values: readonly number[]): Spread {
     p90: quantileOf(sorted, 0.9),
     p99: quantileOf(sorted, 0.99),
   }
+}
+
+function quantilesOf(values: readonly number[]): number[] {
+  const sorted = Float64Array.from(values).sort()
+  return Array.from({ length: 101 }, (_, percent) => quantileOf(sorted, percent / 100))
+}
+
+function imbalanceOf(loads: readonly number[]): number {
+  const total = loads.reduce((sum, load) => sum + load, 0)
+  return total === 0 ? 1 : (Math.max(...loads) * loads.length) / total
+}
+
+const stretches = 60
+
+function timelineOf(arrivals: readonly number[], ttft: readonly number[]): TimelineEntry[] {
+  let lastMs = 0
+  for (const arrivalMs of arrivals) lastMs = Math.max(lastMs, arrivalMs)
+  const stretchMs = lastMs / stretches || 1
+  const counts = new Uint32Array(stretches)
+  const sums = new Float64Array(stretches)
+  for (const [index, arrivalMs] of arrivals.entries()) {
+    const stretch = Math.min(stretches - 1, Math.floor(arrivalMs / stretchMs))
+    counts[stretch]!++
+    sums[stretch]! += ttft[index]!
+  }
+  return Array.from(counts, (requests, stretch) => ({
+    start_ms: stretch * stretchMs,
+    requests,
+    ttft_ms_mean: requests === 0 ? 0 : sums[stretch]! / requests,
+  }))
 }

@@ -1,4 +1,7 @@
-/** Traces in Mooncake's form: one JSON line per request, prompts as ids of 512-token blocks. */
+/**
+ * Traces as JSON lines, one request each, prompts as ids of blocks of equal tokens: Mooncake's form, and what Dynamo and
+ * AIPerf add to it (other names of the fields, sessions whose turns wait for each other).
+ */
 import { WarmrouteError } from '../../core/protocol/index.js'
 
 export interface TraceRequest {
@@ -6,48 +9,110 @@ export interface TraceRequest {
   readonly arrivalMs: number
   readonly promptTokens: number
   readonly outputTokens: number
-  /** One id per `traceBlockTokens` of prompt; an id means the same tokens wherever it stands. */
+  /** One id per trace block of prompt (512 tokens unless told otherwise); an id means the same tokens wherever it stands. */
   readonly blockIds: readonly number[]
+  /** A later turn of a session: arrives this long after the request of that index has ended, and not before `arrivalMs`. */
+  readonly follows?: { readonly index: number; readonly delayMs: number }
 }
 
 /** Reads a whole trace. A line that cannot be read is an error with its number: skipping it would change the figures. */
 export function parseMooncake(text: string): TraceRequest[] {
-  const requests: TraceRequest[] = []
+  const rows: Row[] = []
   let line = 0
   for (const row of text.split('\n')) {
     line++
-    if (row.trim() === '') continue
-    requests.push(parseRow(row, line, requests.length))
+    if (row.trim() !== '') rows.push(parseRow(row, line))
   }
-  return requests
+  return placeInTime(rows)
 }
 
-function parseRow(row: string, line: number, index: number): TraceRequest {
-  let json: Record<string, unknown>
+/** The trace as lines that `parseMooncake` reads. */
+export function formatMooncake(trace: readonly TraceRequest[]): string {
+  return trace
+    .map(({ arrivalMs, promptTokens, outputTokens, blockIds }) =>
+      JSON.stringify({
+        timestamp: Math.round(arrivalMs * 1000) / 1000,
+        input_length: promptTokens,
+        output_length: outputTokens,
+        hash_ids: blockIds,
+      }),
+    )
+    .map((row) => `${row}\n`)
+    .join('')
+}
+
+interface Row {
+  readonly line: number
+  readonly arrivalMs: number | undefined
+  readonly delayMs: number | undefined
+  readonly session: string | undefined
+  readonly promptTokens: number
+  readonly outputTokens: number
+  readonly blockIds: readonly number[]
+}
+
+function parseRow(text: string, line: number): Row {
+  let json: unknown
   try {
-    json = JSON.parse(row) as Record<string, unknown>
+    json = JSON.parse(text)
   } catch (cause) {
-    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `trace line ${line} is no JSON`, line }, { cause })
+    refuse(line, 'is no JSON', cause)
   }
-  const arrivalMs = json['timestamp'] ?? json['created_time']
-  const promptTokens = json['input_length'] ?? json['input_tokens']
-  const outputTokens = json['output_length'] ?? json['output_tokens']
-  const blockIds = json['hash_ids']
-  if (
-    !isCount(arrivalMs) ||
-    !isCount(promptTokens) ||
-    promptTokens === 0 ||
-    !isCount(outputTokens) ||
-    !Array.isArray(blockIds) ||
-    !blockIds.every(isCount)
-  )
-    throw new WarmrouteError('WR_INVALID_ARGUMENT', {
-      reason: `trace line ${line} lacks timestamp, input_length, output_length or hash_ids`,
-      line,
-    })
-  return { index, arrivalMs, promptTokens, outputTokens, blockIds }
+  if (typeof json !== 'object' || json === null || Array.isArray(json)) refuse(line, 'is no JSON object')
+  const fields = json as Readonly<Record<string, unknown>>
+  const arrivalMs = fields['timestamp'] ?? fields['created_time'] ?? undefined
+  const promptTokens = fields['input_length'] ?? fields['input_tokens']
+  const outputTokens = fields['output_length'] ?? fields['output_tokens']
+  const blockIds = fields['hash_ids']
+  const delayMs = fields['delay'] ?? fields['delay_ms'] ?? undefined
+  const session = fields['session_id'] ?? undefined
+  if (arrivalMs === undefined && session === undefined) refuse(line, 'lacks timestamp')
+  if (arrivalMs !== undefined && !isCount(arrivalMs)) refuse(line, 'lacks a usable timestamp')
+  if (delayMs !== undefined && !isCount(delayMs)) refuse(line, 'lacks a usable delay')
+  if (!isWhole(promptTokens) || promptTokens === 0) refuse(line, 'lacks a usable input_length')
+  if (!isWhole(outputTokens)) refuse(line, 'lacks a usable output_length')
+  if (!Array.isArray(blockIds) || !blockIds.every(isCount)) refuse(line, 'lacks usable hash_ids')
+  if (session !== undefined && typeof session !== 'string' && typeof session !== 'number')
+    refuse(line, 'lacks a usable session_id')
+  return {
+    line,
+    arrivalMs,
+    delayMs,
+    session: session === undefined ? undefined : String(session),
+    promptTokens,
+    outputTokens,
+    blockIds: blockIds as number[],
+  }
+}
+
+/** Requests in the order of their arrival; a turn without a time of its own stands where its session began. */
+function placeInTime(rows: readonly Row[]): TraceRequest[] {
+  const sessionMs = new Map<string, number>()
+  const timed = rows.map((row) => {
+    const { session } = row
+    const startMs = row.arrivalMs ?? (session === undefined ? undefined : (sessionMs.get(session) ?? 0))
+    if (session !== undefined) sessionMs.set(session, Math.max(startMs!, sessionMs.get(session) ?? 0))
+    return { row, arrivalMs: startMs! }
+  })
+  timed.sort((a, b) => a.arrivalMs - b.arrivalMs || a.row.line - b.row.line)
+  const lastOf = new Map<string, number>()
+  return timed.map(({ row, arrivalMs }, index) => {
+    const { promptTokens, outputTokens, blockIds, session } = row
+    const before = session === undefined ? undefined : lastOf.get(session)
+    if (session !== undefined) lastOf.set(session, index)
+    const request = { index, arrivalMs, promptTokens, outputTokens, blockIds }
+    return before === undefined ? request : { ...request, follows: { index: before, delayMs: row.delayMs ?? 0 } }
+  })
+}
+
+function refuse(line: number, reason: string, cause?: unknown): never {
+  throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `trace line ${line} ${reason}`, line }, { cause })
 }
 
 function isCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0
+}
+
+function isWhole(value: unknown): value is number {
+  return isCount(value) && Number.isInteger(value)
 }

@@ -1,0 +1,96 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, expect, it, vi } from 'vitest'
+import { replayCommand } from './replay.js'
+import { replayProgress } from './replay-progress.js'
+
+const folder = mkdtempSync(join(tmpdir(), 'replay-'))
+const trace = 'test/fixtures/traces/mooncake-conversation.jsonl.gz'
+afterAll(() => rmSync(folder, { recursive: true }))
+afterEach(() => {
+  vi.restoreAllMocks()
+  process.exitCode = undefined
+})
+
+async function call(...words: string[]): Promise<{ out: string; errors: string; status: unknown }> {
+  const out: string[] = []
+  const errors: string[] = []
+  vi.spyOn(console, 'log').mockImplementation((text: string) => void out.push(text))
+  vi.spyOn(console, 'error').mockImplementation((text: string) => void errors.push(text))
+  const command = replayCommand()
+    .exitOverride()
+    .configureOutput({ writeErr: (text) => void errors.push(text) })
+  await command.parseAsync(words, { from: 'user' })
+  return { out: out.join('\n'), errors: errors.join('\n'), status: process.exitCode }
+}
+
+it('writes a report with the names that scripts read, and a table', async () => {
+  const json = join(folder, 'report.json')
+  const flags = ['--workers', '2', '--requests', '60', '--policy', 'warm,round-robin', '--ideal', '--json', json]
+  const { out } = await call(trace, ...flags, '--set', 'prefill_load_scale=2')
+  expect(out).toContain('| policy |')
+  expect(out).toContain('| warm prefill_load_scale=2 |')
+  const report = JSON.parse(readFileSync(json, 'utf8')) as { args: unknown; results: Record<string, unknown>[] }
+  expect(report.args).toMatchObject({ trace, workers: 2, requests: 60, policy: ['warm', 'round-robin'], seed: 1 })
+  expect(report.results.map((result) => result['policy'])).toEqual(['warm', 'round-robin', 'ideal'])
+  const spread = { mean: expect.any(Number), p50: expect.any(Number), p90: expect.any(Number), p99: expect.any(Number) }
+  for (const result of report.results)
+    expect(result).toMatchObject({
+      ttft_ms: spread,
+      itl_ms: spread,
+      e2e_ms: spread,
+      held_ms: spread,
+      reuse: expect.any(Number),
+      output_tokens_per_s: expect.any(Number),
+      prefill_tokens: expect.any(Number),
+      imbalance: { requests: expect.any(Number), prefill_tokens: expect.any(Number) },
+      workers: expect.any(Array),
+    })
+})
+
+it('ends with status 2 and the number of the line that cannot be read', async () => {
+  const bad = join(folder, 'bad.jsonl')
+  writeFileSync(bad, '{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1]}\n{"timestamp":1}\n')
+  expect(await call(bad)).toMatchObject({ status: 2, errors: expect.stringContaining('trace line 2') })
+})
+
+it.each([
+  ['no such file', ['nowhere.jsonl'], 'ENOENT'],
+  ['no trace', [], 'name a trace'],
+  [
+    'a setting nobody knows',
+    [trace, '--requests', '5', '--set', 'prefil_load_scale=1'],
+    'did you mean prefill_load_scale',
+  ],
+  ['a sweep of nothing', [trace, '--requests', '5', '--sweep', 'prefill_load_scale=3:1:1'], '--sweep'],
+  ['blocks that do not divide', [trace, '--requests', '5', '--block-size', '48'], 'does not divide'],
+])('ends with status 2 for %s', async (_, words, text) => {
+  expect(await call(...words)).toMatchObject({ status: 2, errors: expect.stringContaining(text) })
+})
+
+it.each([
+  ['--workers', '0'],
+  ['--policy', 'warm,best'],
+  ['--slow', '2'],
+  ['--slow', '1.5x2'],
+  ['--arrival-speedup', '0'],
+  ['--event-delay-ms', '-1'],
+])('refuses %s %s before anything runs', async (flag, value) => {
+  await expect(call(trace, flag, value)).rejects.toThrow(flag)
+})
+
+it('shows rate and remaining time on a terminal, and nothing elsewhere', () => {
+  const written: string[] = []
+  let nowMs = 0
+  const show = (isTTY: boolean) => replayProgress({ isTTY, write: (text) => written.push(text) }, () => nowMs)
+  const progress = show(true)
+  nowMs = 1000
+  progress.tell({ label: 'warm', run: 1, runs: 2, done: 500, total: 1000 })
+  nowMs = 1010
+  progress.tell({ label: 'warm', run: 1, runs: 2, done: 505, total: 1000 }) // too soon after the last
+  expect(written).toEqual(['\r1/2 warm: 500/1000 requests, 500/s, 3 s left\x1b[K'])
+  progress.end()
+  show(false).tell({ label: 'warm', run: 1, runs: 2, done: 900, total: 1000 })
+  expect(written).toHaveLength(2)
+})

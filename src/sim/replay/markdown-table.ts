@@ -1,0 +1,37 @@
+/** Results as a Markdown table, for a terminal and for pasting. */
+import type { PolicyResult } from './experiment.js'
+
+const columns: readonly (readonly [string, (result: PolicyResult) => string])[] = [
+  ['policy', labelOf],
+  ['TTFT mean', ({ ttft_ms: ttft }) => ms(ttft.mean)],
+  ['p50', ({ ttft_ms: ttft }) => ms(ttft.p50)],
+  ['p90', ({ ttft_ms: ttft }) => ms(ttft.p90)],
+  ['p99', ({ ttft_ms: ttft }) => ms(ttft.p99)],
+  ['ITL mean', ({ itl_ms: itl }) => itl.mean.toFixed(2)],
+  ['ITL p99', ({ itl_ms: itl }) => itl.p99.toFixed(1)],
+  ['E2E mean', ({ e2e_ms: e2e }) => ms(e2e.mean)],
+  ['E2E p99', ({ e2e_ms: e2e }) => ms(e2e.p99)],
+  ['reuse', ({ reuse }) => reuse.toFixed(3)],
+  ['held mean', ({ held_ms: held }) => ms(held.mean)],
+  ['imbalance', ({ imbalance }) => imbalance.prefill_tokens.toFixed(2)],
+  ['tokens/s', ({ output_tokens_per_s: rate }) => rate.toFixed(0)],
+]
+
+/** The name of a run: its policy, and what was set. */
+export function labelOf({ policy, settings }: Pick<PolicyResult, 'policy' | 'settings'>): string {
+  return [policy, ...Object.entries(settings).map(([key, value]) => `${key}=${value}`)].join(' ')
+}
+
+/** Times in milliseconds; imbalance is the busiest worker's prefill over the mean worker's. */
+export function markdownTable(results: readonly PolicyResult[]): string {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
+  return [
+    line(columns.map(([title]) => title)),
+    `|${columns.map((_, index) => (index === 0 ? '---' : '--:')).join('|')}|`,
+    ...results.map((result) => line(columns.map(([, cell]) => cell(result)))),
+  ].join('\n')
+}
+
+function ms(value: number): string {
+  return value.toFixed(value < 10 ? 1 : 0)
+}

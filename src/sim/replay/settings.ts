@@ -1,0 +1,55 @@
+/** `--set key=value` and `--sweep key=a:b:step`: settings of the router by the names that a config file has for them. */
+import { groups, loadConfig } from '../../config/index.js'
+import type { RouterConfigInput } from '../../core/protocol/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
+
+export interface Sweep {
+  readonly key: string
+  readonly values: readonly number[]
+}
+
+const sweepValuesMax = 100
+
+/** Only what was said; every value judged as the product judges its config file. An unknown key names the nearest one. */
+export function readSettings(assignments: readonly string[]): RouterConfigInput {
+  if (assignments.length === 0) return {}
+  const pairs = assignments.map((text) => splitAssignment(text, '--set'))
+  const policy = pairs.find(([key]) => key === 'policy')
+  if (policy) refuse('--set policy: name policies with --policy')
+  const text = ['routing:', ...pairs.map(([key, value]) => `  ${JSON.stringify(key)}: ${value}`)].join('\n')
+  const loaded = loadConfig({ routing: groups.routing }, { file: { path: '--set', text } })
+  const isSet = (name: string): boolean => loaded.origins.get(`routing.${snakeCase(name)}`)?.kind === 'file'
+  const isOldWeightSet = isSet('overlapScoreWeight') // the deprecated name of these two
+  return Object.fromEntries(
+    Object.entries(loaded.values.routing).filter(
+      ([name]) => isSet(name) || (isOldWeightSet && (name === 'prefillLoadScale' || name === 'overlapScoreCredit')),
+    ),
+  )
+}
+
+export function parseSweep(text: string): Sweep {
+  const [key, range] = splitAssignment(text, '--sweep')
+  const [from, to, step, ...more] = range.split(':').map(Number)
+  if (more.length > 0 || ![from, to, step].every((it) => it !== undefined && Number.isFinite(it)) || !(step! > 0))
+    refuse(`--sweep ${text}: expected name=from:to:step with a step above 0`)
+  const count = Math.floor((to! - from!) / step! + 1e-9) + 1
+  if (count < 1 || count > sweepValuesMax) refuse(`--sweep ${text}: gives ${count} values, not 1 to ${sweepValuesMax}`)
+  // Rounded: 0.1 + 0.2 is no value that anybody asked for.
+  const values = Array.from({ length: count }, (_, index) => Number((from! + index * step!).toPrecision(12)))
+  for (const value of values) readSettings([`${key}=${value}`])
+  return { key, values }
+}
+
+function splitAssignment(text: string, flag: string): [string, string] {
+  const at = text.indexOf('=')
+  if (at < 1 || at === text.length - 1) refuse(`${flag} ${text}: expected name=value`)
+  return [text.slice(0, at).trim(), text.slice(at + 1).trim()]
+}
+
+function snakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}
+
+function refuse(reason: string): never {
+  throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason })
+}

@@ -1,0 +1,119 @@
+import { gzipSync } from 'node:zlib'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { readTrace } from './read-trace.js'
+import { replay } from './replay.js'
+import { roundRobin } from './round-robin.js'
+import { smoothArrivals } from './smooth-arrivals.js'
+import { formatMooncake, parseMooncake } from './trace.js'
+
+const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
+const row = (fields: Record<string, unknown>): string =>
+  JSON.stringify({ timestamp: 0, input_length: 700, output_length: 3, hash_ids: [1, 2], ...fields })
+
+describe('readTrace', () => {
+  it('reads plain and gzip alike, by content and not by name', () => {
+    const text = `${row({})}\n${row({ timestamp: 40 })}\n`
+    expect(readTrace(gzipSync(text))).toEqual(readTrace(bytesOf(text)))
+    expect(readTrace(bytesOf(text)).map(({ arrivalMs }) => arrivalMs)).toEqual([0, 40])
+  })
+
+  it('refuses a trace without requests, and gzip that is cut short', () => {
+    expect(() => readTrace(bytesOf('\n\n'))).toThrow('no requests')
+    expect(() => readTrace(gzipSync(row({})).subarray(0, 20))).toThrow('cannot be unpacked')
+  })
+
+  it('accepts the names that Dynamo and AIPerf have for the fields', () => {
+    const line =
+      '{"created_time":7,"input_tokens":700,"output_tokens":3,"hash_ids":[1,2],"request_id":"a","priority":3}'
+    expect(readTrace(bytesOf(line))[0]).toEqual({
+      index: 0,
+      arrivalMs: 7,
+      promptTokens: 700,
+      outputTokens: 3,
+      blockIds: [1, 2],
+    })
+  })
+
+  it('sorts by arrival', () => {
+    const text = [row({ timestamp: 50 }), row({ timestamp: 10, output_length: 4 })].join('\n')
+    expect(readTrace(bytesOf(text)).map(({ index, outputTokens }) => [index, outputTokens])).toEqual([
+      [0, 4],
+      [1, 3],
+    ])
+  })
+})
+
+it.each([
+  ['is no JSON', '{"timestamp":'],
+  ['is no JSON object', '[1]'],
+  ['lacks timestamp', '{"input_length":5,"output_length":1,"hash_ids":[1]}'],
+  ['lacks a usable timestamp', row({ timestamp: 'soon' })],
+  ['lacks a usable timestamp', row({ timestamp: -1 })],
+  ['lacks a usable input_length', row({ input_length: 0 })],
+  ['lacks a usable input_length', row({ input_length: 1.5 })],
+  ['lacks a usable output_length', row({ output_length: null })],
+  ['lacks usable hash_ids', row({ hash_ids: [1, 'two'] })],
+  ['lacks a usable delay', row({ session_id: 'a', delay: 'long' })],
+  ['lacks a usable session_id', row({ session_id: {} })],
+])('names the number of a line that %s', (complaint, bad) => {
+  expect(() => parseMooncake(`${row({})}\n\n${bad}`)).toThrow(`trace line 3 ${complaint}`)
+})
+
+it('reads what it writes', () => {
+  const anyRequest = fc.record({
+    arrivalMs: fc.nat(100_000),
+    promptTokens: fc.integer({ min: 1, max: 5000 }),
+    outputTokens: fc.nat(2000),
+    blockIds: fc.array(fc.nat(), { maxLength: 10 }),
+  })
+  fc.assert(
+    fc.property(fc.array(anyRequest, { maxLength: 20 }), (requests) => {
+      const sorted = requests.sort((a, b) => a.arrivalMs - b.arrivalMs).map((request, index) => ({ index, ...request }))
+      expect(parseMooncake(formatMooncake(sorted))).toEqual(sorted)
+    }),
+  )
+})
+
+it('starts a later turn of a session when the turn before it has ended, plus its delay', () => {
+  const text = [
+    row({ session_id: 's', output_length: 100 }),
+    row({ timestamp: undefined, session_id: 's', delay: 500 }),
+    row({ timestamp: undefined, session_id: 's', delay_ms: 90_000 }),
+  ].join('\n')
+  const arrivals: number[] = []
+  const ends: number[] = []
+  const policy = roundRobin(1)
+  const report = replay(parseMooncake(text), {
+    workers: 1,
+    policy: {
+      route: (request, now) => (arrivals.push(now), policy.route(request, now)),
+      finished: (_, __, now) => void ends.push(now),
+    },
+  })
+  expect(report.completed).toBe(3)
+  expect(arrivals).toEqual([0, ends[0]! + 500, ends[1]! + 90_000])
+  expect(report.ttft_ms.p99).toBeLessThan(200) // counted from a turn's own arrival
+})
+
+it('smooths arrivals inside the given time, by seed, and keeps turns behind each other', () => {
+  const trace = parseMooncake(
+    Array.from({ length: 60 }, (_, index) =>
+      row({ timestamp: 3000 * Math.floor(index / 10), output_length: index, session_id: `s${index % 7}` }),
+    ).join('\n'),
+  )
+  const smooth = smoothArrivals(trace, 3000, 1)
+  expect(smooth).toEqual(smoothArrivals(trace, 3000, 1))
+  expect(smooth).not.toEqual(smoothArrivals(trace, 3000, 2))
+  expect(smooth.map(({ index }) => index)).toEqual(smooth.map((_, index) => index))
+  for (const [index, request] of smooth.entries()) {
+    if (index > 0) expect(request.arrivalMs).toBeGreaterThanOrEqual(smooth[index - 1]!.arrivalMs)
+    const before = trace[request.outputTokens]!
+    expect(request.arrivalMs).toBeGreaterThanOrEqual(before.arrivalMs)
+    if (!before.follows) expect(request.arrivalMs).toBeLessThan(before.arrivalMs + 3000)
+    if (request.follows) {
+      expect(request.follows.index).toBeLessThan(index)
+      expect(smooth[request.follows.index]!.outputTokens % 7).toBe(request.outputTokens % 7)
+    }
+  }
+})
