@@ -16,7 +16,7 @@ export interface ProgressStream {
 export function replayProgress(
   stream: ProgressStream,
   now: () => number = () => performance.now(),
-): { tell(step: ProgressStep): void; end(): void } {
+): { readonly tell: (step: ProgressStep) => void; readonly end: () => void } {
   const startMs = now()
   let saidMs = Number.NEGATIVE_INFINITY
   return {
