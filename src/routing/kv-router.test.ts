@@ -78,6 +78,20 @@ describe('how it starts', () => {
     await expect(KvRouter.create({ blockSize: 4, workers: new WorkerRegistry(), config })).rejects.toThrow(text)
   })
 
+  it('says which settings ask for a part that was not given', async () => {
+    const config = { routerPrefillLoadModel: 'aic', sharedCacheType: 'hicache', routerReplicaSync: true } as const
+    const { router, log } = await openScene(config)
+    expect(log.warnings().map((line) => line.split(' ')[0])).toEqual([
+      'router_prefill_load_model',
+      'shared_cache_type',
+      'router_replica_sync',
+    ])
+    await router.close()
+    await expect(openScene({ routerDecodePolicy: 'mine' })).rejects.toThrow(
+      'the worker-selection policy mine is not given',
+    )
+  })
+
   it('does not subscribe where events do not matter', async () => {
     for (const config of [{ overlapScoreCredit: 0 }, { useKvEvents: false }]) {
       const { router, log } = await openScene(config, { subscribe: () => Promise.reject(new Error('called')) })

@@ -25,6 +25,7 @@ import type { BestMatchDetails, FindBestMatch, WorkerCacheHitEstimate } from './
 import { roundedOverlapBlocks, toSchedulingRequest } from './best-match.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import { LiveCore } from './live-core.js'
+import { missingParts, missingPolicy } from './missing-parts.js'
 import type { Prompt } from './prompt.js'
 import { hashPrompt, nameBlocks, PromptScratch } from './prompt.js'
 import { PromptHashing } from './prompt-hashing.js'
@@ -75,9 +76,12 @@ export class KvRouter<Client = undefined> {
       throw invalidConfig('model_name is required when serve_indexer is configured')
     if (config.useRemoteIndexer && !options.remoteIndex) throw invalidConfig('use_remote_indexer needs a remote index')
     if (!Number.isSafeInteger(blockSize) || blockSize < 1) throw invalidConfig(`a block of ${blockSize} tokens is none`)
+    const policy = missingPolicy(config, options)
+    if (policy !== undefined) throw invalidConfig(policy)
     this.#options = options
     this.#config = config
     this.#live = new LiveCore(options, config)
+    for (const sentence of missingParts(config, options)) this.#live.log.warn({}, sentence)
     this.#hashing = new PromptHashing({ config, blockSize, isEagle, modelName, random: this.#live.random })
   }
 
