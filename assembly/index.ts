@@ -4,8 +4,8 @@
  * travel through memory.
  */
 import { aliasTotal } from './index/aliases'
-import { apply as applyEvents, epochNow, evictOldestOfAll, nextEpoch, oldestAge, setCaps, touched } from './index/apply'
-import { find as findName } from './index/buckets'
+import { apply as applyEvents, epochNow, evictOldestOfAll, nextEpoch, oldestAge, setCaps } from './index/apply'
+import { find as findName, prepare } from './index/buckets'
 import { addRun, chunkCount, externalOf, firstSlab, nodeCount, setOf } from './index/chunks'
 import { collect as collectHeld, describe as describeHeld, discard as discardHeld } from './index/dump'
 import { edgeCount } from './index/edges'
@@ -16,7 +16,8 @@ import { setSeed } from './index/mix'
 import { heldOf, ranksUsed, recordOf } from './index/ranks'
 import { restoreHolds } from './index/restore'
 import { internBits, liveSets, releaseSet, retain, sizeOf } from './index/sets'
-import { begin, depthReached, finish, walk as walkOn } from './index/walk'
+import { touched } from './index/touch'
+import { begin, depthReached, finish, lookedAhead, walk as walkOn } from './index/walk'
 
 export function init(seedLo: u32, seedHi: u32, maxBytes: u32): void {
   setSeed(seedLo, seedHi)
@@ -123,7 +124,7 @@ export function holdersOf(node: u32): u32 {
 }
 /** Keeps the touch pass alive: the optimiser may not drop loads whose sum somebody could ask for. */
 export function checksum(): u32 {
-  return touched()
+  return touched() + lookedAhead()
 }
 
 // ---- snapshots: the host reads chunks from memory, and hands runs back ----
@@ -137,6 +138,10 @@ export function rankRecords(): u32 {
 /** Does the rank call this block by the name that the block was stored under, in whichever table? */
 export function usesOwn(rank: u32, node: u32): bool {
   return findName(recordOf(rank), externalOf(node)) == node
+}
+/** Room for so many names, so that a restored table need not grow on the way. */
+export function reserve(rank: u32, names: u32): bool {
+  return prepare(recordOf(rank), names)
 }
 /** A set with these bits, kept until `dropSet`. */
 export function keepSet(bits: u32, words: u32): u32 {

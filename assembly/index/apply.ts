@@ -1,6 +1,6 @@
 /** Applies a batch of packed events. The word layout is that of src/core/index/event-batch.ts. */
 import { aliasRelease } from './aliases'
-import { AGES, OVERFLOW, bucketAt, find, fingerprintOf, homeOf, lookup, matches, nodeAt, prepare, relax, scale } from './buckets'
+import { AGES, OVERFLOW, find, fingerprintOf, lookup, matches, nodeAt, prepare, relax } from './buckets'
 import {
   addChild, capOf, changeSet, childOf, chunkOf, countNodes, externalAt, externalOf, indexOf, kidsAt, lenOf, localAt, nextOf, setAt,
   tryFree,
@@ -9,8 +9,8 @@ import {
   addName, clearRank, countEvicted, countHeld, dropHit, dropHold, dropHoldUnlessNamed, dropLost, evictOldest, halveAges, heldTotal, rankOfOldest, refreshOldest, removeName,
 } from './holds'
 import { RANKS_MAX, allowReserve } from './memory'
-import { mix } from './mix'
-import { aliasCountOf, bucketsOf, countOf, heldOf, nextPagesOf, oldestOf, pagesOf, recordOf, setCount, setOldest } from './ranks'
+import { aliasCountOf, bucketsOf, countOf, heldOf, oldestOf, recordOf, setCount, setOldest } from './ranks'
+import { HASHES, HOMES, STEP, touchHomes } from './touch'
 import { SINGLE, forgetMemo, hasRank, withRank } from './sets'
 
 const OK: u8 = 0
@@ -20,11 +20,6 @@ const INVALID: u8 = 3
 const DUPLICATE: u8 = 4
 const EXHAUSTED: u8 = 5
 
-const STEP: u32 = 64
-/** Hash and home bucket of each name of the step at hand. */
-const HASHES: usize = memory.data(64 * 8)
-const HOMES: usize = memory.data(64 * 4)
-
 let maxBlocks: u32 = 0xffffffff
 let maxPerRank: u32 = 0xffffffff
 let epoch: u32 = 0
@@ -32,7 +27,6 @@ let epochBase: u32 = 0
 let epochFill: u32 = 0
 let epochSize: u32 = 0
 let areHostEpochs: bool = false
-let sink: u32 = 0
 
 /** With `hostEpochs` the caller says when an epoch begins: several cores share one clock then. */
 export function setCaps(overall: u32, perRank: u32, hostEpochs: bool): void {
@@ -45,10 +39,6 @@ export function setCaps(overall: u32, perRank: u32, hostEpochs: bool): void {
 
 export function epochNow(): u32 {
   return epoch
-}
-
-export function touched(): u32 {
-  return sink
 }
 
 export function apply(words: usize, events: u32, statuses: usize): void {
@@ -70,31 +60,6 @@ export function apply(words: usize, events: u32, statuses: usize): void {
     } else clearRank(rank)
     store<u8>(statuses + event, status)
   }
-}
-
-/** Looks at every bucket of a step before the first is needed, so that their cache misses overlap. */
-@inline function touchHomes(record: usize, externals: usize, count: u32): void {
-  let sum: u32 = 0
-  if (nextPagesOf(record)) {
-    for (let i: u32 = 0; i < count; i++) {
-      const hash = mix(load<u64>(externals + (i << 3)))
-      const home = homeOf(record, hash)
-      store<u64>(HASHES + (i << 3), hash)
-      store<u32>(HOMES + (i << 2), <u32>home)
-      sum += load<u8>(home, OVERFLOW)
-    }
-  } else {
-    const buckets = bucketsOf(record)
-    const pages = pagesOf(record)
-    for (let i: u32 = 0; i < count; i++) {
-      const hash = mix(load<u64>(externals + (i << 3)))
-      const home = bucketAt(pages, scale(hash, buckets))
-      store<u64>(HASHES + (i << 3), hash)
-      store<u32>(HOMES + (i << 2), <u32>home)
-      sum += load<u8>(home, OVERFLOW)
-    }
-  }
-  sink += sum
 }
 
 function applyStored(rank: u32, hasParent: bool, parent: u64, externals: usize, locals: usize, given: u32): u8 {

@@ -1,10 +1,10 @@
 /** Puts the holders of restored runs back. */
-import { homeOf, insert, lookup, prepare } from './buckets'
-import { capOf, changeSet, externalOf, setAt } from './chunks'
+import { insert, lookup, prepare } from './buckets'
+import { capOf, changeSet, externalAt, externalOf, setAt } from './chunks'
 import { countHeld, dropLost } from './holds'
-import { mix } from './mix'
 import { heldOf, recordOf, setOldest } from './ranks'
 import { wordOf, wordsOf } from './sets'
+import { HASHES, HOMES, touchHomes } from './touch'
 
 /** False when memory ran out, or when a rank would use one name twice: such a snapshot is not one of ours. */
 export function restoreHolds(run: u32, from: u32, to: u32, set: u32, age: u32): bool {
@@ -17,10 +17,11 @@ export function restoreHolds(run: u32, from: u32, to: u32, set: u32, age: u32): 
       const record = recordOf(rank)
       if (!prepare(record, to - from) || dropLost(rank)) return false
       if (!heldOf(record)) setOldest(record, age)
+      touchHomes(record, externalAt(run + from), to - from)
       for (let index = from; index < to; index++) {
         const external = externalOf(run + index)
-        const hash = mix(external)
-        const home = homeOf(record, hash)
+        const hash = load<u64>(HASHES + ((index - from) << 3))
+        const home = <usize>load<u32>(HOMES + ((index - from) << 2))
         if (lookup(record, external, hash, home)) return false
         if (!insert(record, external, hash, home, run + index, age)) return false
         countHeld(1)

@@ -22,6 +22,12 @@ let depth: u32 = 0
 let node: u32 = 0
 let set: u32 = 0
 let isDone: bool = false
+/** Keeps the early look at the next chunk alive. */
+let ahead: u32 = 0
+
+export function lookedAhead(): u32 {
+  return ahead
+}
 
 export function begin(results: usize): void {
   out = results
@@ -77,6 +83,8 @@ function walkChunk(first: u32, at: usize, end: usize): usize {
   const start = indexOf(first)
   const cap = capOf(chunk)
   const most = min(lenOf(chunk) - start, <u32>((end - at) >> 3))
+  const next = nextOf(chunk)
+  if (next) ahead += load<u8>(next, 8) + load<u8>(next, 576) // where a chunk of 64 has its first local hashes
   const same = sameHashes(localAt(chunk, cap, start), at, most)
   notePassed(chunk)
   if (!narrow(load<u32>(setAt(chunk, cap, start)))) return at

@@ -37,6 +37,7 @@ export interface IndexCore {
   slabs(): number
   rankRecords(): number
   usesOwn(rank: number, node: number): number
+  reserve(rank: number, names: number): number
   keepSet(bits: number, words: number): number
   dropSet(set: number): void
   restoreRun(parent: number, count: number, locals: number, externals: number): number

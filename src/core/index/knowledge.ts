@@ -154,9 +154,10 @@ export class Knowledge {
     const { trie } = this
     names.remove(lo, hi)
     this.#held--
-    if (trie.externalLo[node] !== lo || trie.externalHi[node] !== hi) names.removeAlias(node, lo, hi)
+    const isOwn = trie.externalLo[node] === lo && trie.externalHi[node] === hi
+    if (!isOwn) names.removeAlias(node, lo, hi)
     if (names.aliasCount > 0 && names.aliases.has(node)) return
-    if (names.find(trie.externalLo[node]!, trie.externalHi[node]!) === node) return
+    if (!isOwn && names.find(trie.externalLo[node]!, trie.externalHi[node]!) === node) return
     trie.setHolders(node, trie.sets.flip(trie.holders[node]!, rank))
     if (trie.holders[node] === 0) trie.tryFree(node)
   }

@@ -56,7 +56,11 @@ export class RankNames {
       const at = slotWords * slot
       const home = this.#home(slots[at]!, slots[at + 1]!)
       if (((slot - home) & mask) < ((slot - hole) & mask)) continue
-      slots.copyWithin(slotWords * hole, at, at + slotWords)
+      const to = slotWords * hole
+      slots[to] = slots[at]!
+      slots[to + 1] = slots[at + 1]!
+      slots[to + 2] = slots[at + 2]!
+      slots[to + 3] = slots[at + 3]!
       hole = slot
     }
     slots[slotWords * hole + 2] = 0

@@ -66,10 +66,37 @@ export function restoreCore(core: IndexCore, snapshot: Uint32Array): void {
       return core.restoreAlias(rank, runs[run]! + index, buffer) !== 0
     },
   }
+  for (const [rank, names] of countNames(snapshot)) core.reserve(rank, names)
   readSnapshot(snapshot, sink)
   for (const set of sets) core.dropSet(set)
   core.give(buffer, 16 * runBlocksMax)
   core.give(bits, 65_536 / 8)
+}
+
+/** How many names each rank will have: tables that start at their size need not move while they fill. */
+function countNames(snapshot: Uint32Array): Map<number, number> {
+  const names = new Map<number, number>()
+  const sets: number[][] = [[]]
+  const add = (rank: number, count: number) => names.set(rank, (names.get(rank) ?? 0) + count)
+  readSnapshot(snapshot, {
+    set: (bits) => sets.push(ranksIn(bits)) > 0,
+    run: () => true,
+    span(from, to, holders) {
+      if (holders >= singleHolder) add(holders - singleHolder, to - from)
+      else for (const rank of sets[holders]!) add(rank, to - from)
+      return true
+    },
+    alias: (rank) => add(rank, 1).size > 0,
+  })
+  return names
+}
+
+function ranksIn(bits: Uint32Array): number[] {
+  const ranks: number[] = []
+  for (const [index, word] of bits.entries()) {
+    for (let rest = word; rest !== 0; rest &= rest - 1) ranks.push(32 * index + 31 - Math.clz32(rest & -rest))
+  }
+  return ranks
 }
 
 /** Addresses of all chunks in use, those nearer to the root first. */
