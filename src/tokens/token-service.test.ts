@@ -1,8 +1,7 @@
 // The service with its real threads: loading, cold texts, bombs, deadlines, replacement.
-import { createHash } from 'node:crypto'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { prose, tokenizerFolder } from '../../bench/tokens/texts.js'
+import { prose, randomFrom, tokenizerFolder } from '../../bench/tokens/texts.js'
 import { createBlockHasher, createHashScheme } from '../core/hashing/index.js'
 import type { Body } from './chat/request.js'
 import { realTokenizer, tinyllamaFolder } from './real-tokenizers.case.js'
@@ -60,12 +59,13 @@ describe('a cold long text', () => {
 })
 
 describe('bombs end, and the loop goes on meanwhile', () => {
-  const random = createHash('sha512').update('seed').digest().toString('latin1')
+  const random = randomFrom(1)
+  const randomBytes = Buffer.from(Uint8Array.from({ length: 1_000_000 }, () => random(256)))
   const bombs = [
     { says: 'a megabyte of one letter', text: 'a'.repeat(1_000_000) },
     { says: 'a megabyte of spaces', text: ' '.repeat(1_000_000) },
     { says: 'a megabyte of one punctuation mark', text: '!'.repeat(1_000_000) },
-    { says: 'random bytes', text: random.repeat(Math.ceil(300_000 / random.length)) },
+    { says: 'a megabyte of random bytes', text: randomBytes.toString('latin1') },
     { says: 'forty kilobytes without a cut point', text: 'ab'.repeat(20_000) },
     { says: 'a megabyte of decomposed marks', text: 'e\u0301'.repeat(500_000) },
   ]
