@@ -5,6 +5,8 @@ import { answerTokens } from './sampler.js'
 import type { SimTokenizer } from './tokenizer.js'
 
 export interface GenerationSpec extends CacheScope {
+  /** What the client knows it by: an abort names it. */
+  readonly id?: string
   readonly prompts: readonly (readonly number[])[]
   /** Choices per prompt. */
   readonly choices: number

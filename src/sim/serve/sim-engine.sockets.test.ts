@@ -165,6 +165,22 @@ it.each(['vllm', 'sglang'] as const)('stops generating when the client leaves (%
   )
 })
 
+it.each([
+  { name: 'vllm', route: '/abort_requests', body: { request_ids: ['cmpl-one'] } },
+  { name: 'sglang', route: '/abort_request', body: { rid: 'one' } },
+  { name: 'sglang', route: '/abort_request', body: { abort_all: true } },
+] as const)('aborts a request by its id, and its client is told ($name, $body)', async ({ name, route, body }) => {
+  const engine = await start({ engine: name, speedup: 5, isDevMode: true })
+  const asked = { max_tokens: 100_000, request_id: 'one', rid: 'one' }
+  const reply = complete(engine, prompt(1), asked)
+  await vi.waitFor(() => expect(engine.stats().in_flight).toBe(1))
+  const headers = { 'content-type': 'application/json' }
+  await fetch(engine.url + route, { method: 'POST', headers, body: JSON.stringify(body) })
+  const { choices } = (await (await reply).json()) as { choices: { finish_reason: string }[] }
+  expect(choices[0]!.finish_reason).toBe('abort')
+  expect(engine.stats()).toMatchObject({ in_flight: 0, ranks: [{ running: 0, active_blocks: 0 }] })
+})
+
 it('comes back from a restart on its ports, empty, and counts batches from 0 again', async () => {
   const engine = await start({ ranks: 2 })
   await complete(engine, prompt(1))

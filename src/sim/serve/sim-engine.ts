@@ -11,6 +11,7 @@ import { EventFeed } from './event-feed.js'
 import { engineModel } from './engine-models.js'
 import type { Fault } from './faults.js'
 import { Faults } from './faults.js'
+import type { Generation } from './generation.js'
 import { createHttpServer } from './http/http-server.js'
 import { wireForm } from './kv-wire.js'
 import { KvRank } from './kv-rank.js'
@@ -85,6 +86,8 @@ export class SimServer implements SimEngine {
   publishers: KvPublisher[] = []
   nixl: NixlSide | undefined
   bootstrap: BootstrapServer | undefined
+  /** Generations that run, by the id their client knows. */
+  readonly live = new Map<string, Generation>()
   requests = 0
   inFlight = 0
   isPaused = false
@@ -305,6 +308,7 @@ export class SimServer implements SimEngine {
     for (const publisher of this.publishers) publisher.unbind()
     await Promise.all([this.nixl?.close(), this.bootstrap?.close()])
     this.inFlight = 0
+    this.live.clear()
     const http = this.#http
     this.#http = undefined
     if (!http) return

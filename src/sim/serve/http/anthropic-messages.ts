@@ -28,23 +28,28 @@ export function answerMessages(
   const cacheOf = (choice: Choice): Json =>
     head.isCacheShown ? { cache_creation_input_tokens: 0, cache_read_input_tokens: choice.cachedTokens } : {}
   if (!isSet(body, 'stream'))
-    return void runGeneration(exchange, rank, spec, {
-      token() {},
-      end: ([choice]) =>
-        sendJson(exchange, 200, {
-          id: head.id,
-          type: 'message',
-          role: 'assistant',
-          content: [{ type: 'text', text: choice!.text }],
-          model: head.model,
-          stop_reason: reasonOf(choice!),
-          usage: {
-            input_tokens: prompt.length - (head.isCacheShown ? choice!.cachedTokens : 0),
-            output_tokens: choice!.tokens.length,
-            ...cacheOf(choice!),
-          },
-        }),
-    })
+    return void runGeneration(
+      exchange,
+      rank,
+      { ...spec, id: head.id },
+      {
+        token() {},
+        end: ([choice]) =>
+          sendJson(exchange, 200, {
+            id: head.id,
+            type: 'message',
+            role: 'assistant',
+            content: [{ type: 'text', text: choice!.text }],
+            model: head.model,
+            stop_reason: reasonOf(choice!),
+            usage: {
+              input_tokens: prompt.length - (head.isCacheShown ? choice!.cachedTokens : 0),
+              output_tokens: choice!.tokens.length,
+              ...cacheOf(choice!),
+            },
+          }),
+      },
+    )
 
   const stream = new EventStream(server, exchange.response)
   const say = (type: string, fields: Json): void => stream.named(type, JSON.stringify({ type, ...fields }))
@@ -63,20 +68,25 @@ export function answerMessages(
     })
     say('content_block_start', { content_block: { type: 'text', text: '' }, index: 0 })
   }
-  runGeneration(exchange, rank, spec, {
-    token(choice, _, text) {
-      if (choice.tokens.length === 1) start()
-      if (text !== '') say('content_block_delta', { delta: { type: 'text_delta', text }, index: 0 })
+  runGeneration(
+    exchange,
+    rank,
+    { ...spec, id: head.id },
+    {
+      token(choice, _, text) {
+        if (choice.tokens.length === 1) start()
+        if (text !== '') say('content_block_delta', { delta: { type: 'text_delta', text }, index: 0 })
+      },
+      end([choice]) {
+        if (choice!.tokens.length === 0) start()
+        say('content_block_stop', { index: 0 })
+        say('message_delta', {
+          delta: { stop_reason: reasonOf(choice!), stop_sequence: null },
+          usage: { input_tokens: prompt.length, output_tokens: choice!.tokens.length, ...cacheOf(choice!) },
+        })
+        say('message_stop', {})
+        stream.end()
+      },
     },
-    end([choice]) {
-      if (choice!.tokens.length === 0) start()
-      say('content_block_stop', { index: 0 })
-      say('message_delta', {
-        delta: { stop_reason: reasonOf(choice!), stop_sequence: null },
-        usage: { input_tokens: prompt.length, output_tokens: choice!.tokens.length, ...cacheOf(choice!) },
-      })
-      say('message_stop', {})
-      stream.end()
-    },
-  })
+  )
 }

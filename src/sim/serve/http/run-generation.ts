@@ -9,6 +9,7 @@ export function runGeneration(
   spec: GenerationSpec,
   sink: GenerationSink,
 ): Generation {
+  const { id } = spec
   const { server, response } = exchange
   const { tokenizer } = server.options
   const startedMs = server.clock.now()
@@ -19,6 +20,7 @@ export function runGeneration(
   const over = (): void => {
     if (isOver) return
     isOver = true
+    if (id !== undefined && server.live.get(id) === generation) server.live.delete(id)
     server.inFlight = Math.max(0, server.inFlight - 1)
   }
   const generation = startGeneration(server.ranks[rank]!, tokenizer, spec, {
@@ -36,6 +38,7 @@ export function runGeneration(
       if (!response.destroyed) sink.end(choices)
     },
   })
+  if (id !== undefined) server.live.set(id, generation)
   if (server.faults.strike('abort_streams')) generation.abort()
   response.on('close', () => {
     if (isOver) return

@@ -26,8 +26,8 @@ export async function sglangChat(exchange: Exchange): Promise<void> {
   const leg = await preparePair(exchange, body, header(exchange, 'x-data-parallel-rank'))
   checkQueue(server, leg.rank)
   const limit = numberOf(body, 'max_completion_tokens') ?? numberOf(body, 'max_tokens')
-  const spec = sglangSpec(exchange, body, [prompt], limit)
   const head = headOf(exchange, body)
+  const spec = { ...sglangSpec(exchange, body, [prompt], limit), id: head.id }
   runLeg(
     exchange,
     leg,
@@ -62,8 +62,8 @@ export async function sglangCompletions(exchange: Exchange): Promise<void> {
   const prompts = sglangPrompts(server, body)
   const leg = await preparePair(exchange, body, header(exchange, 'x-data-parallel-rank'))
   checkQueue(server, leg.rank)
-  const spec = sglangSpec(exchange, body, prompts, numberOf(body, 'max_tokens') ?? 16)
   const head = headOf(exchange, body)
+  const spec = { ...sglangSpec(exchange, body, prompts, numberOf(body, 'max_tokens') ?? 16), id: head.id }
   const ids = (choice: Choice, tokens: readonly number[]): Json =>
     isSet(body, 'return_token_ids') ? { token_ids: tokens, prompt_token_ids: choice.prompt } : {}
   if (isSet(body, 'stream')) return runLeg(exchange, leg, spec, completionStream(exchange, body, head, spec, ids))

@@ -36,7 +36,7 @@ export function sglangRoutes(server: SimServer): Routes {
     'POST /v1/messages': messages,
     'POST /flush_cache': flush,
     'GET /flush_cache': flush,
-    'POST /abort_request': (exchange) => sendText(exchange, 200, ''),
+    'POST /abort_request': abort,
   }
 }
 
@@ -55,6 +55,16 @@ function flush(exchange: Exchange): void {
   sendText(exchange, isDone ? 200 : 400, isDone ? `Cache flushed.\n${note}` : `Flush cache failed.\n${note}`)
 }
 
+/** Ends one request by its `rid`, or all; one that is not there is no error. */
+async function abort(exchange: Exchange): Promise<void> {
+  const { live } = exchange.server
+  const body = await sglangBody(exchange)
+  const rid = body['rid']
+  if (isSet(body, 'abort_all')) for (const generation of [...live.values()]) generation.abort()
+  else if (typeof rid === 'string') live.get(rid)?.abort()
+  sendText(exchange, 200, '')
+}
+
 async function generate(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await sglangBody(exchange)
@@ -63,15 +73,15 @@ async function generate(exchange: Exchange): Promise<void> {
   checkLength(server, prompt)
   const leg = await preparePair(exchange, body, undefined) // this route ignores the header
   checkQueue(server, leg.rank)
+  const fields = {
+    id: typeof body['rid'] === 'string' ? body['rid'] : server.newId() + server.newId(),
+    startedSeconds: server.unixSeconds(),
+    rank: server.ranks.length > 1 ? leg.rank : null,
+  }
   const spec = {
     ...sglangSpec(exchange, { ...body, ...sampling }, [prompt], numberOf(sampling, 'max_new_tokens') ?? 128),
     choices: 1,
-  }
-  const startedSeconds = server.unixSeconds()
-  const fields = {
-    id: typeof body['rid'] === 'string' ? body['rid'] : server.newId() + server.newId(),
-    startedSeconds,
-    rank: server.ranks.length > 1 ? leg.rank : null,
+    id: fields.id,
   }
   const reply = (choice: Choice): Json => ({
     text: choice.text,

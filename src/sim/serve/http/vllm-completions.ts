@@ -36,7 +36,7 @@ export async function vllmCompletions(exchange: Exchange): Promise<void> {
   const generation = runGeneration(
     exchange,
     rank,
-    { ...asSpec, ...transfer.spec },
+    { ...asSpec, ...transfer.spec, id: head.id },
     {
       token: (choice, token, text) => stream?.token(choice, token, text),
       end(choices) {

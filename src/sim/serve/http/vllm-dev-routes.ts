@@ -2,6 +2,7 @@
 import type { SimServer } from '../sim-engine.js'
 import type { Exchange, Routes } from './exchange.js'
 import { sendJson, sendText } from './exchange.js'
+import { vllmBody } from './vllm-errors.js'
 import { eventSources } from './vllm-shapes.js'
 
 export const devRoutes: Routes = {
@@ -20,7 +21,14 @@ export const devRoutes: Routes = {
   'POST /wake_up': (exchange) => sleep(exchange, false),
   'POST /pause': (exchange) => pause(exchange, true),
   'POST /resume': (exchange) => pause(exchange, false),
-  'POST /abort_requests': (exchange) => sendText(exchange, 200, ''),
+  'POST /abort_requests': abort,
+}
+
+/** Ends requests by the ids that their answers carry; one that is not there is no error. */
+async function abort(exchange: Exchange): Promise<void> {
+  const ids = (await vllmBody(exchange))['request_ids']
+  for (const id of Array.isArray(ids) ? ids : []) exchange.server.live.get(String(id))?.abort()
+  sendText(exchange, 200, '')
 }
 
 /** A sleeping engine has dropped its cache; the event comes with its next pass. */

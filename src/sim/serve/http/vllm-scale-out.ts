@@ -60,11 +60,12 @@ export async function generate(exchange: Exchange): Promise<void> {
   if (!isTokens(tokens)) throw badRequest('token_ids must not be empty', 'token_ids')
   checkTokens(server, tokens)
   const sampling = objectOf(body, 'sampling_params') ?? {}
-  const spec = toSpec(exchange, { ...body, ...sampling }, [tokens], {
+  const asSpec = toSpec(exchange, { ...body, ...sampling }, [tokens], {
     outputTokensMax: outputLimit(server, numberOf(sampling, 'max_tokens') ?? 16, tokens.length),
     adapter,
   })
   const id = `generate-tokens-${requestId(exchange, body)}`
+  const spec = { ...asSpec, id }
   const rank = vllmRank(exchange)
   if (isSet(body, 'stream')) return void runGeneration(exchange, rank, spec, generateStream(exchange, body, id))
   runGeneration(exchange, rank, spec, {
