@@ -51,7 +51,7 @@ function shapeOf(text: string): unknown {
 }
 
 function streamShape(text: string): unknown {
-  return text
+  const chunks = text
     .split('\n\n')
     .filter((chunk) => chunk !== '')
     .map((chunk) =>
@@ -60,6 +60,9 @@ function streamShape(text: string): unknown {
         return ['data', valueShape(JSON.parse(line.slice(6)), '')]
       }),
     )
+  // How many tokens one delta of the Responses API carries is a matter of timing.
+  const isDelta = (chunk: unknown): boolean => JSON.stringify(chunk).startsWith('["event: response.output_text.delta"')
+  return chunks.filter((chunk, index) => !isDelta(chunk) || !isDelta(chunks[index - 1] ?? ''))
 }
 
 function valueShape(value: unknown, key: string): unknown {

@@ -41,9 +41,6 @@ const leftOut: Readonly<Record<string, string>> = {
   'server_info-text': 'one line of text instead of Python objects',
   'b-tokenizer_info': 'fewer keys',
   'abort-stream-after-3-chunks': 'the recording was cut by its client; checked in sim-engine.sockets.test.ts',
-  responses: 'no Responses API',
-  'responses-stream': 'no Responses API',
-  'render-responses': 'no Responses API',
   'b-load-during-1-stream': 'needs a stream beside it',
 }
 

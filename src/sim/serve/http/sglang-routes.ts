@@ -60,7 +60,7 @@ async function abort(exchange: Exchange): Promise<void> {
   const { live } = exchange.server
   const body = await sglangBody(exchange)
   const rid = body['rid']
-  if (isSet(body, 'abort_all')) for (const generation of [...live.values()]) generation.abort()
+  if (isSet(body, 'abort_all')) for (const generation of live.values()) generation.abort()
   else if (typeof rid === 'string') live.get(rid)?.abort()
   sendText(exchange, 200, '')
 }

@@ -9,7 +9,8 @@ import { vllmCompletions } from './vllm-completions.js'
 import { devRoutes } from './vllm-dev-routes.js'
 import { checkSampling, invalid, outputLimit, vllmBody, vllmModel, vllmRank } from './vllm-errors.js'
 import { vllmMetrics } from './vllm-metrics.js'
-import { generate, renderChat, renderCompletions, renderMessages, scaleOut } from './vllm-scale-out.js'
+import { vllmResponses } from './vllm-responses.js'
+import { generate, renderChat, renderCompletions, renderMessages, renderResponses, scaleOut } from './vllm-scale-out.js'
 import { eventSources, modelCards } from './vllm-shapes.js'
 import { chatPrompt, requestId, toSpec } from './vllm-spec.js'
 
@@ -34,10 +35,12 @@ export function vllmRoutes(server: SimServer): Routes {
     'POST /v1/chat/completions': vllmChat,
     'POST /v1/completions': vllmCompletions,
     'POST /v1/messages': messages,
+    'POST /v1/responses': vllmResponses,
     'POST /v1/messages/count_tokens': countTokens,
     'POST /v1/chat/completions/render': scaleOut(renderChat),
     'POST /v1/completions/render': scaleOut(renderCompletions),
     'POST /v1/messages/render': scaleOut(renderMessages),
+    'POST /v1/responses/render': scaleOut(renderResponses),
     'POST /inference/v1/generate': scaleOut(generate),
     ...(isDevMode ? devRoutes : {}),
   }

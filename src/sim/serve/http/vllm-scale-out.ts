@@ -16,6 +16,7 @@ import {
   vllmModel,
   vllmRank,
 } from './vllm-errors.js'
+import { responsesPrompt } from './vllm-responses.js'
 import { countsOf, streamUsage, usage } from './vllm-shapes.js'
 import { chatPrompt, requestId, toSpec } from './vllm-spec.js'
 
@@ -39,6 +40,19 @@ export async function renderMessages(exchange: Exchange): Promise<void> {
   const { name } = vllmModel(exchange.server, body)
   const tokens = chatPrompt(exchange, { ...body, messages: anthropicMessages(body) })
   sendJson(exchange, 200, rendered(body, name, `chatcmpl-${requestId(exchange, body)}`, tokens))
+}
+
+export async function renderResponses(exchange: Exchange): Promise<void> {
+  const body = await vllmBody(exchange)
+  const { name } = vllmModel(exchange.server, body)
+  const tokens = responsesPrompt(exchange, body)
+  const limited = { ...body, max_tokens: numberOf(body, 'max_output_tokens') }
+  const reply = rendered(limited, name, `resp_${exchange.server.newId()}`, tokens)
+  const { bad_words: words, skip_reading_prefix_cache: skips, ...sampling } = reply['sampling_params'] as Json
+  sendJson(exchange, 200, {
+    ...reply,
+    sampling_params: { ...sampling, extra_args: {}, bad_words: words, skip_reading_prefix_cache: skips },
+  })
 }
 
 export async function renderCompletions(exchange: Exchange): Promise<void> {

@@ -1,0 +1,163 @@
+/** `POST /v1/responses` of vLLM, whole and streamed, for plain text in and out. Its prompt begins with BOS twice, as recorded. */
+import type { Choice } from '../generation.js'
+import type { ChatMessage } from '../tokenizer.js'
+import { isSet, numberOf, textOf } from './body.js'
+import { EventStream } from './event-stream.js'
+import type { Exchange, Json } from './exchange.js'
+import { sendJson } from './exchange.js'
+import { runGeneration } from './run-generation.js'
+import { checkSampling, invalid, outputLimit, vllmBody, vllmModel } from './vllm-errors.js'
+import { chatPrompt, toSpec } from './vllm-spec.js'
+
+interface ResponseHead {
+  readonly id: string
+  readonly messageId: string
+  readonly created: number
+  readonly model: string
+}
+
+export async function vllmResponses(exchange: Exchange): Promise<void> {
+  const { server } = exchange
+  const body = await vllmBody(exchange)
+  const { name, adapter } = vllmModel(server, body)
+  const prompt = responsesPrompt(exchange, body)
+  checkSampling(body)
+  const limit = outputLimit(server, numberOf(body, 'max_output_tokens'), prompt.length)
+  const head: ResponseHead = {
+    id: `resp_${server.newId()}`,
+    messageId: `msg_${server.newId()}`,
+    created: Math.floor(server.unixSeconds()),
+    model: name,
+  }
+  const spec = { ...toSpec(exchange, body, [prompt], { outputTokensMax: limit, adapter }), choices: 1, id: head.id }
+  const rank = server.pickRank() // this route ignores the header
+  if (isSet(body, 'stream')) return void runGeneration(exchange, rank, spec, streamSink(exchange, body, head))
+  runGeneration(exchange, rank, spec, {
+    token() {},
+    end: ([choice]) => sendJson(exchange, 200, response(body, head, choice)),
+  })
+}
+
+/** Tokens of an `input`: text, or messages, after the instructions. */
+export function responsesPrompt(exchange: Exchange, body: Json): number[] {
+  const { tokenizer } = exchange.server.options
+  const input = body['input']
+  const instructions = textOf(body, 'instructions')
+  if (typeof input !== 'string' && !Array.isArray(input))
+    throw invalid("{'type': 'string_type', 'loc': 'body.input', 'msg': 'Input should be a valid string'}", 'body.input')
+  const said = typeof input === 'string' ? [{ role: 'user', content: input }] : (input as ChatMessage[])
+  const messages = instructions === undefined ? said : [{ role: 'system', content: instructions }, ...said]
+  const tokens = chatPrompt(exchange, { ...body, messages })
+  const bos = tokenizer.encode('', { isBosAdded: true })
+  return [...bos, ...tokens]
+}
+
+function streamSink(exchange: Exchange, body: Json, head: ResponseHead) {
+  const stream = new EventStream(exchange.server, exchange.response)
+  let sequence = 0
+  const say = (type: string, fields: Json): void =>
+    stream.named(type, JSON.stringify({ ...fields, sequence_number: sequence++, type }))
+  const place = { content_index: 0 }
+  const item = { item_id: head.messageId }
+  stream.open()
+  return {
+    token(choice: Choice, _: number, text: string): void {
+      if (choice.tokens.length === 1) {
+        say('response.created', { response: response(body, head, undefined) })
+        say('response.in_progress', { response: response(body, head, undefined) })
+        say('response.output_item.added', { item: message(head, []), output_index: 0 })
+        const part = { annotations: [], text: '', type: 'output_text', logprobs: [] }
+        say('response.content_part.added', { ...place, ...item, output_index: 0, part })
+      }
+      if (text !== '')
+        say('response.output_text.delta', { ...place, delta: text, ...item, logprobs: [], output_index: 0 })
+    },
+    end([choice]: readonly Choice[]): void {
+      const { text } = choice!
+      stream.named(
+        'response.output_text.done',
+        JSON.stringify({
+          ...place,
+          ...item,
+          logprobs: [],
+          output_index: 0,
+          sequence_number: sequence++,
+          text,
+          type: 'response.output_text.done',
+        }),
+      )
+      say('response.content_part.done', { ...place, ...item, output_index: 0, part: textPart(text) })
+      say('response.output_item.done', { item: message(head, [textPart(text)]), output_index: 0 })
+      say('response.completed', { response: response(body, head, choice) })
+      stream.end()
+    },
+  }
+}
+
+function message(head: ResponseHead, content: readonly Json[]): Json {
+  const status = content.length === 0 ? 'in_progress' : 'completed'
+  return { id: head.messageId, content, role: 'assistant', status, type: 'message', phase: null }
+}
+
+function textPart(text: string): Json {
+  return { annotations: [], text, type: 'output_text', logprobs: null }
+}
+
+/** The response object; `choice` is there once the answer is complete. */
+function response(body: Json, head: ResponseHead, choice: Choice | undefined): Json {
+  const isCut = choice?.reason === 'length'
+  return {
+    id: head.id,
+    created_at: head.created,
+    incomplete_details: isCut ? { reason: 'max_output_tokens' } : null,
+    instructions: textOf(body, 'instructions') ?? null,
+    metadata: null,
+    model: head.model,
+    object: 'response',
+    output: choice ? [message(head, [textPart(choice.text)])] : [],
+    parallel_tool_calls: true,
+    temperature: numberOf(body, 'temperature') ?? 1,
+    tool_choice: 'none',
+    tools: [],
+    top_p: numberOf(body, 'top_p') ?? 1,
+    background: false,
+    max_output_tokens: numberOf(body, 'max_output_tokens') ?? null,
+    max_tool_calls: null,
+    previous_response_id: null,
+    prompt: null,
+    reasoning: null,
+    service_tier: 'auto',
+    status: choice ? (isCut ? 'incomplete' : 'completed') : 'in_progress',
+    text: null,
+    top_logprobs: null,
+    truncation: 'disabled',
+    usage: choice ? usage(choice) : null,
+    user: null,
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    kv_transfer_params: null,
+    ec_transfer_params: null,
+    input_messages: null,
+    output_messages: null,
+  }
+}
+
+function usage({ prompt, tokens, cachedTokens }: Choice): Json {
+  return {
+    input_tokens: prompt.length,
+    input_tokens_details: {
+      cached_tokens: cachedTokens,
+      cache_write_tokens: 0,
+      input_tokens_per_turn: [],
+      cached_tokens_per_turn: [],
+    },
+    output_tokens: tokens.length,
+    output_tokens_details: {
+      reasoning_tokens: 0,
+      tool_output_tokens: 0,
+      output_tokens_per_turn: [],
+      tool_output_tokens_per_turn: [],
+    },
+    total_tokens: prompt.length + tokens.length,
+  }
+}
