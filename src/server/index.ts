@@ -1,4 +1,5 @@
 /** The HTTP front door: routes, streaming proxy, request lifecycle, admin. */
+export { gatewayOptionsOf, thresholdsOf } from './from-config.js'
 export { createGateway } from './gateway.js'
 export type { Gateway, GatewayAddress } from './gateway.js'
 export { hashKey } from './http/keys.js'
@@ -9,6 +10,7 @@ export type {
   Limits,
   ListenOptions,
   Log,
+  ModelFigures,
   ModelSpec,
   WorkerMode,
   WorkerSpec,

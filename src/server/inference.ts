@@ -51,6 +51,7 @@ export class Inference implements Timed {
   #isQueued = true
   #givenUp: WarmrouteError | undefined
   #span: RequestSpan | undefined
+  #closeSession: (() => void) | undefined
   #shed: ShedReason | undefined
   dispatchedAtMs = 0
   byteAtMs = 0
@@ -187,6 +188,10 @@ export class Inference implements Timed {
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
       if (prompt && hashes && (worker.mode !== 'exact' || !prompt.isExact))
         model.spec.router.recordDecision(hashes, answer)
+      if (prepared.hints.sessionControl) {
+        this.#closeSession = await model.agents.begin(prepared.hints.sessionControl, worker.id)
+        if (this.#givenUp) throw this.#givenUp
+      }
       model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
       const outcome = await this.#relayFrom(worker, prepared, answer, isLast)
       if (outcome.kind === 'completed') this.#settle(outcome, guard, answer)
@@ -294,7 +299,7 @@ export class Inference implements Timed {
         expectedOutputTokens: hints.expectedOutputTokens,
         startedAtMs: this.startedAtMs,
       },
-      {},
+      { closeSession: () => this.#closeSession?.() },
       this.#context.now,
     )
   }

@@ -2,12 +2,14 @@
 import type { BlockHasher, HashScheme } from '../core/hashing/index.js'
 import { BlockHashes, createHashScheme } from '../core/hashing/index.js'
 import type { WorkerCapacity } from '../core/load/index.js'
+import { reapIntervalMs, StickySessions } from '../core/sessions/index.js'
 import type { PromptHashes } from '../routing/index.js'
-import { WorkerMonitor } from '../routing/index.js'
+import { AgentController, WorkerMonitor } from '../routing/index.js'
 import type { Deadlines, HealthOptions, Log, ModelSpec } from './options.js'
 import { isPolicyRouter } from './policies/policy-router.js'
 import type { PromptTokens } from './request/prompt.js'
 import type { ModelMeters } from './telemetry/request-meters.js'
+import { EngineSessions } from './workers/engine-sessions.js'
 import { Fleet } from './workers/fleet.js'
 
 export interface ModelContext {
@@ -34,6 +36,9 @@ export class Model {
   readonly #plain: HashScheme
   readonly #schemes = new Map<string, HashScheme>()
   readonly #stopLoads: () => void
+  readonly #reaper: NodeJS.Timeout
+  /** Sessions that live inside workers. */
+  readonly agents: AgentController
 
   constructor(spec: ModelSpec, context: ModelContext) {
     const { deadlines, health, log, now } = context
@@ -53,6 +58,16 @@ export class Model {
       onGone: (worker) => this.meters.forget(worker.label),
     })
     this.monitor = this.#createMonitor()
+    const sessions = new StickySessions({
+      onExpired: (sessionId, workerId) => this.agents.closeLater(sessionId, workerId),
+    })
+    this.agents = new AgentController({
+      sessions,
+      port: new EngineSessions(this.fleet),
+      now,
+      warn: (fields, sentence) => log.warn({ model: spec.name, ...fields }, sentence),
+    })
+    this.#reaper = setInterval(() => sessions.reap(now()), reapIntervalMs).unref()
     this.#stopLoads = spec.router.onLoads((changed) => {
       if (!this.monitor.isConfigured) return
       for (const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } of changed)
@@ -82,6 +97,8 @@ export class Model {
   /** Frees what runs and closes every connection; the router is the caller's. */
   async close(): Promise<void> {
     this.#stopLoads()
+    clearInterval(this.#reaper)
+    await this.agents.close()
     this.fleet.close()
     await this.monitor.close()
   }

@@ -470,6 +470,43 @@ describe('keys', () => {
   })
 })
 
+describe('sessions inside a worker', () => {
+  const control = (action?: string): object => ({
+    nvext: { session_control: { session_id: 's', action, timeout: 60 } },
+  })
+
+  it('are opened on the chosen worker, keep their requests there, and are closed after the last', async () => {
+    const { url, engines, gateway } = await open({ engines: 2 })
+    for (const at of [0, 1]) gateway.setWorker('m', { id: BigInt(at + 1), url: engines[at]!.url, engine: 'sglang' })
+    for (const action of ['open', undefined, undefined, 'close'])
+      await (await post(url, '/v1/chat/completions', chatBody(control(action)))).text()
+    while (engines[0]!.seen.length < 6) await new Promise((resolve) => setImmediate(resolve))
+    expect(engines[0]!.seen.map((seen) => seen.path)).toEqual([
+      '/open_session',
+      '/v1/chat/completions',
+      '/v1/chat/completions',
+      '/v1/chat/completions',
+      '/v1/chat/completions',
+      '/close_session',
+    ])
+    expect(JSON.parse(engines[0]!.seen[0]!.text)).toEqual({ capacity_of_str_len: 65_536, session_id: 's', timeout: 90 })
+    expect(JSON.parse(engines[0]!.seen[5]!.text)).toEqual({ session_id: 's' })
+    expect(engines[1]!.seen).toHaveLength(0)
+  })
+
+  it('that cannot be opened fail the request and leak no booking', async () => {
+    const refuse = {
+      respond: (_request: unknown, response: { writeHead(status: number): { end(): void } }) =>
+        void response.writeHead(500).end(),
+    }
+    const { url, engines, gateway, loads } = await open({ engines: 1, ...refuse })
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'sglang' })
+    const response = await post(url, '/v1/chat/completions', chatBody(control('open')))
+    expect(await errorOf(response)).toMatchObject({ status: 502, code: 'WR_SESSION_OPEN_FAILED' })
+    expect((await loads())[0]!.activeRequests).toBe(0)
+  })
+})
+
 it('speaks the router protocol', async () => {
   const { url, loads } = await open({ engines: 1 })
   const ask = async (body: object, id = 'r1'): Promise<object> =>

@@ -12,7 +12,8 @@ export function routeRequestOf(
   signal: AbortSignal,
 ): RouteRequest {
   const { model, hints, loraName } = prepared
-  const workerId = hints.decodeWorkerId ?? hints.backendWorkerId
+  const named = hints.decodeWorkerId ?? hints.backendWorkerId
+  const workerId = named ?? model.agents.resolve(hints.sessionControl)
   return {
     requestId,
     model: model.name,

@@ -1,0 +1,139 @@
+/** The options of the front door: where it listens, what it accepts, how long it waits. */
+import { z } from 'zod'
+import { WarmrouteError } from '../core/protocol/index.js'
+import { defineGroup } from './group.js'
+import { choice, number, optionalNumber, optionalText, structure, text, toggle } from './option.js'
+
+const texts = z.array(z.string())
+
+const options = {
+  host: text('127.0.0.1', 'Address to listen on. 0.0.0.0 is every address of the machine.', {
+    flags: ['--http-host'],
+    env: ['DYN_HTTP_HOST'],
+  }),
+  port: number(8080, 'Port to listen on. 0 takes a free one.', {
+    accepts: 'an integer from 0 to 65535',
+    flags: ['--http-port'],
+    env: ['DYN_HTTP_PORT'],
+  }),
+  adminHost: text('127.0.0.1', 'Address of the admin port, where there is one.'),
+  adminPort: optionalNumber(undefined, 'A port of its own for the admin routes; none leaves them on the main port.'),
+  tlsCertPath: optionalText('PEM file of the certificate; needs tls_key_path.', { env: ['DYN_TLS_CERT_PATH'] }),
+  tlsKeyPath: optionalText('PEM file of the private key; needs tls_cert_path.', { env: ['DYN_TLS_KEY_PATH'] }),
+  apiKeyHashes: structure(texts, [], 'SHA-256 of each API key, as hex. None: clients need no key.', 'a list of texts'),
+  adminKeyHashes: structure(
+    texts,
+    [],
+    'SHA-256 of each admin key, as hex. None: admin routes answer to this machine only.',
+    'a list of texts',
+  ),
+  bodyLimitMb: number(45, 'Largest request body, in MiB.', {
+    accepts: 'a number above 0',
+    env: ['DYN_HTTP_BODY_LIMIT_MB'],
+  }),
+  requestsMax: number(20_000, 'Requests under way at once; more are refused as overload.'),
+  strict: choice(['off', 'dynamo'], 'off', "dynamo validates requests and shapes answers as upstream's frontend does."),
+  overloadStatus: number(529, 'Status of a refusal because everybody is busy. 503 is what clients of 1.2 know.', {
+    accepts: 'an integer from 400 to 599',
+    env: ['DYN_HTTP_OVERLOAD_STATUS_CODE'],
+  }),
+  keepAliveMs: number(15_000, 'A comment is sent on a stream that was silent for so long. 0 never.', {
+    env: ['DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS'],
+  }),
+  usageSampleEvery: number(
+    8,
+    'One stream in so many is asked for its usage when the client did not ask; the client does not see it. 0 never.',
+  ),
+  allowedEngineFields: structure(
+    texts,
+    [],
+    'Fields that steer an engine and that clients may send, such as priority. None by default.',
+    'a list of texts',
+  ),
+  showsWorker: toggle(
+    true,
+    'Response headers say which worker served and how much of the prompt it should have cached.',
+  ),
+  bodyTimeoutMs: number(60_000, 'From the first byte of a request to its last.'),
+  connectTimeoutMs: number(5_000, 'To connect to a worker.'),
+  totalTimeoutMs: number(3_600_000, 'From dispatch to the end of the answer.'),
+  noProgressTimeoutMs: number(
+    30_000,
+    'Without a byte of the request and without any progress of its worker. 0 waits for ever.',
+  ),
+  idleTimeoutMs: number(0, 'Between two bytes of a stream, whatever else its worker does. 0 waits for ever.'),
+  gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end.', {
+    env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
+  }),
+  healthIntervalMs: number(5_000, 'How often workers are asked for their health. 0 never.'),
+  metricsIntervalMs: number(1_000, 'How often the load that engines report is read. 0 never.'),
+  quarantineMs: number(
+    1_000,
+    'How long a worker is left out after a fault before it is asked again; doubles up to 30 s.',
+  ),
+  activeDecodeBlocksThreshold: optionalNumber(undefined, 'Share of KV blocks in use above which a worker is busy.', {
+    accepts: 'a number from 0 to 1, or none',
+    env: ['DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD'],
+  }),
+  activePrefillTokensThreshold: optionalNumber(undefined, 'Prefill tokens under way above which a worker is busy.', {
+    env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD'],
+  }),
+  activePrefillTokensThresholdFrac: optionalNumber(
+    undefined,
+    'The same as a multiple of what the engine computes in one step.',
+    { env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC'] },
+  ),
+}
+
+export type ServerConfig = ReturnType<typeof complete>
+
+export const serverGroup = defineGroup('server', 'The front door.', options, complete)
+
+function complete(values: { readonly [Name in keyof typeof options]: (typeof options)[Name]['fallback'] }) {
+  const issues: { field: string; message: string }[] = []
+  const check = (field: keyof typeof options, holds: boolean, message: string): void => {
+    if (!holds) issues.push({ field, message })
+  }
+  const isCount = (value: number): boolean => Number.isInteger(value) && value >= 0
+  const isPort = (value: number): boolean => isCount(value) && value <= 65_535
+  check('port', isPort(values.port), 'must be a port')
+  check('adminPort', values.adminPort === undefined || isPort(values.adminPort), 'must be a port')
+  check('bodyLimitMb', values.bodyLimitMb > 0, 'must be above 0')
+  check(
+    'overloadStatus',
+    isCount(values.overloadStatus) && values.overloadStatus >= 400 && values.overloadStatus <= 599,
+    'must be from 400 to 599',
+  )
+  check(
+    'tlsKeyPath',
+    (values.tlsCertPath === undefined) === (values.tlsKeyPath === undefined),
+    'certificate and key go together',
+  )
+  const decode = values.activeDecodeBlocksThreshold
+  check('activeDecodeBlocksThreshold', decode === undefined || (decode >= 0 && decode <= 1), 'must be from 0 to 1')
+  for (const field of durations)
+    check(field, Number.isFinite(values[field]) && values[field] >= 0, 'must be at least 0')
+  for (const field of ['apiKeyHashes', 'adminKeyHashes'] as const)
+    check(
+      field,
+      values[field].every((hash) => /^[0-9a-f]{64}$/i.test(hash)),
+      'each must have 64 hex digits',
+    )
+  if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
+  return values
+}
+
+const durations = [
+  'keepAliveMs',
+  'bodyTimeoutMs',
+  'connectTimeoutMs',
+  'totalTimeoutMs',
+  'noProgressTimeoutMs',
+  'idleTimeoutMs',
+  'gracefulShutdownTimeoutSecs',
+  'healthIntervalMs',
+  'metricsIntervalMs',
+  'quarantineMs',
+  'usageSampleEvery',
+  'requestsMax',
+] as const

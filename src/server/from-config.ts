@@ -1,0 +1,46 @@
+/** From the options of the file to the options of a gateway. Reads no file: certificate and key come as texts. */
+import type { LoadThresholds } from '../core/load/index.js'
+import type { ServerConfig } from '../config/index.js'
+import type { GatewayOptions } from './options.js'
+
+export function gatewayOptionsOf(
+  config: ServerConfig,
+  tls?: { readonly cert: string; readonly key: string },
+): Omit<GatewayOptions, 'models'> {
+  return {
+    listen: { host: config.host, port: config.port, tls },
+    adminListen: config.adminPort === undefined ? undefined : { host: config.adminHost, port: config.adminPort, tls },
+    apiKeyHashes: config.apiKeyHashes,
+    adminKeyHashes: config.adminKeyHashes,
+    limits: { bodyBytesMax: config.bodyLimitMb * 1024 * 1024, requestsMax: config.requestsMax },
+    deadlines: {
+      bodyMs: config.bodyTimeoutMs,
+      connectMs: config.connectTimeoutMs,
+      totalMs: config.totalTimeoutMs,
+      noProgressMs: config.noProgressTimeoutMs,
+      idleMs: config.idleTimeoutMs,
+      drainMs: config.gracefulShutdownTimeoutSecs * 1000,
+    },
+    health: {
+      intervalMs: config.healthIntervalMs,
+      metricsMs: config.metricsIntervalMs,
+      quarantineMs: [config.quarantineMs, Math.max(config.quarantineMs, 30_000)],
+    },
+    strict: config.strict,
+    overloadStatus: config.overloadStatus,
+    keepAliveMs: config.keepAliveMs,
+    usageSampleEvery: config.usageSampleEvery,
+    allowedEngineFields: config.allowedEngineFields,
+    showsWorker: config.showsWorker,
+  }
+}
+
+/** For `ModelSpec.thresholds`. */
+export function thresholdsOf(config: ServerConfig): LoadThresholds {
+  const { activeDecodeBlocksThreshold, activePrefillTokensThreshold, activePrefillTokensThresholdFrac } = config
+  return {
+    ...(activeDecodeBlocksThreshold === undefined ? {} : { activeDecodeBlocksThreshold }),
+    ...(activePrefillTokensThreshold === undefined ? {} : { activePrefillTokensThreshold }),
+    ...(activePrefillTokensThresholdFrac === undefined ? {} : { activePrefillTokensThresholdFrac }),
+  }
+}
