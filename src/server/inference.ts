@@ -190,7 +190,7 @@ export class Inference implements Timed {
         model.spec.router.recordDecision(hashes, answer)
       if (prepared.hints.sessionControl) {
         this.#closeSession = await model.agents.begin(prepared.hints.sessionControl, worker.id)
-        if (this.#givenUp) throw this.#givenUp
+        this.#abort.signal.throwIfAborted()
       }
       model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
       const outcome = await this.#relayFrom(worker, prepared, answer, isLast)

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
+import type { Responder } from './fake-engine.case.js'
 import type { House, HouseOptions } from './house.case.js'
 import { chatBody, openHouse, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
@@ -495,11 +496,8 @@ describe('sessions inside a worker', () => {
   })
 
   it('that cannot be opened fail the request and leak no booking', async () => {
-    const refuse = {
-      respond: (_request: unknown, response: { writeHead(status: number): { end(): void } }) =>
-        void response.writeHead(500).end(),
-    }
-    const { url, engines, gateway, loads } = await open({ engines: 1, ...refuse })
+    const refuse: Responder = (_request, response) => void response.writeHead(500).end()
+    const { url, engines, gateway, loads } = await open({ engines: 1, respond: refuse })
     gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'sglang' })
     const response = await post(url, '/v1/chat/completions', chatBody(control('open')))
     expect(await errorOf(response)).toMatchObject({ status: 502, code: 'WR_SESSION_OPEN_FAILED' })
