@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../core/protocol/index.js'
-import type { PromptHashes, RouteAnswer } from '../routing/index.js'
+import type { RouteAnswer } from '../routing/index.js'
 import { RequestGuard } from '../routing/index.js'
 import type { GatewayContext } from './context.js'
 import { answerError } from './http/answer.js'
@@ -147,7 +147,7 @@ export class Inference implements Timed {
   /** Routes and dispatches; a worker that fails before the first byte is replaced, once. */
   async #attempt(prepared: Prepared, prompt: PromptTokens | undefined): Promise<number> {
     const { model, hints } = prepared
-    const hashes = prompt && model.hashesOf(prompt, hints.cacheSalt, prepared.loraName)
+    const hashes = prompt?.hash && model.hashesOf(prompt.hash, hints.cacheSalt, prepared.loraName)
     const failed = new Set<bigint>()
     let firstError: WarmrouteError | undefined
     for (let attempt = 1; ; attempt++) {
@@ -161,7 +161,7 @@ export class Inference implements Timed {
       this.#span?.routed(model.name, answer)
       if (hints.isDryRun) return answerDryRun(this.#response, prepared, prompt, answer, this.publicId)
       const isLast = attempt === attemptsMax || request.pin !== undefined
-      const outcome = await this.#dispatch(prepared, prompt, hashes, answer, isLast)
+      const outcome = await this.#dispatch(prepared, prompt, answer, isLast)
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
       if (this.#givenUp) throw this.#givenUp
       const error = outcome.kind === 'failed' ? outcome.error : refusal(outcome.status)
@@ -175,7 +175,6 @@ export class Inference implements Timed {
   async #dispatch(
     prepared: Prepared,
     prompt: PromptTokens | undefined,
-    hashes: PromptHashes | undefined,
     answer: RouteAnswer,
     isLast: boolean,
   ): Promise<RelayOutcome> {
@@ -186,8 +185,6 @@ export class Inference implements Timed {
     try {
       if (this.#givenUp) throw this.#givenUp
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
-      if (prompt && hashes && (worker.mode !== 'exact' || !prompt.isExact))
-        model.spec.router.recordDecision(hashes, answer)
       if (prepared.hints.sessionControl) {
         this.#closeSession = await model.agents.begin(prepared.hints.sessionControl, worker.id)
         this.#abort.signal.throwIfAborted()

@@ -1,6 +1,6 @@
 /** One served model: its workers, its router, its tokenizer, who of its workers is busy, and its handles on the metrics. */
 import type { BlockHasher, HashScheme } from '../core/hashing/index.js'
-import { BlockHashes, createHashScheme } from '../core/hashing/index.js'
+import { createHashScheme } from '../core/hashing/index.js'
 import type { WorkerCapacity } from '../core/load/index.js'
 import { reapIntervalMs, StickySessions } from '../core/sessions/index.js'
 import type { PromptHashes } from '../routing/index.js'
@@ -85,12 +85,13 @@ export class Model {
     return this.fleet.servingCount > 0
   }
 
-  /** Block hashes of a prompt: made once, for the choice and for a prediction. */
-  hashesOf(prompt: PromptTokens, cacheNamespace: string | undefined, loraName: string | undefined): PromptHashes {
-    const { hasher } = this.#context
-    const scheme = this.#schemeOf(cacheNamespace, loraName)
-    let hashes = prompt.hash?.(scheme, hasher)
-    if (!hashes) hasher.hash(prompt.tokens, scheme, (hashes = new BlockHashes()))
+  /** Block hashes of a prompt whose source can make them cheaper than the router would. */
+  hashesOf(
+    hash: NonNullable<PromptTokens['hash']>,
+    cacheNamespace: string | undefined,
+    loraName: string | undefined,
+  ): PromptHashes {
+    const hashes = hash(this.#schemeOf(cacheNamespace, loraName), this.#context.hasher)
     return { local: hashes.localColumn(), sequence: hashes.sequenceColumn() }
   }
 

@@ -18,7 +18,7 @@ export interface WorkerSpec {
   readonly config?: WorkerConfig | undefined
   /** What the engine calls the model, where that differs from the name that clients use; spliced into the body. */
   readonly servedModel?: string | undefined
-  /** What we claim about our knowledge of its cache; shown, and decides whether decisions are recorded as predictions. */
+  /** What we claim about our knowledge of its cache; it is shown, and set again as that changes. */
   readonly mode?: WorkerMode | undefined
 }
 

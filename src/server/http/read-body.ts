@@ -2,7 +2,7 @@
  * Reads a request body into one buffer, within limits. A body that is refused unread must be answered before the
  * connection closes: `drainAndClose` reads a little more, so that the client sees the answer instead of a reset.
  */
-import { isUtf8 } from 'node:buffer'
+import { isAscii, isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 
@@ -59,8 +59,7 @@ export function drainAndClose(request: IncomingMessage, response: ServerResponse
 /** The object in a body. Throws `WR_INVALID_BODY`. `__proto__` is a key like any other and cannot change a prototype. */
 export function parseObject(body: Buffer, depthMax: number): Record<string, unknown> {
   if (body.length === 0) throw invalid('EOF while parsing a value at line 1 column 0')
-  if (!isUtf8(body)) throw invalid('the body is not UTF-8')
-  const text = body.toString('utf8')
+  const text = textOf(body)
   let value: unknown
   try {
     value = JSON.parse(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text)
@@ -70,6 +69,13 @@ export function parseObject(body: Buffer, depthMax: number): Record<string, unkn
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('the body is not an object')
   if (isDeeperThan(value, depthMax)) throw invalid(`nested deeper than ${depthMax}`)
   return value as Record<string, unknown>
+}
+
+/** Most bodies are ASCII, and are then decoded as latin1: 0.02 ms instead of 0.3 ms for 220 KB. */
+function textOf(body: Buffer): string {
+  if (isAscii(body)) return body.toString('latin1')
+  if (!isUtf8(body)) throw invalid('the body is not UTF-8')
+  return body.toString('utf8')
 }
 
 /** Level by level, so that no depth of nesting can overflow the stack. */
