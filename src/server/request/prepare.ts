@@ -10,6 +10,7 @@ import { scanFields } from '../splice-body.js'
 import type { EndpointRow } from './endpoints.js'
 import type { RoutingHints } from './hints.js'
 import { readHints } from './hints.js'
+import { parseBody } from './parse-body.js'
 import type { PromptTokens } from './prompt.js'
 import { byteTokens, carriedTokens } from './prompt.js'
 
@@ -18,17 +19,22 @@ export interface Prepared {
   readonly model: Model
   readonly loraName: string | undefined
   readonly bytes: Buffer
+  /** Long texts in it may be `unread`. */
   readonly body: Readonly<Record<string, unknown>>
   readonly hints: RoutingHints
   readonly isStream: boolean
   /** The fields of the body, scanned when first needed. */
   fields(): readonly FieldSpan[]
+  /** Every field parsed, for a tokenizer. */
+  wholeBody(): Readonly<Record<string, unknown>>
 }
 
 export function prepare(context: GatewayContext, row: EndpointRow, request: IncomingMessage, bytes: Buffer): Prepared {
-  const body = parseObject(bytes, context.limits.depthMax)
+  const { depthMax } = context.limits
+  const parsed = parseBody(bytes, depthMax)
+  const { body } = parsed
   const { model, loraName } = context.hub.resolve(body['model'])
-  let scanned: readonly FieldSpan[] | undefined
+  let scanned = parsed.fields
   const fields = (): readonly FieldSpan[] => (scanned ??= scanOrRefuse(bytes))
   const nvext = Object.hasOwn(body, 'nvext') ? readNvext(bytes, fields()) : undefined
   return {
@@ -40,6 +46,7 @@ export function prepare(context: GatewayContext, row: EndpointRow, request: Inco
     hints: readHints(request.headers, body, nvext, context.limits),
     isStream: row.generates && body['stream'] === true,
     fields,
+    wholeBody: () => (parsed.isWhole ? body : parseObject(bytes, depthMax)),
   }
 }
 
@@ -55,7 +62,7 @@ export function promptOf(
   if (carried) return carried
   const { tokenizer } = model.spec
   if (!tokenizer) return byteTokens(row, bytes, prepared.fields())
-  const answer = tokenizer.tokenize({ row, model: model.name, body, bytes, signal })
+  const answer = tokenizer.tokenize({ row, model: model.name, body: prepared.wholeBody(), bytes, signal })
   if (!(answer instanceof Promise)) return answer ?? byteTokens(row, bytes, prepared.fields())
   return answer.then((tokens) => tokens ?? byteTokens(row, bytes, prepared.fields()))
 }
