@@ -1,5 +1,5 @@
 /**
- * `npm run verify:engines -- --urls http://a,http://b [--requests N]`: mixed sequential requests to
+ * `npm run verify:engines -- --urls http://a,http://b [--requests N] [--families F]`: mixed sequential requests to
  * running engines, with evictions and resets; predicted against reported cached tokens, request by request. Prints a table
  * and fails if any request differs. Engines need KV events with a replay endpoint, and cached tokens in their usage.
  */
@@ -18,6 +18,8 @@ const { values: flags } = parseArgs({
     requests: { type: 'string', default: '300' },
     concurrent: { type: 'string', default: '64' },
     seed: { type: 'string', default: '1' },
+    /** Prompts that share nothing: with many, caches overflow. */
+    families: { type: 'string', default: '5' },
   },
 })
 const urls = flags.urls.split(',').filter((url) => url !== '')
@@ -80,8 +82,8 @@ process.exitCode = outcomes.differing === 0 ? 0 : 1
 
 /** Families share their first part; some end on a block border, some are longer than what stays cached. */
 function newPrompt(): number[] {
-  const family = random() % 5
-  const shared = 32 * (1 + family)
+  const family = random() % Number(flags.families)
+  const shared = 32 * (1 + (family % 5))
   const length = random() % 4 === 0 ? blockSize! * (1 + (random() % 8)) : 20 + (random() % 600)
   const branch = random() % 3
   return Array.from(

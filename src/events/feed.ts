@@ -8,8 +8,9 @@ import type { BatchDecoder, DecodedBatch, DecodeReason } from './decoded-batch.j
 import type { NamespaceNames } from './namespaces.js'
 import type { Normaliser } from './normaliser.js'
 import { RankLedger } from './rank-ledger.js'
-import type { MachineCounters, PurgeReason, RankLimits, RankState } from './rank-machine.js'
-import { purgeReasons, RankMachine } from './rank-machine.js'
+import { RankMachine } from './rank-machine.js'
+import type { MachineCounters, PurgeReason, RankLimits, RankState } from './rank-rules.js'
+import { purgeReasons } from './rank-rules.js'
 import type { LedgerCounters } from './rank-ledger.js'
 
 export interface FeedOptions {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { RankLimits } from './rank-machine.js'
+import type { RankLimits } from './rank-rules.js'
 import { RankMachine } from './rank-machine.js'
 
 // A payload is two bytes: its time and its content. Time is an argument; what the machine asks for is written down.
