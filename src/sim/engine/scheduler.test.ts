@@ -134,7 +134,7 @@ it('ends every request, frees every block, and says what is cached, whatever arr
       const announced = options.copies === 'each' ? resident : new Map([...resident.keys()].map((key) => [key, 1]))
       expect(heard.copies).toEqual(announced)
     }),
-    { numRuns: 400 },
+    { numRuns: Number(process.env['FUZZ_RUNS'] ?? 400) },
   )
 })
 
