@@ -197,6 +197,16 @@ describe('answers', () => {
     expect(rank.counters).toMatchObject({ degraded: 1, queries: 9 })
   })
 
+  it('keeps nothing from before a hole when it has to make do, and asks again with the next event', () => {
+    const { rank, live, answer, take } = settled()
+    live(8, 9, 11)
+    answer({ kind: 'too_new', requestedStart: 9n, requestedEnd: null, newestAvailable: 3n })
+    expect(take()).toEqual(['reset', 'query all', 'apply 11'])
+    expect(rank).toMatchObject({ isRecovering: false, cursor: undefined })
+    live(12)
+    expect(take()).toEqual(['query all'])
+  })
+
   it('counts silence of 30 seconds as an attempt', () => {
     const { rank, live } = settled()
     live(8)

@@ -67,6 +67,8 @@ export class QueryRank {
   #maxSeen = 0n
   #isRecovering = false
   #isFenced = false
+  /** Nothing was admitted since the last reset. */
+  #isEmpty = true
   #pending: RouterEvent[] = []
   #ticket = 0
   #isAsking = false
@@ -235,13 +237,21 @@ export class QueryRank {
     if (this.#pending.length > 0) this.#recover((this.#cursor ?? 0n) + 1n, now, 0)
   }
 
-  /** No answer will come: what waited is better than nothing, holes and all. */
+  /**
+   * No answer will come: what waited is better than nothing. Behind a hole a removal may have been missed, so what is older
+   * goes. Where that loses events that were here, the next one asks for everything again. (Upstream applies across holes,
+   * and then credits a rank with blocks that it lost.)
+   */
   #degrade(): void {
     this.counters.degraded++
     const waiting = sortedAfter(this.#pending, this.#cursor)
+    const from = startOfLastRun(waiting, this.#cursor)
     this.#cancel()
     this.#pending = []
-    if (waiting.length > 0) this.#admit(waiting, waiting.at(-1)!.event.eventId)
+    if (waiting.length === 0) return
+    if (from !== undefined && !this.#isEmpty && !this.#reset()) return
+    const isWhole = this.#admit(waiting.slice(from), waiting.at(-1)!.event.eventId)
+    if (isWhole && from !== undefined && from > 0) this.#cursor = undefined
   }
 
   #admit(events: readonly RouterEvent[], cursor: bigint): boolean {
@@ -249,6 +259,7 @@ export class QueryRank {
       this.#fence()
       return false
     }
+    if (events.length > 0) this.#isEmpty = false
     this.counters.applied += events.length
     this.#cursor = cursor
     return true
@@ -273,6 +284,7 @@ export class QueryRank {
   #reset(): boolean {
     this.counters.resets++
     this.#isFenced = !this.#effects.reset()
+    this.#isEmpty = !this.#isFenced
     return !this.#isFenced
   }
 
@@ -301,4 +313,13 @@ function sortedAfter(events: readonly RouterEvent[], cursor: bigint | undefined)
       (cursor === undefined || event.event.eventId > cursor) &&
       event.event.eventId !== sorted[index - 1]?.event.eventId,
   )
+}
+
+/** Where the events behind the last hole begin; undefined when there is no hole, counted from the cursor where there is one. */
+function startOfLastRun(sorted: readonly RouterEvent[], cursor: bigint | undefined): number | undefined {
+  for (let index = sorted.length - 1; index >= 0; index--) {
+    const before = index === 0 ? cursor : sorted[index - 1]!.event.eventId
+    if (before !== undefined && sorted[index]!.event.eventId !== before + 1n) return index
+  }
+  return undefined
 }
