@@ -49,6 +49,21 @@ it('writes a report with the names that scripts read, and a table', async () => 
     })
 })
 
+it('generates a trace by seed, saves it, and replays the saved one to the same figures', async () => {
+  const saved = join(folder, 'saved.jsonl')
+  const flags = ['--workers', '2', '--policy', 'dynamo']
+  const made = await call('--generate', 'tenants', '--requests', '40', '--seed', '5', ...flags, '--save-trace', saved)
+  expect(readFileSync(saved, 'utf8').trim().split('\n')).toHaveLength(40)
+  const columns = (out: string): string[] => out.split('\n').at(-1)!.split('|')
+  expect(columns((await call(saved, '--seed', '5', ...flags)).out)).toEqual(columns(made.out))
+})
+
+it('writes one page with plots', async () => {
+  const html = join(folder, 'report.html')
+  await call('--generate', 'chat', '--requests', '30', '--policy', 'warm,random', '--html', html)
+  expect(readFileSync(html, 'utf8')).toMatch(/^<!doctype html>[\s\S]*generated chat over 8 workers[\s\S]*<svg /)
+})
+
 it('ends with status 2 and the number of the line that cannot be read', async () => {
   const bad = join(folder, 'bad.jsonl')
   writeFileSync(bad, '{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1]}\n{"timestamp":1}\n')
@@ -58,6 +73,7 @@ it('ends with status 2 and the number of the line that cannot be read', async ()
 it.each([
   ['no such file', ['nowhere.jsonl'], 'ENOENT'],
   ['no trace', [], 'name a trace'],
+  ['two traces', [trace, '--generate', 'chat'], 'not both'],
   [
     'a setting nobody knows',
     [trace, '--requests', '5', '--set', 'prefil_load_scale=1'],
@@ -72,6 +88,7 @@ it.each([
 it.each([
   ['--workers', '0'],
   ['--policy', 'warm,best'],
+  ['--generate', 'poems'],
   ['--slow', '2'],
   ['--slow', '1.5x2'],
   ['--arrival-speedup', '0'],

@@ -1,8 +1,12 @@
 /** `warmroute replay`: a trace through a simulated fleet in virtual time, policy against policy. */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { Command, InvalidArgumentError } from 'commander'
+import { basename } from 'node:path'
+import { Command, InvalidArgumentError, Option } from 'commander'
 import { WarmrouteError } from '../core/protocol/index.js'
 import {
+  formatMooncake,
+  generateTrace,
+  htmlPage,
   markdownTable,
   parseStepTable,
   parseSweep,
@@ -10,8 +14,9 @@ import {
   readTrace,
   runExperiment,
   timingProfiles,
+  traceShapes,
 } from '../sim/index.js'
-import type { ExperimentOptions, PolicyName, SlowShare, Sweep, TimingProfile, TraceRequest } from '../sim/index.js'
+import type { ExperimentOptions, PolicyName, SlowShare, TimingProfile, TraceRequest, TraceShape } from '../sim/index.js'
 import { count, positive, whole, zeroOrMore } from './numbers.js'
 import { replayProgress } from './replay-progress.js'
 
@@ -31,9 +36,14 @@ interface ReplayFlags {
   readonly sweep?: string
   readonly seed: number
   readonly requests?: number
+  readonly generate?: TraceShape
   readonly ideal: boolean
   readonly json?: string
+  readonly html?: string
+  readonly saveTrace?: string
 }
+
+const generatedRequests = 2000
 
 export function replayCommand(): Command {
   return new Command('replay')
@@ -70,9 +80,12 @@ export function replayCommand(): Command {
     .option('--set <key=value>', 'a setting of the router by its name in the config file; may repeat', collect, [])
     .option('--sweep <key=from:to:step>', 'run warm and dynamo once per value')
     .option('--seed <n>', 'breaks ties, draws and smooths; the same seed gives the same report', whole, 1)
-    .option('--requests <n>', 'take only the first n', count)
+    .option('--requests <n>', `take only the first n; how many to generate (${generatedRequests})`, count)
+    .addOption(new Option('--generate <shape>', 'make a trace instead of reading one, by --seed').choices(traceShapes))
     .option('--ideal', 'add the floor: unlimited shared cache, no queue', false)
     .option('--json <file>', 'write the report')
+    .option('--html <file>', 'write one page with plots that needs nothing from outside')
+    .option('--save-trace <file>', 'write the requests that were replayed, before smoothing, as JSON lines')
     .action(runReplay)
 }
 
@@ -84,6 +97,8 @@ function runReplay(path: string | undefined, flags: ReplayFlags): void {
     progress.end()
     const report = { args: argsOf(path, flags), results }
     if (flags.json !== undefined) writeFileSync(flags.json, `${JSON.stringify(report, undefined, 1)}\n`)
+    if (flags.html !== undefined) writeFileSync(flags.html, htmlPage(results, factsOf(path, flags)))
+    if (flags.saveTrace !== undefined) writeFileSync(flags.saveTrace, formatMooncake(trace))
     console.log(markdownTable(results))
   } catch (error) {
     if (!(error instanceof WarmrouteError) && !isFileError(error)) throw error
@@ -93,7 +108,11 @@ function runReplay(path: string | undefined, flags: ReplayFlags): void {
 }
 
 function readRequests(path: string | undefined, flags: ReplayFlags): TraceRequest[] {
-  if (path === undefined) refuse('name a trace file')
+  if (flags.generate !== undefined) {
+    if (path !== undefined) refuse('name a trace file or --generate one, not both')
+    return generateTrace(flags.generate, { requests: flags.requests ?? generatedRequests, seed: flags.seed })
+  }
+  if (path === undefined) refuse(`name a trace file, or --generate one of ${traceShapes.join(', ')}`)
   const trace = readTrace(readFileSync(path))
   return flags.requests === undefined ? trace : trace.slice(0, flags.requests)
 }
@@ -112,7 +131,7 @@ function toOptions(flags: ReplayFlags): ExperimentOptions {
     profile: readProfile(flags.engineProfile),
     ...(flags.slow === undefined ? {} : { slow: flags.slow }),
     settings: flags.set,
-    ...(flags.sweep === undefined ? {} : { sweep: parseSweep(flags.sweep) satisfies Sweep }),
+    ...(flags.sweep === undefined ? {} : { sweep: parseSweep(flags.sweep) }),
     seed: flags.seed,
     isIdealWanted: flags.ideal,
   }
@@ -120,12 +139,22 @@ function toOptions(flags: ReplayFlags): ExperimentOptions {
 
 /** What was asked for, in the flags' own names; files that were written are no part of it. */
 function argsOf(trace: string | undefined, flags: ReplayFlags): Record<string, unknown> {
-  const { json: _, ...asked } = flags
+  const { json: _, html: __, saveTrace: ___, ...asked } = flags
   const named = Object.entries(asked).map(([name, value]) => [
     name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
     value,
   ])
   return { trace, ...Object.fromEntries(named) } as Record<string, unknown>
+}
+
+/** Heading and command of the page; the command as a shell takes it. */
+function factsOf(path: string | undefined, flags: ReplayFlags): { title: string; command: string } {
+  const source = path === undefined ? `generated ${flags.generate}` : basename(path)
+  const pace = flags.arrivalSpeedup === 1 ? '' : `, arrivals x${flags.arrivalSpeedup}`
+  const words = process.argv
+    .slice(2)
+    .map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`))
+  return { title: `${source} over ${flags.workers} workers${pace}`, command: `warmroute ${words.join(' ')}` }
 }
 
 function readProfile(name: string): TimingProfile {

@@ -19,6 +19,9 @@ export interface ReplayCell {
   readonly blockTokens: number
   readonly blocks: number
   readonly arrivalSpeedup: number
+  readonly eventDelayMs: number
+  /** Settings of the router, as `--set` takes them. */
+  readonly settings: readonly string[]
   readonly summary: Readonly<Record<string, number>>
 }
 
@@ -32,6 +35,14 @@ export interface ComparedFigure {
   readonly limit: number
 }
 
+interface Recording {
+  readonly summary: Readonly<Record<string, number>>
+  readonly arguments?: {
+    readonly kv_event_lag_ms?: number
+    readonly router_config?: Readonly<Record<string, number | string>>
+  }
+}
+
 /** Everything that was asked for stands in a recording's name; see the README beside it. */
 const namePattern = /^v([\d.]+)-conversation-n(\d+)-([a-z_]+)-bs(\d+)-blocks(\d+)-x(\d+)(.*)$/
 
@@ -41,7 +52,7 @@ export function readReplayCells(): ReplayCell[] {
     .map((file) => {
       const name = file.slice(0, -'.json'.length)
       const [, version, workers, routerMode, blockTokens, blocks, speedup] = namePattern.exec(name)!
-      const { summary } = JSON.parse(readFileSync(`${folder}/${file}`, 'utf8')) as Pick<ReplayCell, 'summary'>
+      const { summary, arguments: asked } = JSON.parse(readFileSync(`${folder}/${file}`, 'utf8')) as Recording
       return {
         name,
         version: version!,
@@ -50,6 +61,8 @@ export function readReplayCells(): ReplayCell[] {
         blockTokens: Number(blockTokens),
         blocks: Number(blocks),
         arrivalSpeedup: Number(speedup),
+        eventDelayMs: asked?.kv_event_lag_ms ?? 0,
+        settings: Object.entries(asked?.router_config ?? {}).map(([key, value]) => `${key}=${value}`),
         summary,
       }
     })

@@ -1,0 +1,36 @@
+import { expect, it } from 'vitest'
+import { runExperiment } from './experiment.js'
+import { generateTrace } from './generate.js'
+import { htmlPage } from './html-page.js'
+
+const trace = generateTrace('chat', { requests: 60, seed: 1 })
+const results = runExperiment(trace, { workers: 3, policies: ['warm', 'round-robin'], isIdealWanted: true })
+const page = htmlPage(results, { title: 'a <b> & "c"', command: 'warmroute replay x' })
+
+it('is one page with a plot per question and a line per run, and asks for nothing from outside', () => {
+  expect(page).not.toMatch(/<script|<link|<img|https?:|url\(|@import/)
+  expect(page.match(/<svg /g)).toHaveLength(3 + 2) // lines, lines, bars, and the workers of two policies
+  expect(page.match(/<path class="line"/g)).toHaveLength(2 * 3)
+  for (const { policy } of results) expect(page).toContain(policy)
+  expect(page).not.toMatch(/NaN|Infinity|undefined/)
+})
+
+it('is well formed: every element that opens closes', () => {
+  const open: string[] = []
+  for (const [, slash, name, rest] of page.matchAll(/<(\/?)([a-z][a-z0-9]*)([^>]*)>/g)) {
+    if (name === 'meta' || rest!.endsWith('/')) continue
+    if (slash) expect(open.pop()).toBe(name)
+    else open.push(name!)
+  }
+  expect(open).toEqual([])
+})
+
+it('shows foreign text as text', () => {
+  expect(page).toContain('a &lt;b&gt; &amp; &quot;c&quot;')
+  expect(page).not.toContain('<b>')
+})
+
+it('has something to say of a single run, and of equal values', () => {
+  const single = runExperiment(trace.slice(0, 1), { workers: 1, policies: ['random'] })
+  expect(htmlPage(single, { title: 't', command: 'c' })).not.toMatch(/NaN|Infinity/)
+})

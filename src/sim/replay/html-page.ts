@@ -1,0 +1,192 @@
+/** The report as one page that needs nothing from outside: figures first, then plots, then how to get it again. */
+import type { PolicyResult } from './experiment.js'
+import { labelOf } from './markdown-table.js'
+import { barPlot, escapeText, linePlot, workerPlot } from './svg-plots.js'
+
+export interface PageFacts {
+  /** What was replayed, for the heading. */
+  readonly title: string
+  /** The command that gives the same page. */
+  readonly command: string
+}
+
+/** Told apart by people with any colour vision (Okabe and Ito); the ninth run begins again. */
+const colors = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#7a68a6', '#8c8c8c']
+
+export function htmlPage(results: readonly PolicyResult[], facts: PageFacts): string {
+  const runs = results.map((result, index) => ({
+    result,
+    label: labelOf(result),
+    color: colors[index % colors.length]!,
+  }))
+  const sections = [
+    `<h1>${escapeText(facts.title)}</h1>`,
+    `<p class="lead">${escapeText(leadOf(results))}</p>`,
+    legend(runs),
+    tableOf(runs),
+    section(
+      'How long until the first token',
+      'Each line says which share of the requests had its first token by then. Further left is better.',
+      linePlot(
+        runs.map(({ result, label, color }) => ({
+          label,
+          color,
+          points: result.ttft_quantiles_ms.map((ms, percent) => [ms, percent] as const),
+        })),
+        { title: 'time to first token, log scale', isLog: true, format: duration },
+        { title: 'share of requests', format: (value) => `${Math.round(value)} %` },
+      ),
+    ),
+    section(
+      'Over the length of the trace',
+      'Mean time to first token of the requests that arrived in each sixtieth of it.',
+      linePlot(
+        runs.map(({ result, label, color }) => ({
+          label,
+          color,
+          points: result.timeline
+            .filter(({ requests }) => requests > 0)
+            .map(({ start_ms: startMs, ttft_ms_mean: mean }) => [startMs / 1000, mean] as const),
+        })),
+        { title: 'arrival', format: (value) => `${Math.round(value)} s` },
+        { title: 'mean TTFT', format: duration },
+      ),
+    ),
+    section(
+      'What did not have to be computed',
+      'Share of prompt tokens that came out of a cache.',
+      barPlot(
+        runs.map(({ result, label, color }) => ({
+          label,
+          color,
+          value: result.reuse,
+          text: `${(result.reuse * 100).toFixed(1)} %`,
+        })),
+        Math.max(...results.map(({ reuse }) => reuse)),
+      ),
+    ),
+    section(
+      'What each worker did',
+      'Prompt tokens per worker: computed, and paler above it what its cache spared it.',
+      panels(runs),
+    ),
+    `<h2>Again</h2><pre>${escapeText(facts.command)}</pre>`,
+  ]
+  return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeText(facts.title)}</title><style>${style}</style></head>
+<body><main>
+${sections.join('\n')}
+</main></body></html>
+`
+}
+
+interface Run {
+  readonly result: PolicyResult
+  readonly label: string
+  readonly color: string
+}
+
+/** One sentence with the outcome: the fastest run against the slowest. The floor is no contestant. */
+function leadOf(results: readonly PolicyResult[]): string {
+  const contestants = results.filter(({ policy }) => policy !== 'ideal')
+  const sorted = [...contestants].sort((a, b) => a.ttft_ms.mean - b.ttft_ms.mean)
+  const best = sorted[0]
+  const worst = sorted.at(-1)
+  if (!best || !worst) return 'Nothing was replayed.'
+  const requests = best.requests.toLocaleString('en')
+  const fastest = `${labelOf(best)} answers first after ${duration(best.ttft_ms.mean)} on average`
+  if (best === worst) return `${requests} requests: ${fastest}.`
+  const less = Math.round((1 - best.ttft_ms.mean / worst.ttft_ms.mean) * 100)
+  return `${requests} requests: ${fastest}, ${less} % sooner than ${labelOf(worst)} (${duration(worst.ttft_ms.mean)}).`
+}
+
+function legend(runs: readonly Run[]): string {
+  const items = runs.map(({ label, color }) => `<span><i style="background:${color}"></i>${escapeText(label)}</span>`)
+  return `<p class="legend">${items.join('')}</p>`
+}
+
+function tableOf(runs: readonly Run[]): string {
+  const head = [
+    '',
+    'TTFT mean',
+    'p50',
+    'p90',
+    'p99',
+    'ITL mean',
+    'E2E mean',
+    'E2E p99',
+    'reuse',
+    'held',
+    'imbalance',
+    'tokens/s',
+  ]
+  const rows = runs.map(({ result, label, color }) => {
+    const { ttft_ms: ttft, itl_ms: itl, e2e_ms: e2e } = result
+    const cells = [
+      ...[ttft.mean, ttft.p50, ttft.p90, ttft.p99, itl.mean, e2e.mean, e2e.p99].map(duration),
+      `${(result.reuse * 100).toFixed(1)} %`,
+      duration(result.held_ms.mean),
+      result.imbalance.prefill_tokens.toFixed(2),
+      result.output_tokens_per_s.toFixed(0),
+    ]
+    const name = `<th scope="row"><i style="background:${color}"></i>${escapeText(label)}</th>`
+    return `<tr>${name}${cells.map((cell) => `<td>${cell}</td>`).join('')}</tr>`
+  })
+  const titles = head.map((title) => `<th scope="col">${title}</th>`).join('')
+  return `<div class="wide"><table><thead><tr>${titles}</tr></thead><tbody>${rows.join('')}</tbody></table></div>`
+}
+
+function panels(runs: readonly Run[]): string {
+  const max = Math.max(...runs.flatMap(({ result }) => result.workers.map((worker) => worker.prompt_tokens)))
+  const figures = runs
+    .filter(({ result }) => result.policy !== 'ideal') // it has no workers
+    .map(({ result, label, color }) => {
+      const workers = result.workers.map((worker) => ({
+        computed: worker.prompt_tokens - worker.cached_tokens,
+        spared: worker.cached_tokens,
+      }))
+      return `<figure><figcaption>${escapeText(label)}</figcaption>${workerPlot(workers, max, color)}</figure>`
+    })
+  return `<div class="panels">${figures.join('')}</div>`
+}
+
+function section(title: string, says: string, plot: string): string {
+  return `<section><h2>${title}</h2><p>${says}</p>${plot}</section>`
+}
+
+function duration(ms: number): string {
+  if (ms >= 10_000) return `${(ms / 1000).toFixed(0)} s`
+  if (ms >= 1000) return `${(ms / 1000).toFixed(2).replace(/\.?0+$/, '')} s`
+  return `${ms < 10 ? Number(ms.toFixed(1)) : Math.round(ms)} ms`
+}
+
+const style = `
+:root{color-scheme:light dark;--ink:#1d2328;--soft:#66707a;--rule:#e3e7ea;--paper:#fff;--ground:#f6f7f8}
+@media (prefers-color-scheme:dark){:root{--ink:#e8eaec;--soft:#9aa4ad;--rule:#30363c;--paper:#1b1f23;--ground:#131619}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:860px;margin:0 auto;padding:40px 20px 64px}
+h1{font-size:26px;line-height:1.25;margin:0 0 6px;letter-spacing:-.01em}
+h2{font-size:17px;margin:0 0 2px}
+p{margin:0 0 14px;color:var(--soft)}
+.lead{font-size:17px;color:var(--ink)}
+section,.wide{background:var(--paper);border:1px solid var(--rule);border-radius:10px;padding:18px 20px;margin:18px 0}
+.wide{overflow-x:auto;padding:8px 14px}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:13.5px}
+th,td{padding:7px 8px;text-align:right;white-space:nowrap;border-top:1px solid var(--rule)}
+thead th{border:0;color:var(--soft);font-weight:500}
+tbody th{text-align:left;font-weight:600}
+i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:7px}
+.legend{display:flex;flex-wrap:wrap;gap:4px 18px}
+svg{width:100%;height:auto;display:block}
+.line{fill:none;stroke-width:2;stroke-linejoin:round}
+.line:hover{stroke-width:4}
+.grid{stroke:var(--rule)}
+.tick,.axis,.name,.value{font-size:11.5px;fill:var(--soft)}
+.name,.value{font-size:13px;fill:var(--ink)}
+.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(240px,1fr));gap:18px}
+figure{margin:0}
+figcaption{font-weight:600;font-size:13px;margin-bottom:4px}
+pre{background:var(--paper);border:1px solid var(--rule);border-radius:10px;padding:12px 16px;overflow-x:auto;font-size:13px}
+`
