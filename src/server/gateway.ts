@@ -111,7 +111,7 @@ class HttpGateway implements Gateway {
       now,
       hasher,
       metersOf: (name) => meters.of(name),
-      removeGauges: () => {},
+      removeGauges: (workerId, dpRanks, type) => meters.removeWorker(workerId, dpRanks, type),
     })
     this.#context.hub.add(model)
   }

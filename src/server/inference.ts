@@ -47,12 +47,15 @@ export class Inference implements Timed {
   #guard: RequestGuard | undefined
   #worker: Worker | undefined
   #outputTokens = 0
+  #firstTokenAtMs: number | undefined
   #lastTokenAtMs = 0
   #isQueued = true
   #givenUp: WarmrouteError | undefined
   #span: RequestSpan | undefined
   #closeSession: (() => void) | undefined
   #shed: ShedReason | undefined
+  #rank = 0
+  #promptTokens = 0
   dispatchedAtMs = 0
   byteAtMs = 0
   lastCommentAtMs = 0
@@ -128,7 +131,8 @@ export class Inference implements Timed {
     const found = promptOf(prepared, this.#abort.signal)
     const known = found instanceof Promise ? await found : found
     const prompt = known && known.tokens.length > 0 ? known : undefined
-    if (prompt) this.#meters.promptTokens(prompt.totalTokens ?? prompt.tokens.length)
+    this.#promptTokens = prompt?.totalTokens ?? prompt?.tokens.length ?? 0
+    if (prompt) this.#meters.promptTokens(this.#promptTokens)
     return this.#attempt(prepared, prompt)
   }
 
@@ -218,6 +222,7 @@ export class Inference implements Timed {
       asksForUsage,
     })
     this.#worker = worker
+    this.#rank = answer.dpRank
     this.dispatchedAtMs = this.byteAtMs = now()
     this.lastCommentAtMs = this.dispatchedAtMs
     worker.enter()
@@ -260,8 +265,10 @@ export class Inference implements Timed {
   }
 
   #firstToken(now: number): void {
+    this.#firstTokenAtMs = now
     this.#meters!.firstToken(now - this.startedAtMs)
     this.#span?.firstToken()
+    this.#meters!.workerFirstToken(this.#worker!.id, this.#rank, now - this.startedAtMs, this.#promptTokens)
     this.#leaveQueue()
   }
 
@@ -280,6 +287,13 @@ export class Inference implements Timed {
       this.#meters!.cachedTokens(usage.cachedTokens)
       this.#meters!.reported(this.#worker!.label, answer.cachedTokens, usage.cachedTokens)
     }
+    const first = this.#firstTokenAtMs
+    if (first !== undefined && this.#outputTokens > 1)
+      this.#meters!.workerTokenGap(
+        this.#worker!.id,
+        this.#rank,
+        (this.#lastTokenAtMs - first) / (this.#outputTokens - 1),
+      )
     guard.end(outcome.hasError ? 'failed' : 'completed')
   }
 

@@ -13,6 +13,7 @@ import { readHints } from './hints.js'
 import { parseBody } from './parse-body.js'
 import type { PromptTokens } from './prompt.js'
 import { byteTokens, carriedTokens } from './prompt.js'
+import { validateStrictly } from './strict.js'
 
 export interface Prepared {
   readonly row: EndpointRow
@@ -33,6 +34,8 @@ export function prepare(context: GatewayContext, row: EndpointRow, request: Inco
   const { depthMax } = context.limits
   const parsed = parseBody(bytes, depthMax)
   const { body } = parsed
+  const wholeBody = (): Readonly<Record<string, unknown>> => (parsed.isWhole ? body : parseObject(bytes, depthMax))
+  if (context.isStrict) validateStrictly(row, wholeBody())
   const { model, loraName } = context.hub.resolve(body['model'])
   let scanned = parsed.fields
   const fields = (): readonly FieldSpan[] => (scanned ??= scanOrRefuse(bytes))
@@ -46,7 +49,7 @@ export function prepare(context: GatewayContext, row: EndpointRow, request: Inco
     hints: readHints(request.headers, body, nvext, context.limits),
     isStream: row.generates && body['stream'] === true,
     fields,
-    wholeBody: () => (parsed.isWhole ? body : parseObject(bytes, depthMax)),
+    wholeBody,
   }
 }
 

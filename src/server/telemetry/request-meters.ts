@@ -1,7 +1,8 @@
 /** When the metrics of a request are observed. Labels come from configuration; an unknown model is `unknown_model`. */
 import type { ErrorCode } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
-import type { Counter, Gauge, Histogram, Metrics } from '../../telemetry/index.js'
+import type { Counter, Gauge, Histogram, Metrics, WorkerType } from '../../telemetry/index.js'
+import { workerLabels } from '../../telemetry/index.js'
 import type { Endpoint } from '../request/endpoints.js'
 
 export type RequestType = 'stream' | 'unary'
@@ -65,6 +66,14 @@ export class Meters {
 
   get unknown(): ModelMeters {
     return this.of('unknown_model')
+  }
+
+  /** Ends the gauges of a worker that left. */
+  removeWorker(workerId: bigint, dpRanks: readonly number[], type: WorkerType): void {
+    const { workerLastTimeToFirstToken, workerLastInputSequenceTokens, workerLastInterTokenLatency } = this.metrics
+    for (const dpRank of dpRanks)
+      for (const family of [workerLastTimeToFirstToken, workerLastInputSequenceTokens, workerLastInterTokenLatency])
+        family.remove(workerLabels(workerId, String(dpRank), type))
   }
 
   disconnected(): void {
@@ -182,6 +191,17 @@ export class ModelMeters {
       this.#metrics.comparedTokens.remove({ ...labels, source })
     }
     for (const key of this.#counters.keys()) if (key.endsWith(`/${worker}`)) this.#counters.delete(key)
+  }
+
+  /** Last seen of a worker; the series end with it. Aggregated workers count as decode workers, as upstream does. */
+  workerFirstToken(workerId: bigint, dpRank: number, sinceStartMs: number, promptTokens: number): void {
+    const labels = workerLabels(workerId, String(dpRank), 'decode')
+    this.#metrics.workerLastTimeToFirstToken.set(labels, sinceStartMs / 1000)
+    this.#metrics.workerLastInputSequenceTokens.set(labels, promptTokens)
+  }
+
+  workerTokenGap(workerId: bigint, dpRank: number, gapMs: number): void {
+    this.#metrics.workerLastInterTokenLatency.set(workerLabels(workerId, String(dpRank), 'decode'), gapMs / 1000)
   }
 
   shed(reason: ShedReason): void {
