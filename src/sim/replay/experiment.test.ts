@@ -29,6 +29,7 @@ describe('every policy', () => {
 
   it('stays above the floor', () => {
     const ideal = results.at(-1)!
+    expect(ideal.reuse).toBe(ideal.reuse_achievable)
     for (const result of results) {
       expect(result.ttft_ms.mean, result.policy).toBeGreaterThanOrEqual(ideal.ttft_ms.mean)
       expect(result.reuse, result.policy).toBeLessThanOrEqual(ideal.reuse)

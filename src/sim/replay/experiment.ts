@@ -4,7 +4,7 @@ import type { EngineOptions } from '../engine/engine.js'
 import { dynamoEngine } from '../engine/engine.js'
 import type { TimingProfile } from '../engine/timing.js'
 import { dynamoProfile } from '../engine/timing.js'
-import { idealReplay } from './ideal.js'
+import { achievableReuse, idealReplay } from './ideal.js'
 import { createPolicy, isRouterPolicy } from './policies.js'
 import type { PolicyName } from './policies.js'
 import { replay } from './replay.js'
@@ -46,6 +46,8 @@ export interface PolicyResult extends ReplayReport {
   readonly policy: PolicyName | 'ideal'
   /** What was set beyond the policy's own settings; empty for policies that have none. */
   readonly settings: Readonly<Record<string, string>>
+  /** What `reuse` would be with one cache that holds everything that arrived. */
+  readonly reuse_achievable: number
 }
 
 interface Run {
@@ -65,6 +67,7 @@ export function runExperiment(trace: readonly TraceRequest[], options: Experimen
   }
   const arrivals = smoothMs > 0 ? smoothArrivals(trace, smoothMs, seed) : trace
   const runs = plan(options)
+  const achievable = achievableReuse(arrivals, engine.blockTokens, traceBlockTokens)
   const results: PolicyResult[] = runs.map(({ policy, settings, config }, index) => {
     const router = createPolicy(policy, { workers, seed, routers, settings: config })
     const label = [policy, ...settings].join(' ')
@@ -83,13 +86,14 @@ export function runExperiment(trace: readonly TraceRequest[], options: Experimen
       worker: (worker) => slowdownOf(worker, workers, options.slow),
       progress: tell,
     })
-    return { policy, settings: settingsOf(settings), ...report }
+    return { policy, settings: settingsOf(settings), ...report, reuse_achievable: achievable }
   })
   if (options.isIdealWanted)
     results.push({
       policy: 'ideal',
       settings: {},
       ...idealReplay(arrivals, engine, arrivalSpeedup, traceBlockTokens),
+      reuse_achievable: achievable,
     })
   return results
 }

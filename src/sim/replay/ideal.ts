@@ -9,14 +9,25 @@ import { ReplayMeter } from './report.js'
 import type { ReplayReport } from './report.js'
 import type { TraceRequest } from './trace.js'
 
+/** Share of the prompt tokens that a cache would spare which holds everything that ever arrived. */
+export function achievableReuse(trace: readonly TraceRequest[], blockTokens: number, traceBlockTokens: number): number {
+  const cache = new EndlessCache(blockTokens, traceBlockTokens)
+  let prompt = 0
+  let spared = 0
+  for (const request of trace) {
+    prompt += request.promptTokens
+    spared += cache.take(request)
+  }
+  return prompt === 0 ? 0 : spared / prompt
+}
+
 export function idealReplay(
   trace: readonly TraceRequest[],
   engine: EngineOptions,
   arrivalSpeedup: number,
   traceBlockTokens: number,
 ): ReplayReport {
-  const keys = new BlockKeys(engine.blockTokens, traceBlockTokens)
-  const cached = new Set<number>()
+  const cache = new EndlessCache(engine.blockTokens, traceBlockTokens)
   const meter = new ReplayMeter(1)
   const timer = createTimer(engine.profile, engine.blocks * engine.blockTokens, engine)
   const ends = new Float64Array(trace.length)
@@ -30,12 +41,7 @@ export function idealReplay(
     const { promptTokens, outputTokens, follows } = request
     const own = request.arrivalMs / arrivalSpeedup
     const arrivalMs = follows ? Math.max(own, ends[follows.index]! + follows.delayMs / arrivalSpeedup) : own
-    const blockKeys = keys.keysOf(request)
-    let hits = 0
-    const hitsMax = Math.floor((promptTokens - 1) / engine.blockTokens) // one token is always computed
-    while (hits < hitsMax && cached.has(blockKeys[hits]!)) hits++
-    for (const key of blockKeys) cached.add(key)
-    let done = hits * engine.blockTokens
+    let done = cache.take(request)
     meter.dispatched(0, 0)
     meter.admitted(0, promptTokens, done)
     let ms = 0
@@ -57,4 +63,25 @@ export function idealReplay(
     endMs = Math.max(endMs, arrivalMs + ms)
   }
   return meter.report(endMs, [{ passCount, scheduler: { preemptionCount: 0 } }])
+}
+
+class EndlessCache {
+  readonly #blockTokens: number
+  readonly #keys: BlockKeys
+  readonly #cached = new Set<number>()
+
+  constructor(blockTokens: number, traceBlockTokens: number) {
+    this.#blockTokens = blockTokens
+    this.#keys = new BlockKeys(blockTokens, traceBlockTokens)
+  }
+
+  /** How many leading tokens of a prompt are there; from now on all of it is. One token is always computed. */
+  take(request: TraceRequest): number {
+    const keys = this.#keys.keysOf(request)
+    const hitsMax = Math.floor((request.promptTokens - 1) / this.#blockTokens)
+    let hits = 0
+    while (hits < hitsMax && this.#cached.has(keys[hits]!)) hits++
+    for (const key of keys) this.#cached.add(key)
+    return hits * this.#blockTokens
+  }
 }

@@ -1,6 +1,7 @@
 /** The tables of docs/routing.md: which cells there are, how each is run, and how its row reads. Used by `npm run docs:replay`. */
 import { readFileSync } from 'node:fs'
-import { dynamo12Profile, dynamoProfile } from '../engine/timing.js'
+import { dynamo12Profile, dynamoProfile, h200Profile } from '../engine/timing.js'
+import type { TimingProfile } from '../engine/timing.js'
 import { parseStepTable } from '../engine/timing-table.js'
 import { readReplayCells } from './dynamo-cells.case.js'
 import type { ReplayCell } from './dynamo-cells.case.js'
@@ -116,18 +117,20 @@ function fleetTable(): RoutingTable {
   }
 }
 
-/** The same policies over step times measured on a GPU, where a cached prefix is not free. */
+/** The same policies over step times of a GPU, where a cached prefix is not free: fitted, and the measured points themselves. */
 function gpuTable(): RoutingTable {
-  const name = 'h200-llama8b-steps'
-  const table = parseStepTable(readFileSync(`test/fixtures/gpu/${name}.jsonl`, 'utf8'))
-  const profile = { kind: 'table' as const, name, ...table }
-  const cells: readonly (readonly [string, Fleet])[] = [
-    ['H200 N8', { workers: 8, profile }],
-    ['H200 N8 x2', { workers: 8, arrivalSpeedup: 2, profile }],
-    ['H200 N4', { workers: 4, profile }],
-    ['H200 N16 x4', { workers: 16, arrivalSpeedup: 4, profile }],
+  const table = parseStepTable(readFileSync('test/fixtures/gpu/h200-llama8b-steps.jsonl', 'utf8'))
+  const cells = (title: string, profile: TimingProfile): typeof fleets => [
+    [`${title} N8`, { workers: 8, profile }],
+    [`${title} N8 x2`, { workers: 8, arrivalSpeedup: 2, profile }],
+    [`${title} N4`, { workers: 4, profile }],
+    [`${title} N16 x4`, { workers: 16, arrivalSpeedup: 4, profile }],
   ]
-  return { name: 'gpu', head: fleetHead, rows: contend(cells, contenders.slice(0, 3)) }
+  const all = [
+    ...cells('h200-llama8b', h200Profile),
+    ...cells('measured points', { kind: 'table', name: 'h200-llama8b-steps', ...table }),
+  ]
+  return { name: 'gpu', head: fleetHead, rows: contend(all, contenders.slice(0, 3)) }
 }
 
 /** Generated traces, a new one for every seed. */
