@@ -1,13 +1,28 @@
 #!/usr/bin/env node
-/** `warmroute`: one file per command; this one only lists them. */
+/** `warmroute`: one file per command; this one lists them and ends with the words and the status of a failure. */
 import { Command } from 'commander'
+import { checkCommand } from './check.js'
+import { configCommand } from './config.js'
+import { demoCommand } from './demo.js'
+import { failureOf } from './failure.js'
 import { replayCommand } from './replay.js'
+import { serveCommand } from './serve.js'
 import { simCommand } from './sim.js'
 
 const program = new Command('warmroute')
   .description('Sends every LLM request to the worker whose KV cache is already warm for it.')
   .showHelpAfterError()
+  .addCommand(serveCommand())
+  .addCommand(checkCommand())
+  .addCommand(demoCommand())
+  .addCommand(configCommand())
   .addCommand(simCommand())
   .addCommand(replayCommand())
 
-await program.parseAsync()
+try {
+  await program.parseAsync()
+} catch (error) {
+  const { words, status } = failureOf(error)
+  console.error(words)
+  process.exitCode = status
+}

@@ -14,6 +14,11 @@ export function count(text: string): number {
   return Number(text)
 }
 
+export function port(text: string): number {
+  if (whole(text) > 65_535) throw new InvalidArgumentError('not a port')
+  return Number(text)
+}
+
 export function positive(text: string): number {
   const value = Number(text)
   if (!(value > 0) || !Number.isFinite(value)) throw new InvalidArgumentError('must be above 0')

@@ -1,8 +1,9 @@
 /** `warmroute sim`: simulated vLLM or SGLang servers to point any router at. Runs until it is told to stop. */
 import { readFileSync } from 'node:fs'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, Option } from 'commander'
 import { loadTokenizer, parseFaults, parseStepTable, startSimEngine, timingProfiles } from '../sim/index.js'
 import type { SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
+import { count, port, positive, whole } from './numbers.js'
 
 interface SimFlags {
   readonly engine: 'vllm' | 'sglang'
@@ -124,26 +125,4 @@ function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
 
 function readProfile(name: string): TimingProfile {
   return timingProfiles[name] ?? { kind: 'table', name, ...parseStepTable(readFileSync(name, 'utf8')) }
-}
-
-function whole(text: string): number {
-  const value = Number(text)
-  if (!Number.isInteger(value) || value < 0) throw new InvalidArgumentError('not a whole number')
-  return value
-}
-
-function count(text: string): number {
-  if (whole(text) === 0) throw new InvalidArgumentError('must be at least 1')
-  return Number(text)
-}
-
-function port(text: string): number {
-  if (whole(text) > 65_535) throw new InvalidArgumentError('not a port')
-  return Number(text)
-}
-
-function positive(text: string): number {
-  const value = Number(text)
-  if (!(value > 0)) throw new InvalidArgumentError('must be above 0')
-  return value
 }

@@ -209,18 +209,26 @@ it('compat decides the default of the queue threshold, a setting decides over co
 })
 
 it('another room adds its group with one declaration, structures included', () => {
-  const workers = structure(z.array(z.string()), [], 'Addresses of workers.', 'a list of addresses')
-  const more = defineGroup('fleet', 'Who exists.', { workers, fleetName: text('a', 'Name.') }, (values) => values)
+  const members = structure(z.array(z.string()), [], 'Addresses of workers.', 'a list of addresses')
+  const more = defineGroup('fleet', 'Who exists.', { members, fleetName: text('a', 'Name.') }, (values) => values)
   const loaded = loadConfig(
     { ...groups, fleet: more },
-    { ...file('fleet:\n  workers:\n    - a\n    - b\n'), flags: ['--fleet-name', 'x'] },
+    { ...file('fleet:\n  members:\n    - a\n    - b\n'), flags: ['--fleet-name', 'x'] },
   )
-  expect(loaded.values.fleet).toEqual({ workers: ['a', 'b'], fleetName: 'x' })
-  expect(loadConfig({ fleet: more }, { flags: ['--workers', '["c"]'] }).values.fleet.workers).toEqual(['c'])
+  expect(loaded.values.fleet).toEqual({ members: ['a', 'b'], fleetName: 'x' })
+  expect(loadConfig({ fleet: more }, { flags: ['--members', '["c"]'] }).values.fleet.members).toEqual(['c'])
 })
 
 it('two options never share a name', () => {
   const one = defineGroup('one', '', { size: number(1, '') }, (values) => values)
   const two = defineGroup('two', '', { size: number(1, '') }, (values) => values)
   expect(() => nameOptions([one, two])).toThrow('--size would set both one.size and two.size')
+})
+
+it('serve: keys are split, workers may be addresses or objects', () => {
+  const yaml = 'serve:\n  workers:\n    - http://a:1\n    - { url: http://b:2, api_key: k, events: tcp://b:5557 }\n'
+  const { serve } = loadConfig(groups, { ...file(yaml), flags: ['--api-key', 'one, two'] }).values
+  expect(serve).toMatchObject({ apiKeys: ['one', 'two'], adminKeys: [], routerMode: 'kv' })
+  expect(serve.workers).toEqual([{ url: 'http://a:1' }, { url: 'http://b:2', apiKey: 'k', events: 'tcp://b:5557' }])
+  expect(() => loadConfig(groups, { flags: ['--workers', '["gpu1"]'] })).toThrow('"gpu1" is not an http address')
 })

@@ -18,7 +18,9 @@ export interface ConfigSources {
 
 export interface LoadedConfig<Groups extends Readonly<Record<string, OptionGroup>>> {
   readonly values: { readonly [Name in keyof Groups]: Groups[Name] extends OptionGroup<infer Result> ? Result : never }
-  /** By file key, `group.name`. */
+  /** Plain values by file key, `group.name`, defaults included, before rules between them are applied. */
+  readonly given: ReadonlyMap<string, unknown>
+  /** By file key. */
   readonly origins: ReadonlyMap<string, Origin>
   /** Each is said once, at start. */
   readonly warnings: readonly string[]
@@ -53,7 +55,8 @@ export function loadConfig<Groups extends Readonly<Record<string, OptionGroup>>>
   for (const [key, group] of Object.entries(groups)) {
     results[key] = completeGroup(group, names.all, values, origins)
   }
-  return { values: results as LoadedConfig<Groups>['values'], origins, warnings, rest }
+  const given = new Map(names.all.map(({ key, option }) => [key, values.has(key) ? values.get(key) : option.fallback]))
+  return { values: results as LoadedConfig<Groups>['values'], given, origins, warnings, rest }
 }
 
 function take(finding: Finding, values: Map<string, unknown>, origins: Map<string, Origin>): string | undefined {

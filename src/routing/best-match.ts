@@ -27,8 +27,8 @@ export interface FindBestMatch {
   readonly requiredTaints?: readonly string[] | undefined
   readonly preferredTaints?: Readonly<Record<string, number>> | undefined
   readonly wantReceipt?: boolean | undefined
-  /** True: where decisions are remembered, this one is. */
-  readonly recordsDecision?: boolean | undefined
+  /** Where decisions are remembered, this one is: always, or when the worker that was chosen is one to predict. */
+  readonly recordsDecision?: boolean | ((worker: WorkerRank) => boolean) | undefined
   readonly signal?: AbortSignal | undefined
 }
 

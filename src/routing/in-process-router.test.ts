@@ -185,3 +185,30 @@ it('a full queue is an answer of the protocol, and a context that stops leaves n
   expect([router.pendingCount, router.activeRequestCount]).toEqual([0, 0])
   await router.close()
 })
+
+it.each([
+  { recordsDecisions: undefined, cachedTokens: 16 },
+  { recordsDecisions: () => false, cachedTokens: 0 },
+  { recordsDecisions: () => true, cachedTokens: 16 },
+])(
+  'keeps its choices as predictions for those workers that need them: $recordsDecisions, $cachedTokens',
+  async (it) => {
+    const port = await open({ config: { routerPredictedTtlSecs: 60 }, recordsDecisions: it.recordsDecisions })
+    await port.route({ requestId: 'a', tokens })
+    expect(await port.route({ requestId: 'b', tokens })).toMatchObject({ cachedTokens: it.cachedTokens })
+    await port.close()
+  },
+)
+
+it('hands those who bring events the numbers of its ranks', async () => {
+  let seen: number | undefined
+  const port = await open({
+    workers: [[7n, plainWorker]],
+    subscribe(intake) {
+      seen = intake.ranks.find(7n, 0)
+      return Promise.resolve({ close: () => Promise.resolve() })
+    },
+  })
+  expect(seen).toBe(0)
+  await port.close()
+})

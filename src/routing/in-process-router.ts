@@ -12,25 +12,34 @@ import { WorkerRegistry } from './worker-registry.js'
 export interface InProcessRouterOptions extends Omit<KvRouterOptions, 'workers'> {
   /** Workers known at start. */
   readonly workers?: Iterable<readonly [bigint, WorkerConfig]> | undefined
+  /** Whose decisions are kept as predictions; everybody's unless told. A worker with events needs none. */
+  readonly recordsDecisions?: ((worker: WorkerRank) => boolean) | undefined
 }
 
 export class InProcessRouter implements RouterPort {
   readonly router: KvRouter
   readonly #registry: WorkerRegistry
   readonly #log: RouterLog
+  readonly #recordsDecisions: true | ((worker: WorkerRank) => boolean)
   #lateCalls = 0
 
   /** With `router_min_initial_workers` above what is given at start, use a `KvRouter` with a watch of its own. */
   static async create(options: InProcessRouterOptions): Promise<InProcessRouter> {
     const registry = new WorkerRegistry(options.workers)
     const router = await KvRouter.create({ ...options, workers: registry })
-    return new InProcessRouter(router, registry, options.log ?? silentLog)
+    return new InProcessRouter(router, registry, options.log ?? silentLog, options.recordsDecisions)
   }
 
-  constructor(router: KvRouter, registry: WorkerRegistry, log: RouterLog) {
+  constructor(
+    router: KvRouter,
+    registry: WorkerRegistry,
+    log: RouterLog,
+    recordsDecisions: true | ((worker: WorkerRank) => boolean) = true,
+  ) {
     this.router = router
     this.#registry = registry
     this.#log = log
+    this.#recordsDecisions = recordsDecisions
   }
 
   /** Lifecycle calls about requests that were not booked any more: expired, or lost with their worker. */
@@ -46,7 +55,7 @@ export class InProcessRouter implements RouterPort {
       updateStates: !isQueryOnly,
       pinnedWorker: pin && this.#resolvePin(pin),
       routerConfigOverride: override,
-      recordsDecision: true,
+      recordsDecision: this.#recordsDecisions,
     })
     const { worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt } = details
     const overlapBlocks = roundedOverlapBlocks(details)

@@ -1,7 +1,7 @@
 /** What a `KvRouter` is made of. Without a single option but the block size it is a whole router in one process. */
 import type { Tracer } from '@opentelemetry/api'
 import type { KvIndex, PrefixIndex, TieredBatch } from '../core/index/index.js'
-import type { RouterConfigInput, RouterEvent } from '../core/protocol/index.js'
+import type { RankTable, RouterConfigInput, RouterEvent } from '../core/protocol/index.js'
 import type { PolicyConfig } from '../core/queue/index.js'
 import type { LogSink, PrefillEstimator } from '../core/router/index.js'
 import type { WorkerSelector } from '../core/selection/index.js'
@@ -20,6 +20,8 @@ import type {
 /** Where events go in: plain ones, or packed ones on the hot way. */
 export interface EventIntake {
   readonly index: KvIndex
+  /** Packed events name ranks by the numbers of this table; a worker's are here once the router was told of it. */
+  readonly ranks: RankTable
   applyEvents(events: readonly RouterEvent[]): void
   applyBatch(batch: TieredBatch): void
 }

@@ -311,7 +311,9 @@ export class KvRouter<Client = undefined> {
   }
 
   #remember(input: FindBestMatch, prompt: Prompt, picked: Picked, parked: ParkedRequest | undefined): void {
-    if (!input.recordsDecision || !input.updateStates || !this.indexer) return
+    const { recordsDecision } = input
+    if (!recordsDecision || !input.updateStates || !this.indexer) return
+    if (recordsDecision !== true && !recordsDecision(picked.worker)) return
     // Whoever waited has copies of its own; the lent columns are somebody else's by now.
     const local = parked ? parked.request.localHashes : prompt.local?.subarray(0, 2 * prompt.blockCount)
     if (!local) return

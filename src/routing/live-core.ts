@@ -91,7 +91,8 @@ export class LiveCore {
       this.log.info({ useKvEvents, overlapScoreCredit }, 'skipping KV event subscription')
     } else if (subscribe && index) {
       const applyEvents = (events: readonly RouterEvent[]) => void this.#inputs.applyEvents(events)
-      const intake = { index, applyEvents, applyBatch: this.core.applyBatch.bind(this.core) }
+      const { ranks } = this.core
+      const intake = { index, ranks, applyEvents, applyBatch: this.core.applyBatch.bind(this.core) }
       this.#closeables.push(await subscribe(intake, this.stop))
     }
     if (config.serveIndexer && serveIndexer && index && modelName !== undefined)

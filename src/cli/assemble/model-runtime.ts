@@ -1,0 +1,168 @@
+/**
+ * One model alive: its router, the event streams of its workers, and the port that the gateway sees. The port is the
+ * router's own but for one thing: a worker's streams end before the router forgets its ranks, whoever removes it, since
+ * a rank's number is given away again.
+ */
+import { createBlockHasher } from '../../core/hashing/index.js'
+import type { KvIndex } from '../../core/index/index.js'
+import type { RankTable, RouterConfig, WorkerRank } from '../../core/protocol/index.js'
+import type { PolicyConfig } from '../../core/queue/index.js'
+import type { EngineFacts, EventSourceFact } from '../../engines/index.js'
+import { KvEventDecoder } from '../../engines/index.js'
+import type { Feed } from '../../events/index.js'
+import { Intake, ZmqSource } from '../../events/index.js'
+import type { EventIntake, RouterPort } from '../../routing/index.js'
+import { exportLoads, InProcessRouter, newMetricsObserver } from '../../routing/index.js'
+import type { Log, PolicyName } from '../../server/index.js'
+import { createPolicyRouter } from '../../server/index.js'
+import type { Metrics } from '../../telemetry/index.js'
+import { RouterMetrics } from '../../telemetry/index.js'
+import type { FeedView } from './worker-mode.js'
+
+export interface ModelRuntimeOptions {
+  readonly name: string
+  readonly blockSize: number
+  readonly policy: 'kv' | PolicyName
+  readonly config: RouterConfig
+  readonly policies?: PolicyConfig | undefined
+  readonly metrics: Metrics
+  readonly log: Log
+  /** A worker was taken from the router, by whomever. */
+  readonly onRemoved: (workerId: bigint) => void
+  readonly now: () => number
+}
+
+export class ModelRuntime {
+  readonly name: string
+  readonly blockSize: number
+  readonly looksAtCaches: boolean
+  readonly port: RouterPort
+  readonly #feeds = new Map<bigint, Feed[]>()
+  readonly #now: () => number
+  readonly #exactWorkers: Set<bigint>
+  readonly #closers: (() => Promise<void>)[] = []
+  #source: ZmqSource | undefined
+  #ranks: RankTable | undefined
+  #index: KvIndex | undefined
+
+  static async create(options: ModelRuntimeOptions): Promise<ModelRuntime> {
+    if (options.policy !== 'kv')
+      return new ModelRuntime(options, createPolicyRouter({ policy: options.policy }), new Set())
+    const { config, metrics, log } = options
+    const routerMetrics = new RouterMetrics(metrics, { namespace: 'warmroute', component: 'router', routerId: 1n })
+    const exactWorkers = new Set<bigint>()
+    let made: { readonly source: ZmqSource; readonly ranks: RankTable } | undefined
+    const router = await InProcessRouter.create({
+      blockSize: options.blockSize,
+      modelName: options.name,
+      policies: options.policies,
+      // Workers without events live by predictions beside the exact index; those with events are kept out of it.
+      config: config.useKvEvents
+        ? { ...config, routerPredictedTtlSecs: config.routerPredictedTtlSecs ?? config.routerTtlSecs }
+        : config,
+      ...(config.useKvEvents && config.routerPredictedTtlSecs === undefined
+        ? { recordsDecisions: ({ workerId }: WorkerRank) => !exactWorkers.has(workerId) }
+        : {}),
+      log: { isDebug: false, debug() {}, info: log.debug.bind(log), warn: log.warn.bind(log) },
+      observer: newMetricsObserver(metrics, routerMetrics, 'decode'),
+      subscribe(intake) {
+        made = { source: newSource(intake, options.blockSize), ranks: intake.ranks }
+        return Promise.resolve(made.source)
+      },
+    })
+    const runtime = new ModelRuntime(options, router, exactWorkers)
+    runtime.#source = made?.source
+    runtime.#ranks = made?.ranks
+    runtime.#index = router.router.indexer
+    const stopLoads = exportLoads(router.router, routerMetrics)
+    runtime.#closers.push(() => Promise.resolve(stopLoads()))
+    return runtime
+  }
+
+  private constructor(options: ModelRuntimeOptions, router: RouterPort, exactWorkers: Set<bigint>) {
+    this.#exactWorkers = exactWorkers
+    this.name = options.name
+    this.blockSize = options.blockSize
+    this.looksAtCaches = options.policy === 'kv' && options.config.overlapScoreCredit > 0
+    this.#now = options.now
+    this.#closers.push(() => router.close())
+    this.port = router
+    beforeRemoval(router, (workerId) => {
+      exactWorkers.delete(workerId)
+      void this.unfollow(workerId)
+      options.onRemoved(workerId)
+    })
+  }
+
+  /** Follows a worker's streams instead of those before. The router must know the worker. */
+  follow(workerId: bigint, sources: readonly EventSourceFact[], facts: EngineFacts): void {
+    void this.unfollow(workerId)
+    if (!this.#source || !this.#ranks) return
+    const feeds: Feed[] = []
+    for (const { dpRank, endpoint, replayEndpoint, topic } of sources) {
+      const rank = this.#ranks.find(workerId, dpRank)
+      if (rank === undefined) continue // a rank that the engine does not count among its own
+      const usableBlocks = facts.usableBlocks?.value
+      feeds.push(this.#source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks }))
+    }
+    this.#feeds.set(workerId, feeds)
+  }
+
+  async unfollow(workerId: bigint): Promise<void> {
+    const feeds = this.#feeds.get(workerId) ?? []
+    this.#feeds.delete(workerId)
+    await Promise.all(feeds.map((feed) => this.#source!.unfollow(feed)))
+  }
+
+  /** The engine's process is another one: what its streams told before is void. */
+  incarnationChanged(workerId: bigint): void {
+    for (const feed of this.#feeds.get(workerId) ?? []) feed.machine.incarnationChanged(this.#now())
+  }
+
+  /** Of an exact worker nothing is predicted: its events say what it holds. */
+  setExact(workerId: bigint, isExact: boolean): void {
+    if (isExact) this.#exactWorkers.add(workerId)
+    else this.#exactWorkers.delete(workerId)
+  }
+
+  feedsOf(workerId: bigint): FeedView[] {
+    return (this.#feeds.get(workerId) ?? []).map(({ machine }) => ({
+      isLive: machine.state === 'live',
+      hasStarted: machine.isComplete || machine.lastSequence >= 0,
+    }))
+  }
+
+  /** Batches applied so far: when it grows, the worker lives. */
+  batchesOf(workerId: bigint): number {
+    return (this.#feeds.get(workerId) ?? []).reduce((sum, feed) => sum + feed.machine.counters.applied, 0)
+  }
+
+  /** Blocks in the index, over all ranks; undefined where there is none. */
+  get indexBlocks(): number | undefined {
+    return this.#index?.stats().device.heldBlocks
+  }
+
+  async close(): Promise<void> {
+    this.#feeds.clear()
+    for (const close of this.#closers.reverse()) await close()
+  }
+}
+
+function newSource(intake: EventIntake, blockSize: number): ZmqSource {
+  const seed = crypto.getRandomValues(new Uint32Array(1))[0]!
+  const options = {
+    decoder: new KvEventDecoder(),
+    hasher: createBlockHasher(),
+    sink: { apply: intake.applyBatch.bind(intake) },
+  }
+  return new ZmqSource((wiring) => new Intake({ ...options, ...wiring, blockSize, seed }))
+}
+
+/** `before` runs ahead of every removal; everything else stays the router's own. */
+function beforeRemoval(router: RouterPort, before: (workerId: bigint) => void): void {
+  const remove = router.removeWorker.bind(router)
+  router.removeWorker = (workerId) => {
+    before(workerId)
+    remove(workerId)
+  }
+}

@@ -1,0 +1,141 @@
+/**
+ * One address and the worker behind it, for as long as the router runs.
+ *
+ *   waiting ──answers──► joined ──silent for `missesMax` looks──► waiting (asked ever more rarely)
+ *                          └──taken away by an admin──► dismissed
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { EngineFacts } from '../../engines/index.js'
+import { detectEngine, HttpProbe } from '../../engines/index.js'
+
+export interface WorkerAddress {
+  readonly url: string
+  /** The engine's own key. */
+  readonly apiKey?: string | undefined
+  /** ZeroMQ addresses, for an engine that does not say them itself. */
+  readonly events?: string | undefined
+  readonly replay?: string | undefined
+}
+
+export interface KeeperTimes {
+  /** Between two looks at a worker that is there. */
+  readonly watchMs: number
+  /** Between two looks at one that is not: first, and at most. */
+  readonly retryMs: readonly [first: number, last: number]
+  readonly missesMax: number
+  readonly probeMs: number
+}
+
+export const keeperTimes: KeeperTimes = { watchMs: 5_000, retryMs: [250, 5_000], missesMax: 3, probeMs: 3_000 }
+
+/** What a keeper tells the house of its worker. */
+export interface KeeperHouse {
+  /** It answers for the first time, or again after it left. */
+  join(keeper: WorkerKeeper, facts: EngineFacts): Promise<void>
+  /** It still answers; `before` are the facts of the last look. */
+  seen(keeper: WorkerKeeper, facts: EngineFacts, before: EngineFacts): Promise<void>
+  leave(keeper: WorkerKeeper): void
+  failed(keeper: WorkerKeeper, error: unknown): void
+}
+
+export type KeeperState = 'waiting' | 'joined' | 'dismissed'
+
+export class WorkerKeeper {
+  readonly id: bigint
+  readonly address: WorkerAddress
+  /** Settles when the address was looked at once, whatever was there. */
+  readonly firstLook: Promise<void>
+  readonly #house: KeeperHouse
+  readonly #times: KeeperTimes
+  readonly #stop = new AbortController()
+  readonly #finished: Promise<void>
+  #state: KeeperState = 'waiting'
+  #facts: EngineFacts | undefined
+  #misses = 0
+
+  constructor(id: bigint, address: WorkerAddress, house: KeeperHouse, times: KeeperTimes) {
+    this.id = id
+    this.address = address
+    this.#house = house
+    this.#times = times
+    let looked: () => void = () => {}
+    this.firstLook = new Promise((resolve) => (looked = resolve))
+    this.#finished = this.#run(looked)
+  }
+
+  get state(): KeeperState {
+    return this.#state
+  }
+
+  /** Of the last look that was answered. */
+  get facts(): EngineFacts | undefined {
+    return this.#facts
+  }
+
+  /** Somebody took the worker away on purpose: it is not brought back. */
+  dismiss(): void {
+    if (this.#state !== 'joined') return
+    this.#state = 'dismissed'
+    this.#stop.abort()
+  }
+
+  close(): Promise<void> {
+    this.#stop.abort()
+    return this.#finished
+  }
+
+  async #run(looked: () => void): Promise<void> {
+    const { signal } = this.#stop
+    const { retryMs, watchMs } = this.#times
+    let waitMs = retryMs[0]
+    while (!signal.aborted) {
+      const isThere = await this.#look()
+      looked()
+      if (isThere) waitMs = watchMs
+      else if (this.#state === 'joined') waitMs = retryMs[0]
+      else waitMs = waitMs === watchMs ? retryMs[0] : Math.min(2 * waitMs, retryMs[1])
+      await pause(waitMs, undefined, { signal, ref: false }).catch(() => undefined)
+    }
+    looked()
+  }
+
+  async #look(): Promise<boolean> {
+    const facts = await this.#ask()
+    if (this.#stop.signal.aborted) return false
+    try {
+      if (!facts) this.#missed()
+      else await this.#met(facts)
+    } catch (error) {
+      this.#state = 'waiting'
+      this.#house.failed(this, error)
+      return false
+    }
+    return facts !== undefined
+  }
+
+  async #met(facts: EngineFacts): Promise<void> {
+    this.#misses = 0
+    const before = this.#facts
+    this.#facts = facts
+    if (this.#state === 'joined') return this.#house.seen(this, facts, before!)
+    this.#state = 'joined'
+    await this.#house.join(this, facts)
+  }
+
+  #missed(): void {
+    if (this.#state !== 'joined' || ++this.#misses < this.#times.missesMax) return
+    this.#state = 'waiting'
+    this.#house.leave(this)
+  }
+
+  /** Undefined: nothing there serves a model. One question decides, so that a silent host costs one deadline. */
+  async #ask(): Promise<EngineFacts | undefined> {
+    const { signal } = this.#stop
+    const { url: baseUrl, apiKey } = this.address
+    const probe = new HttpProbe({ baseUrl, apiKey, signal, timeoutMs: this.#times.probeMs })
+    const models = await probe.get('/v1/models')
+    if (models?.status !== 200) return undefined
+    const facts = await detectEngine(probe)
+    return facts.models && facts.models.value.length > 0 ? facts : undefined
+  }
+}

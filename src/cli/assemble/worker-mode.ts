@@ -1,0 +1,80 @@
+/** What may be claimed of a worker, and what its owner can do about it. Pure: facts in, mode and reason out. */
+import type { EngineFacts, EngineKind } from '../../engines/index.js'
+import type { WorkerMode } from '../../server/index.js'
+
+/** One rank's event stream, as far as the claim depends on it. */
+export interface FeedView {
+  readonly isLive: boolean
+  /** Something is known: a batch was applied, or a replay showed that there was none yet. */
+  readonly hasStarted: boolean
+}
+
+export interface ModeInput {
+  readonly facts: EngineFacts
+  /** Tokens per block by which the model is routed; undefined where caches do not matter. */
+  readonly blockSize: number | undefined
+  readonly hasTokens: boolean
+  readonly feeds: readonly FeedView[]
+  /** It was exact before: what is missing now is a loss, not a beginning. */
+  readonly wasExact: boolean
+}
+
+export interface ModeVerdict {
+  readonly mode: WorkerMode
+  /** Why it is not exact; undefined when it is. */
+  readonly reason: string | undefined
+  /** What to add to the engine's command line, or to ours. */
+  readonly fix: string | undefined
+}
+
+const eventPorts = '"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5657"'
+
+/** The flag that switches events on, per engine. */
+export const eventFlags: Readonly<Partial<Record<EngineKind, string>>> = {
+  vllm: `--kv-events-config '{"enable_kv_cache_events":true,${eventPorts}}'`,
+  sglang: `--kv-events-config '{"publisher":"zmq",${eventPorts}}'`,
+}
+
+/** The flag that makes an engine say how many prompt tokens it had cached. */
+export const cacheReportFlags: Readonly<Partial<Record<EngineKind, string>>> = {
+  vllm: '--enable-prompt-tokens-details',
+  sglang: '--enable-cache-report',
+}
+
+/** The flag that sets the tokens of a block. */
+export const blockSizeFlags: Readonly<Partial<Record<EngineKind, string>>> = {
+  vllm: '--block-size',
+  sglang: '--page-size',
+}
+
+export function judgeMode(input: ModeInput): ModeVerdict {
+  const { facts, blockSize, hasTokens, feeds, wasExact } = input
+  const kind = facts.kind.value
+  if (blockSize === undefined) return verdict('load-only', 'the chosen policy does not look at caches', undefined)
+  if (facts.hasPrefixCache?.value === false) {
+    const fix = kind === 'sglang' ? 'drop --disable-radix-cache' : '--enable-prefix-caching'
+    return verdict('load-only', 'its prefix cache is off', fix)
+  }
+  const own = facts.blockSize?.value
+  if (own !== undefined && own !== blockSize) {
+    const reason = `its blocks have ${own} tokens, those of the model ${blockSize}`
+    return verdict('approximate', reason, `${blockSizeFlags[kind] ?? 'the same block size'} ${blockSize}`)
+  }
+  if (feeds.length === 0) {
+    const isOff = facts.eventSources?.value.length === 0
+    return verdict(
+      'approximate',
+      isOff ? 'it publishes no events' : 'it does not say where its events are',
+      eventFlags[kind],
+    )
+  }
+  if (!hasTokens)
+    return verdict('approximate', 'no tokenizer knows its prompts', 'warmroute serve --tokenizer <folder>')
+  if (feeds.every((feed) => feed.isLive && feed.hasStarted)) return verdict('exact', undefined, undefined)
+  if (wasExact) return verdict('degraded', 'its events are interrupted', undefined)
+  return verdict('approximate', 'its events have not arrived yet', undefined)
+}
+
+function verdict(mode: WorkerMode, reason: string | undefined, fix: string | undefined): ModeVerdict {
+  return { mode, reason, fix }
+}

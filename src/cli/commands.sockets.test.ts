@@ -1,0 +1,75 @@
+// The commands as a person starts them: child processes, their words and their exit status.
+import type { ChildProcess } from 'node:child_process'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { afterEach, expect, it } from 'vitest'
+import type { SimEngine } from '../sim/index.js'
+import { startSimEngine } from '../sim/index.js'
+
+const children: ChildProcess[] = []
+const engines: SimEngine[] = []
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+  for (const engine of engines.splice(0)) await engine.close()
+})
+
+function start(...args: string[]): ChildProcess {
+  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  children.push(child)
+  return child
+}
+
+/** Runs to the end. */
+async function run(...args: string[]): Promise<{ status: number | null; out: string; errors: string }> {
+  const child = start(...args)
+  const [out, errors] = [collect(child.stdout!), collect(child.stderr!)]
+  const [status] = (await once(child, 'exit')) as [number | null]
+  return { status, out: await out, errors: await errors }
+}
+
+async function collect(stream: NodeJS.ReadableStream): Promise<string> {
+  let text = ''
+  for await (const chunk of stream) text += String(chunk)
+  return text
+}
+
+async function engine(): Promise<SimEngine> {
+  const started = await startSimEngine({ engine: 'vllm', speedup: 100 })
+  engines.push(started)
+  return started
+}
+
+it('serve prints its table, answers, and ends cleanly when told to', async () => {
+  const { url } = await engine()
+  const child = start('serve', url, '--port', '0', '--log', 'off')
+  const lines: string[] = []
+  for await (const line of createInterface({ input: child.stdout! })) {
+    lines.push(line)
+    if (line.endsWith(' exact')) break
+  }
+  const address = /listens on (http:\S+)/.exec(lines.join('\n'))![1]!
+  const models = (await (await fetch(`${address}/v1/models`)).json()) as { data: { id: string }[] }
+  expect(models.data.map((it) => it.id)).toEqual(['sim'])
+  child.kill('SIGTERM')
+  expect(await once(child, 'exit')).toEqual([0, null])
+})
+
+it('demo shows both sides, how to go on, and ends by itself', async () => {
+  const { status, out, errors } = await run('demo', '--seconds', '1', '--port', '0', '--users', '2', '--engines', '2')
+  expect({ status, errors }).toEqual({ status: 0, errors: '' })
+  expect(out).toMatch(/First routed answer \d+\.\d s after/)
+  expect(out).toMatch(/curl -i http:\S+\/v1\/chat\/completions/)
+  expect(out).toContain('warmroute serve http://gpu1:8000')
+  expect(out).toMatch(/prompt tokens found in a cache +\d+\.\d % +\d+\.\d %/)
+  expect(out).toMatch(/time to first token, median +\d+ ms +\d+ ms/)
+  expect(out).toContain('Everything is stopped.')
+})
+
+it('check says by its exit status that something failed, and as JSON what', async () => {
+  const { status, out } = await run('check', '127.0.0.1:1', '--json')
+  expect(status).toBe(1)
+  expect(JSON.parse(out)).toMatchObject({ verdict: 'fail', workers: [{ url: 'http://127.0.0.1:1', verdict: 'fail' }] })
+})

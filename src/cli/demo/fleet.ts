@@ -1,0 +1,57 @@
+/** One side of the demo: simulated engines of both kinds, and a router in front of them, all in this process. */
+import { completeRouterConfig } from '../../core/protocol/index.js'
+import type { SimEngine } from '../../sim/index.js'
+import { startSimEngine } from '../../sim/index.js'
+import { Assembly } from '../assemble/assembly.js'
+
+export interface DemoFleet {
+  readonly url: string
+  readonly assembly: Assembly
+  close(): Promise<void>
+}
+
+export const demoModel = 'demo'
+/** Both engines, so that one router serves them together; SGLang's own default is 64. */
+const blockTokens = 16
+/** A cache holds a few of the demo's system prompts with their chats, far from all: together the engines hold them. */
+const blocks = 1200
+/** Engines at half the speed of the recorded profile, as a larger model would be. */
+const speedup = 0.5
+
+export interface FleetOptions {
+  readonly policy: 'kv' | 'round-robin'
+  readonly engines: number
+  readonly port: number
+  readonly settleMs: number
+}
+
+export async function startFleet({ policy, engines: count, port, settleMs }: FleetOptions): Promise<DemoFleet> {
+  const engines: SimEngine[] = []
+  let assembly: Assembly | undefined
+  const close = async (): Promise<void> => {
+    await assembly?.close()
+    await Promise.all(engines.map((engine) => engine.close()))
+  }
+  try {
+    for (let worker = 0; worker < count; worker++) {
+      const engine = worker % 2 === 0 ? 'vllm' : 'sglang'
+      engines.push(
+        await startSimEngine({ engine, models: [demoModel], blockTokens, blocks, speedup, worker, seed: worker + 1 }),
+      )
+    }
+    assembly = new Assembly({
+      workers: engines.map(({ url }) => ({ url })),
+      config: completeRouterConfig(),
+      policy,
+      gateway: { listen: { port }, usageSampleEvery: 0, deadlines: { drainMs: 500 } },
+    })
+    const { url } = await assembly.listen()
+    await assembly.looked()
+    const wanted = policy === 'kv' ? 'exact' : 'load-only'
+    await assembly.until((reports) => reports.every(({ verdict }) => verdict?.mode === wanted), settleMs)
+    return { url, assembly, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}

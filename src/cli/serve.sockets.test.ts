@@ -1,0 +1,160 @@
+import { OpenAI } from 'openai'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { SimEngine, SimEngineOptions } from '../sim/index.js'
+import { startSimEngine } from '../sim/index.js'
+import type { AddressReport } from './assemble/assembly.js'
+import type { Served } from './serve.js'
+import { serve } from './serve.js'
+
+const open: { close(): Promise<void> }[] = []
+afterEach(async () => {
+  for (const it of open.splice(0).reverse()) await it.close()
+})
+
+async function engine(options: Partial<SimEngineOptions> = {}): Promise<SimEngine> {
+  const started = await startSimEngine({ engine: 'vllm', speedup: 100, blockTokens: 16, ...options })
+  open.push(started)
+  return started
+}
+
+async function start(words: readonly string[], lines: string[] = []): Promise<Served> {
+  const times = { watchMs: 50, retryMs: [20, 100] as const, missesMax: 2, probeMs: 2_000 }
+  const say = (line: string): void => void lines.push(line)
+  const served = await serve({ words: ['--port', '0', '--log', 'off', ...words], env: {}, say, times })
+  open.push(served)
+  return served
+}
+
+function isExact(reports: readonly AddressReport[]): boolean {
+  return reports.every(({ verdict }) => verdict?.mode === 'exact')
+}
+
+function client({ address }: Served): OpenAI {
+  return new OpenAI({ baseURL: `${address.url}/v1`, apiKey: 'none', maxRetries: 0 })
+}
+
+/** Everything that the engines published has arrived. */
+async function settled({ assembly }: Served, engines: readonly SimEngine[]): Promise<void> {
+  const isCaughtUp = (reports: readonly AddressReport[]) =>
+    engines.every(
+      (it, at) => it.stats().in_flight === 0 && reports[at]!.batches === it.stats().ranks[0]!.batches_numbered,
+    )
+  expect(await assembly.until(isCaughtUp, 5_000)).toBe(true)
+}
+
+/** One turn of a conversation; adds the answer to it. */
+async function say(ai: OpenAI, messages: OpenAI.ChatCompletionMessageParam[], text: string) {
+  messages.push({ role: 'user', content: text })
+  const { data, response } = await ai.chat.completions.create({ model: 'sim', messages, max_tokens: 24 }).withResponse()
+  messages.push({ role: 'assistant', content: data.choices[0]!.message.content })
+  return {
+    worker: response.headers.get('x-warmroute-worker-id')!,
+    predicted: Number(response.headers.get('x-warmroute-cached-tokens')),
+    reported: data.usage!.prompt_tokens_details?.cached_tokens ?? 0,
+  }
+}
+
+function conversation(topic: string): OpenAI.ChatCompletionMessageParam[] {
+  return [{ role: 'system', content: `You know all about ${topic}. `.repeat(30) }]
+}
+
+describe('serve in front of a vLLM and an SGLang server', () => {
+  it('becomes exact, keeps a conversation where it is warm, and predicts what the engine reports', async () => {
+    const lines: string[] = []
+    const [first, second] = [await engine(), await engine({ engine: 'sglang' })]
+    const served = await start([first.url, second.url], lines)
+    expect(await served.assembly.until(isExact, 10_000)).toBe(true)
+    expect(lines.join('\n')).toMatch(/1 +http:\S+ +vllm \S+ +sim +\S+ \+ replay +engine +exact/)
+    expect(lines[0]).toContain('this machine only')
+
+    const ai = client(served)
+    for (const topic of ['tides', 'bread', 'clocks', 'moss']) {
+      const messages = conversation(topic)
+      const opening = await say(ai, messages, `Tell me about ${topic}.`)
+      for (const question of ['Why?', 'Since when?']) {
+        await settled(served, [first, second])
+        const turn = await say(ai, messages, question)
+        expect(turn.worker).toBe(opening.worker)
+        expect(turn.reported).toBeGreaterThan(200)
+        expect(turn.predicted).toBe(turn.reported)
+      }
+    }
+    expect([first, second].map((it) => it.stats().requests > 0)).toEqual([true, true])
+  })
+})
+
+describe('workers that come and go', () => {
+  it('lets one that is down at start join later, one that dies leave, and one that comes back join again', async () => {
+    const lines: string[] = []
+    const first = await engine()
+    const late = await engine()
+    const { port, eventPorts, replayPorts } = late
+    await late.close()
+    const served = await start([first.url, late.url], lines)
+    expect(lines.join('\n')).toContain('worker 2 does not answer yet')
+    const states = (reports: readonly AddressReport[]) => reports.map((it) => it.verdict?.mode ?? it.state).join(' ')
+    expect(states(served.assembly.reports())).toBe('exact waiting')
+
+    await engine({ port, events: { port: eventPorts[0]!, replayPort: replayPorts[0]! } })
+    expect(await served.assembly.until(isExact, 10_000)).toBe(true)
+
+    await first.close()
+    expect(await served.assembly.until((it) => states(it) === 'waiting exact', 10_000)).toBe(true)
+    const ai = client(served)
+    const messages = conversation('wind')
+    expect((await say(ai, messages, 'Where from?')).worker).toBe('2')
+
+    const [events, replayPort] = [first.eventPorts[0]!, first.replayPorts[0]!]
+    await engine({ port: first.port, events: { port: events, replayPort } })
+    expect(await served.assembly.until(isExact, 10_000)).toBe(true)
+    expect(served.assembly.gateway.workers().map((it) => it.state)).toEqual(['ready', 'ready'])
+  })
+
+  it('forgets what a restarted engine had', async () => {
+    const only = await engine()
+    const served = await start([only.url])
+    const ai = client(served)
+    const messages = conversation('rain')
+    await say(ai, messages, 'When?')
+    await settled(served, [only])
+    expect((await say(ai, [...messages], 'Where?')).predicted).toBeGreaterThan(200)
+    await only.restart()
+    expect(await served.assembly.until((it) => it.every((one) => one.restarts === 1) && isExact(it), 10_000)).toBe(true)
+    const after = await say(ai, [...messages], 'Where?')
+    expect(after).toMatchObject({ predicted: 0, reported: 0 })
+  })
+})
+
+describe('engines that cannot be exact', () => {
+  it('says which flag to add, and routes by its own decisions', async () => {
+    const lines: string[] = []
+    const [first, second] = [await engine({ events: false }), await engine({ events: false })]
+    const served = await start([first.url, second.url], lines)
+    expect(lines.join('\n')).toContain('worker 1 is approximate: it publishes no events.')
+    expect(lines.join('\n')).toContain('--kv-events-config')
+    const ai = client(served)
+    const messages = conversation('snow')
+    const opening = await say(ai, messages, 'How deep?')
+    const turn = await say(ai, messages, 'How cold?')
+    expect(turn.worker).toBe(opening.worker)
+    expect(turn.predicted).toBeGreaterThan(200)
+  })
+})
+
+describe('what it refuses', () => {
+  it.each([
+    { words: [], says: /no engines/ },
+    { words: ['http://127.0.0.1:1', '--prot', '1'], says: /unknown flag --prot; did you mean --port/ },
+    { words: ['ftp://127.0.0.1'], says: /is not an address/ },
+    { words: ['http://127.0.0.1:1', '--tls-cert-path', 'a.pem'], says: /go together/ },
+  ])('$words', async ({ words, says }) => {
+    await expect(serve({ words, env: {} })).rejects.toThrow(says)
+  })
+
+  it('a port that is taken, and leaves nothing running', async () => {
+    const { port, url } = await engine()
+    await expect(serve({ words: [url, '--port', String(port), '--log', 'off'], env: {} })).rejects.toMatchObject({
+      code: 'EADDRINUSE',
+    })
+  })
+})

@@ -1,0 +1,147 @@
+/** `warmroute serve`: the router in front of engines, from addresses to a clean end. */
+import { readFile } from 'node:fs/promises'
+import { Command } from 'commander'
+import type { ServerConfig } from '../config/index.js'
+import { readPolicyConfig } from '../config/index.js'
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { GatewayAddress } from '../server/index.js'
+import { gatewayOptionsOf, hashKey, thresholdsOf } from '../server/index.js'
+import type { AssemblyOptions } from './assemble/assembly.js'
+import { Assembly } from './assemble/assembly.js'
+import type { KeeperTimes } from './assemble/worker-keeper.js'
+import { commandLog } from './log.js'
+import type { Settings } from './settings.js'
+import { readAddress, readSettings, settingsHelp } from './settings.js'
+import { startTable } from './start-table.js'
+import { stopSignal } from './stop-signal.js'
+
+/** How long the first table waits for events, so that it shows what holds a moment later. */
+const settleMs = 2_000
+
+export interface Served {
+  readonly assembly: Assembly
+  readonly address: GatewayAddress
+  /** Stops accepting, lets streams end, and leaves nothing running. */
+  close(): Promise<void>
+}
+
+export interface ServeOptions {
+  /** Flags and addresses, as on the command line. */
+  readonly words: readonly string[]
+  readonly configPath?: string | undefined
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly say?: (line: string) => void
+  readonly times?: Partial<KeeperTimes>
+}
+
+export function serveCommand(): Command {
+  return new Command('serve')
+    .description('Route requests to engines by what their KV caches hold.')
+    .argument('[addresses...]', 'engines, such as http://gpu1:8000 http://gpu2:8000')
+    .option('--config <file>', 'a YAML file with settings (WARMROUTE_CONFIG)')
+    .allowUnknownOption() // settings are flags too, and are read and refused by their declarations
+    .addHelpText(
+      'after',
+      () => `
+Asks each engine what it is and where its events are, starts to route at once by its own decisions, and becomes
+exact as events arrive. Engines that are down are asked again and join when they answer.
+
+  warmroute serve http://gpu1:8000 http://gpu2:8000
+  warmroute serve --config warmroute.yaml --api-key secret
+
+Every setting can stand in the file, in the environment (WARMROUTE_PORT) or here; docs/reference/config.md has them all.
+${settingsHelp(['serve', 'server', 'routing'])}
+
+Exit status: 0 ended by a signal, 1 could not start, 2 the settings are wrong.`,
+    )
+    .action(async (_: readonly string[], flags: { readonly config?: string }, command: Command) => {
+      const served = await serve({ words: command.args, configPath: flags.config, say: (line) => console.log(line) })
+      const signal = await stopSignal()
+      console.log(`${signal}: no new requests; streams may end`)
+      await served.close()
+    })
+}
+
+/** The whole of `warmroute serve` but for signals. Throws `WR_INVALID_CONFIG`, or what listening failed with. */
+export async function serve(options: ServeOptions): Promise<Served> {
+  const { say = () => {} } = options
+  const loaded = await readSettings(options.words, options.configPath, options.env)
+  for (const warning of loaded.warnings) say(`warning: ${warning}`)
+  const settings = loaded.values.serve
+  const addresses = loaded.rest.map((word) => ({ url: readAddress(word), apiKey: settings.engineApiKey }))
+  const configured = settings.workers.map((it) => ({ ...it, apiKey: it.apiKey ?? settings.engineApiKey }))
+  const workers = [...configured, ...addresses]
+  if (workers.length === 0)
+    throw new WarmrouteError('WR_INVALID_CONFIG', {
+      reason: 'no engines: name at least one address, such as http://gpu1:8000, or list them under serve.workers',
+    })
+  const assembly = new Assembly({
+    ...(await assemblyOptions(loaded)),
+    workers,
+    ...(options.times ? { times: options.times } : {}),
+    log: commandLog(settings.log),
+  })
+  try {
+    const address = await assembly.listen()
+    await assembly.looked()
+    await assembly.until(
+      (reports) => reports.every(({ verdict }) => !verdict || verdict.fix !== undefined || verdict.mode === 'exact'),
+      settleMs,
+    )
+    say(greeting(address, loaded))
+    for (const line of ['', ...startTable(assembly.reports()), '']) say(line)
+    return { assembly, address, close: () => assembly.close() }
+  } catch (error) {
+    await assembly.close()
+    throw error
+  }
+}
+
+async function assemblyOptions({ values, origins }: Settings): Promise<Omit<AssemblyOptions, 'workers'>> {
+  const { routing: config, server, serve: own } = values
+  const { routerPolicyConfig } = config
+  const gateway = gatewayOptionsOf(server, await readTls(server))
+  return {
+    config,
+    policy: own.routerMode,
+    policies: routerPolicyConfig === undefined ? undefined : await readPolicyConfig(routerPolicyConfig),
+    thresholds: thresholdsOf(server),
+    tokenizerPath: own.tokenizer,
+    hubCache: own.hubCache,
+    gateway: {
+      ...gateway,
+      listen: { ...gateway.listen, ...(opensUp(values, origins) ? { host: '0.0.0.0' } : {}) },
+      apiKeyHashes: [...server.apiKeyHashes, ...own.apiKeys.map(hashKey)],
+      adminKeyHashes: [...server.adminKeyHashes, ...own.adminKeys.map(hashKey)],
+    },
+  }
+}
+
+/** Clients need a key, and nobody said where to listen: then everywhere. */
+function opensUp(values: Settings['values'], origins: Settings['origins']): boolean {
+  return needsKey(values) && origins.get('server.host')?.kind === 'default'
+}
+
+function needsKey({ server, serve: own }: Settings['values']): boolean {
+  return server.apiKeyHashes.length + own.apiKeys.length > 0
+}
+
+async function readTls({ tlsCertPath, tlsKeyPath }: ServerConfig): Promise<{ cert: string; key: string } | undefined> {
+  if (tlsCertPath === undefined || tlsKeyPath === undefined) return undefined
+  try {
+    return { cert: await readFile(tlsCertPath, 'utf8'), key: await readFile(tlsKeyPath, 'utf8') }
+  } catch (cause) {
+    throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `tls: ${(cause as Error).message}` }, { cause })
+  }
+}
+
+function greeting({ url, adminUrl }: GatewayAddress, { values, origins }: Settings): string {
+  const isSaid = origins.get('server.host')?.kind !== 'default'
+  const key = needsKey(values) ? 'clients need a key' : 'no key is asked for'
+  const why = isSaid
+    ? `as host says; ${key}`
+    : needsKey(values)
+      ? 'every address of this machine; clients need a key'
+      : 'this machine only: set --api-key or --host to let others in'
+  return `warmroute listens on ${url} (${why})${adminUrl === undefined ? '' : `\nadmin routes on ${adminUrl}`}`
+}

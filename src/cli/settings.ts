@@ -1,0 +1,44 @@
+/** The effective settings of a command: file, environment and flags, read once, the same way for every command. */
+import type { LoadedConfig } from '../config/index.js'
+import { groups, loadConfig, readConfigFile } from '../config/index.js'
+import { WarmrouteError } from '../core/protocol/index.js'
+
+export type Settings = LoadedConfig<typeof groups>
+
+/** `words` are the flags and addresses that commander left alone. Throws `WR_INVALID_CONFIG` with everything that is wrong. */
+export async function readSettings(
+  words: readonly string[],
+  configPath: string | undefined,
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Promise<Settings> {
+  const path = configPath ?? env['WARMROUTE_CONFIG']
+  const file = path === undefined ? undefined : await readConfigFile(path)
+  return loadConfig(groups, { file, env, flags: words })
+}
+
+/** Addresses as people write them: `gpu1:8000` means `http://gpu1:8000`. Throws `WR_INVALID_CONFIG`. */
+export function readAddress(word: string): string {
+  const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(word) ? word : `http://${word}`
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
+    throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `"${word}" is not an address such as http://gpu1:8000` })
+  return url.replace(/\/+$/, '')
+}
+
+/** Every setting as a line of help: its flag and its sentence. */
+export function settingsHelp(names: readonly (keyof typeof groups)[]): string {
+  const lines: string[] = []
+  for (const name of names) {
+    const { says, options } = groups[name]
+    lines.push('', `${says}`)
+    for (const [option, { says: sentence, isSwitch }] of Object.entries(options)) {
+      const flag = `--${option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
+      lines.push(`  ${(isSwitch ? flag : `${flag} <value>`).padEnd(38)} ${firstSentence(sentence)}`)
+    }
+  }
+  return lines.join('\n')
+}
+
+function firstSentence(text: string): string {
+  const end = text.search(/[.:;](?:\s|$)/)
+  return end < 0 ? text : text.slice(0, end)
+}

@@ -1,0 +1,96 @@
+/** The options of `warmroute serve` beside those of the front door: which engines, how they are chosen, whose tokens. */
+import { z } from 'zod'
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { OptionGroup } from './group.js'
+import { defineGroup } from './group.js'
+import type { Option } from './option.js'
+import { choice, optionalText, structure } from './option.js'
+
+export interface ConfiguredWorker {
+  readonly url: string
+  readonly apiKey?: string | undefined
+  readonly events?: string | undefined
+  readonly replay?: string | undefined
+}
+
+export interface ServeConfig {
+  readonly workers: readonly ConfiguredWorker[]
+  /** For workers that have no key of their own. */
+  readonly engineApiKey: string | undefined
+  readonly apiKeys: readonly string[]
+  readonly adminKeys: readonly string[]
+  readonly routerMode: (typeof routerModes)[number]
+  readonly tokenizer: string | undefined
+  readonly hubCache: string | undefined
+  readonly log: 'text' | 'json' | 'off'
+}
+
+const routerModes = ['kv', 'round-robin', 'random', 'least-loaded', 'power-of-two', 'token-balance'] as const
+
+const workerSchema = z.union([
+  z.string(),
+  z.strictObject({
+    url: z.string(),
+    api_key: z.string().optional(),
+    events: z.string().optional(),
+    replay: z.string().optional(),
+  }),
+])
+
+const options = {
+  workers: structure(
+    z.array(workerSchema),
+    [],
+    'The engines: addresses, or objects with `url`, `api_key`, and `events` and `replay` (ZeroMQ addresses) for an engine that does not say them itself. Addresses on the command line come on top.',
+    'a list',
+  ),
+  engineApiKey: optionalText(
+    "The engines' own key, where they need one; `workers` can name one per engine. Never shown.",
+  ),
+  apiKey: optionalText(
+    'Keys that clients must send, separated by commas, beside those of api_key_hashes. Never shown; with a key every address of the machine is listened on unless host says otherwise.',
+  ),
+  adminKey: optionalText('Keys for the admin routes, separated by commas, beside those of admin_key_hashes.'),
+  routerMode: choice(
+    routerModes,
+    'kv',
+    'How a worker is chosen. `kv` looks at caches and load, as `routing` says; the others look at no cache.',
+    { env: ['DYN_ROUTER_MODE'] },
+  ),
+  tokenizer: optionalText(
+    "A folder with the model's tokenizer.json. None: looked for where the engine says the model is and in hub_cache; the engine is asked last.",
+  ),
+  hubCache: optionalText('The cache folder of Hugging Face tools, to find tokenizers in.', { env: ['HF_HUB_CACHE'] }),
+  log: choice(['text', 'json', 'off'], 'text', 'How state changes are logged, on standard error.'),
+} satisfies Record<string, Option>
+
+export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
+  'serve',
+  'Which engines are served, how they are chosen, and whose tokens are used.',
+  options,
+  ({ apiKey, adminKey, ...plain }) => {
+    const workers = plain.workers.map(toWorker)
+    const issues = workers
+      .filter(({ url }) => !isHttp(url))
+      .map(({ url }) => ({ field: 'workers', message: `"${url}" is not an http address` }))
+    if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
+    return { ...plain, workers, apiKeys: keysIn(apiKey), adminKeys: keysIn(adminKey) }
+  },
+)
+
+function isHttp(url: string): boolean {
+  return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)
+}
+
+function toWorker(value: z.infer<typeof workerSchema>): ConfiguredWorker {
+  if (typeof value === 'string') return { url: value }
+  const { url, api_key: apiKey, events, replay } = value
+  return { url, apiKey, events, replay }
+}
+
+function keysIn(value: string | undefined): string[] {
+  return (value ?? '')
+    .split(',')
+    .map((key) => key.trim())
+    .filter((key) => key !== '')
+}
