@@ -1,9 +1,9 @@
 /**
  * Requests that the router holds back until a worker is about to be free, instead of queueing them in an engine where they
- * can no longer be placed better. Shortest prefill first, with ageing; a prefill that is long beside all that waits goes
- * before the short ones, since behind them it would be the last of all.
+ * can no longer be placed better. By strict priority; then shortest prefill first, with ageing; a prefill that is long
+ * beside all that waits goes before the short ones, since behind them it would be the last of all.
  *
- * Ageing is linear and equal for all, so the order never changes with time and a heap keeps it:
+ * Ageing is linear and equal for all, so the order never changes with time and a sorted list keeps it:
  * estimate - rate * (now - arrival) sorts as estimate + rate * arrival.
  */
 
@@ -25,8 +25,8 @@ interface Slot<Payload> extends Held<Payload> {
 }
 
 export class HeldQueue<Payload> {
-  /** Ascending by (strict priority descending, key). Removed entries stay as gone until they reach the front. */
-  readonly #short: Slot<Payload>[] = []
+  /** Ascending by (strict priority descending, key). Removed entries stay as gone until the list is compacted. */
+  readonly #inOrder: Slot<Payload>[] = []
   readonly #slots = new Map<Payload, Slot<Payload>>()
   #workMs = 0
 
@@ -44,13 +44,13 @@ export class HeldQueue<Payload> {
     this.#slots.set(held.payload, slot)
     this.#workMs += held.estimateMs
     let low = 0
-    let high = this.#short.length
+    let high = this.#inOrder.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (comes(this.#short[middle]!, slot)) low = middle + 1
+      if (comes(this.#inOrder[middle]!, slot)) low = middle + 1
       else high = middle
     }
-    this.#short.splice(low, 0, slot)
+    this.#inOrder.splice(low, 0, slot)
   }
 
   /** False: it is not here. */
@@ -63,18 +63,27 @@ export class HeldQueue<Payload> {
     return true
   }
 
-  /** The next `count` in order, long ones first; nobody leaves. */
+  /** The next `count` in order, of each priority the long ones first; nobody leaves. */
   first(count: number, workers: number): Payload[] {
     this.#compact()
     const longMs = Math.max(longMsMin, (2 * this.#workMs) / Math.max(1, workers))
-    const long: Slot<Payload>[] = []
-    const others: Payload[] = []
-    for (const slot of this.#short) {
+    const chosen: Payload[] = []
+    let long: Payload[] = []
+    let others: Payload[] = []
+    let priority = Number.POSITIVE_INFINITY
+    for (const slot of this.#inOrder) {
       if (slot.isGone) continue
-      if (slot.estimateMs > longMs) long.push(slot)
+      if (slot.strictPriority !== priority) {
+        chosen.push(...long, ...others)
+        if (chosen.length >= count) return chosen.slice(0, count)
+        priority = slot.strictPriority
+        long = []
+        others = []
+      }
+      if (slot.estimateMs > longMs) long.push(slot.payload)
       else if (others.length < count) others.push(slot.payload)
     }
-    return [...long.map((slot) => slot.payload), ...others].slice(0, count)
+    return [...chosen, ...long, ...others].slice(0, count)
   }
 
   [Symbol.iterator](): IterableIterator<Payload> {
@@ -82,10 +91,10 @@ export class HeldQueue<Payload> {
   }
 
   #compact(): void {
-    if (this.#short.length < 2 * this.#slots.size + 16) return
-    const live = this.#short.filter((slot) => !slot.isGone)
-    this.#short.length = 0
-    this.#short.push(...live)
+    if (this.#inOrder.length < 2 * this.#slots.size + 16) return
+    const live = this.#inOrder.filter((slot) => !slot.isGone)
+    this.#inOrder.length = 0
+    this.#inOrder.push(...live)
   }
 }
 
