@@ -74,3 +74,27 @@ it('remembers how long requests stay and how much they write, and forgets those 
   expect(model.residenceMs).toBeCloseTo(1000, -1)
   expect(model.outputBlocks).toBeCloseTo(9, 1)
 })
+
+it('learns once from a prefill that is marked again later', () => {
+  const [once, twice] = [new FleetModel(), new FleetModel()]
+  for (const model of [once, twice])
+    for (let i = 0; i < 200; i++) {
+      const now = i * 10_000
+      model.booked(String(i), 0, 0n, 1000, 0, now)
+      model.firstToken(String(i), now + 50)
+      if (model === twice) model.firstToken(String(i), now + 2000)
+      model.ended(String(i), now + 3000)
+    }
+  expect(twice.observations).toBe(once.observations)
+  expect(twice.prefillMs(0n, 1000, 0)).toBe(once.prefillMs(0n, 1000, 0))
+})
+
+it('a number that is given to another worker takes no pass of the old one along', () => {
+  const model = new FleetModel()
+  model.booked('a', 0, 1n, 1000, 0, 0)
+  model.firstToken('a', 50)
+  model.removeRanks(new Set([0]))
+  model.booked('b', 0, 2n, 1000, 0, 50)
+  model.firstToken('b', 50.2)
+  expect([model.observations, model.runningCount]).toEqual([0, 1])
+})

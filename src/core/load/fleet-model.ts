@@ -31,6 +31,7 @@ interface Running {
   readonly newTokens: number
   readonly prefixTokens: number
   readonly bookedAtMs: number
+  isPrefilled: boolean
   outputBlocks: number
 }
 
@@ -85,6 +86,11 @@ export class FleetModel {
     return this.#estimator.observations
   }
 
+  /** Requests that were booked and have not ended. */
+  get runningCount(): number {
+    return this.#running.size
+  }
+
   prefillMs(workerId: bigint, newTokens: number, prefixTokens: number): number {
     return evaluate(this.#coefficients, newTokens, prefixTokens, this.#chunkTokens) * this.speedOf(workerId)
   }
@@ -102,12 +108,16 @@ export class FleetModel {
     prefixTokens: number,
     nowMs: number,
   ): void {
-    this.#running.set(requestId, { rank, workerId, newTokens, prefixTokens, bookedAtMs: nowMs, outputBlocks: 0 })
+    const facts = { rank, workerId, newTokens, prefixTokens, bookedAtMs: nowMs }
+    this.#running.set(requestId, { ...facts, isPrefilled: false, outputBlocks: 0 })
   }
 
+  /** Only the first call for a request counts. */
   firstToken(requestId: string, nowMs: number): void {
     const running = this.#running.get(requestId)
-    if (!running || !this.#isLearning || running.newTokens <= 0) return
+    if (!running || running.isPrefilled) return
+    running.isPrefilled = true
+    if (!this.#isLearning || running.newTokens <= 0) return
     const clock = (this.#clocks[running.rank] ??= { doneAtMs: Number.NEGATIVE_INFINITY, open: undefined })
     const work = this.#estimator.workOf(running.newTokens, running.prefixTokens)
     if (clock.open && nowMs - clock.doneAtMs < samePassMs) {
@@ -132,9 +142,19 @@ export class FleetModel {
     if (running.outputBlocks > 0) this.#outputBlocks += 0.02 * (running.outputBlocks - this.#outputBlocks)
   }
 
+  /** It is gone without an end that says anything: expired, or lost. Nothing is learned of it. */
+  forget(requestId: string): void {
+    this.#running.delete(requestId)
+  }
+
+  /** Their numbers will mean other workers: what ran there is lost, and a pass that nobody learned from stays so. */
+  removeRanks(ranks: ReadonlySet<number>): void {
+    for (const rank of ranks) this.#clocks[rank] = undefined
+    for (const [requestId, running] of this.#running) if (ranks.has(running.rank)) this.#running.delete(requestId)
+  }
+
   removeWorker(workerId: bigint): void {
     this.#estimator.removeWorker(workerId)
-    for (const [requestId, running] of this.#running) if (running.workerId === workerId) this.#running.delete(requestId)
   }
 
   #learn(clock: RankClock): void {

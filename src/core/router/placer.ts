@@ -83,7 +83,7 @@ export class Placer {
           ? makeReceipt(workers, this.#selector, selection, worker, waitedMs)
           : undefined
       if (!request.isQueryOnly)
-        this.book(request, rank, cachedTokens, selection.settings.trackPrefillTokens, moment.nowMs)
+        this.#book(request, rank, cachedTokens, selection.settings.trackPrefillTokens, moment.nowMs)
       return { kind: 'picked', rank, worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt }
     } catch (error) {
       if (error instanceof WarmrouteError) return { kind: 'refused', error }
@@ -104,8 +104,20 @@ export class Placer {
     }
   }
 
-  /** Throws what the tracker throws. */
-  book(request: SchedulingRequest, rank: Rank, cachedTokens: number, tracksPrefill: boolean, nowMs: number): void {
+  /** Books a request that somebody else placed. Throws what the tracker throws. */
+  bookPlaced(
+    request: SchedulingRequest,
+    rank: Rank,
+    cachedTokens: number,
+    tracksPrefill: boolean,
+    nowMs: number,
+  ): void {
+    // The columns are the last request's; what this one shares with those that run is only known after a look of its own.
+    if (this.#options.model) this.#fillLoads(request, nowMs)
+    this.#book(request, rank, cachedTokens, tracksPrefill, nowMs)
+  }
+
+  #book(request: SchedulingRequest, rank: Rank, cachedTokens: number, tracksPrefill: boolean, nowMs: number): void {
     const { sequences, estimatePrefill, onEstimateFailed, model, workers } = this.#options
     const { requestId, sequenceHashes, blockCount, promptTokens, expectedOutputTokens, loraName } = request
     const { workerId } = workers.ranks.pairOf(rank)

@@ -50,6 +50,7 @@ export class RecordingRouter implements RouterInputs {
   readonly #numbers = new WeakMap<ParkedRequest, number>()
   #parkedCount = 0
   #answers: number[] = []
+  #isOver = false
 
   constructor(options: RouterCoreOptions, sink: LogSink) {
     const { estimatePrefill: estimate } = options
@@ -298,8 +299,9 @@ export class RecordingRouter implements RouterInputs {
 
   /** Shutdown ends the log: what is refused then is refused because somebody closed the router. */
   refuseAll(error: WarmrouteError): void {
-    this.core.refuseAll(error)
     this.flush()
+    this.#isOver = true
+    this.core.refuseAll(error)
   }
 
   /** Writes the input before it is applied and its answers after it, also when it fails. */
@@ -310,6 +312,7 @@ export class RecordingRouter implements RouterInputs {
     write: () => void,
     writeResult?: (result: T) => void,
   ): T {
+    if (this.#isOver) return apply(moment)
     this.#to.byte(opcodes.indexOf(opcode))
     this.#to.float(moment.nowMs)
     write()

@@ -115,7 +115,10 @@ export class RouterCore implements RouterInputs {
       expiryMs: 1000 * config.routerActiveRequestExpirySecs,
       load: options.load?.(this.ranks),
       replica: options.replica,
-      onExpired: options.onExpired,
+      onExpired: (requestId, rank) => {
+        this.model?.forget(requestId)
+        options.onExpired?.(requestId, rank)
+      },
     })
     this.index = options.index?.(this.ranks)
     this.model = config.policy === 'warm' ? (options.model ?? new FleetModel()) : undefined
@@ -289,7 +292,10 @@ export class RouterCore implements RouterInputs {
 
   /** A vanishing rank is emptied everywhere before its number can mean somebody else. */
   #settleTopology(change: TopologyChange, moment: Moment): void {
+    if (change.removed.length > 0) this.model?.removeRanks(new Set(change.removed))
     for (const rank of change.removed) {
+      const { workerId } = this.ranks.pairOf(rank)
+      if (this.workers.configOf(workerId) === undefined) this.model?.removeWorker(workerId)
       this.sequences.untrack(rank, moment.nowMs)
       this.index?.resetRank(rank)
       this.ranks.release(rank)

@@ -11,7 +11,7 @@
  */
 import type { HashColumn, MatchColumns, Rank } from '../protocol/index.js'
 import { newMatchColumns, tracksPrefillTokens, WarmrouteError } from '../protocol/index.js'
-import type { PolicyClass, PolicyProfile } from '../queue/index.js'
+import type { PolicyClass, PolicyProfile, QueueRejection } from '../queue/index.js'
 import { ClassResolver, HeldQueue, mayPark, orderingScore, PolicyQueue } from '../queue/index.js'
 import type { RankFlags } from '../selection/index.js'
 import { validatePin } from '../selection/index.js'
@@ -60,6 +60,9 @@ export class Scheduler {
   #dispatched: Dispatch[] = []
   #isFresh = false
   readonly #held: HeldQueue<ParkedRequest> | undefined
+  #heldIslTokens = 0
+  /** They left the queue, and their lookup is under way. */
+  readonly #refreshing = new Set<ParkedRequest>()
 
   constructor(options: SchedulerOptions) {
     const { config, profile } = options
@@ -79,7 +82,7 @@ export class Scheduler {
   }
 
   get pendingIslTokens(): number {
-    return this.#queue.pendingIslTokens
+    return this.#queue.pendingIslTokens + this.#heldIslTokens
   }
 
   /** The request of this id, while it waits. */
@@ -115,7 +118,7 @@ export class Scheduler {
   /** The caller is gone. False: it is placed or refused already. */
   cancel(parked: ParkedRequest): boolean {
     if (parked.state === 'gone') return false
-    if (parked.state === 'waiting' && !this.#held?.remove(parked)) this.#queue.retract(parked.entry!)
+    if (parked.state === 'waiting' && !this.#unhold(parked)) this.#queue.retract(parked.entry!)
     this.#forget(parked)
     return true
   }
@@ -144,7 +147,10 @@ export class Scheduler {
       sequences.free(requestId, moment.nowMs)
       this.#options.model?.ended(requestId, moment.nowMs)
       this.#rankChanged(rank, moment)
-    } else if (config.compat === 'dynamo-1.5') throw new WarmrouteError('WR_REQUEST_NOT_FOUND', { requestId })
+      return
+    }
+    this.#options.model?.forget(requestId) // a peer may have ended the booking
+    if (config.compat === 'dynamo-1.5') throw new WarmrouteError('WR_REQUEST_NOT_FOUND', { requestId })
   }
 
   /** Ends the booking only while it is on this rank: somebody else may have booked the id anew. */
@@ -163,7 +169,7 @@ export class Scheduler {
   /** Books a request that somebody else placed. Throws what the tracker throws. */
   book(request: SchedulingRequest, rank: Rank, cachedTokens: number, moment: Moment): void {
     const tracks = tracksPrefillTokens(this.#options.config, request.override)
-    this.#placer.book(request, rank, cachedTokens, tracks, moment.nowMs)
+    this.#placer.bookPlaced(request, rank, cachedTokens, tracks, moment.nowMs)
   }
 
   /** Loads fell by themselves, or somebody else's bookings changed: every lane is looked at again. */
@@ -196,7 +202,8 @@ export class Scheduler {
   /** Shutdown: everybody who waits is refused. */
   refuseAll(error: WarmrouteError): void {
     // Cancelling changes what is iterated, so it is copied first.
-    const everybody = [...Array.from(this.#queue, (entry) => entry.payload), ...(this.#held ?? [])]
+    const queued = Array.from(this.#queue, (entry) => entry.payload)
+    const everybody = [...queued, ...(this.#held ?? []), ...this.#refreshing]
     for (const payload of everybody) {
       this.cancel(payload)
       this.#dispatched.push({ parked: payload, decision: { kind: 'refused', error } })
@@ -256,11 +263,7 @@ export class Scheduler {
       workers.workerCount,
       isBusy,
     )
-    if (outcome.kind === 'rejected') {
-      const { rejection } = outcome
-      const reason = `${rejection.current} of ${rejection.limit} ${rejection.limitKind} in class ${rejection.policyClass}`
-      return { kind: 'refused', error: new WarmrouteError('WR_QUEUE_REJECTED', { reason, rejection }) }
-    }
+    if (outcome.kind === 'rejected') return refusedBy(outcome.rejection)
     parked.entry = outcome.entry
     parked.state = 'waiting'
     if (request.requestId !== undefined && !request.isQueryOnly) this.#parkedById.set(request.requestId, parked)
@@ -299,18 +302,25 @@ export class Scheduler {
     const outlook = this.#placer.outlook(request, matches, moment.nowMs)
     if (!outlook) return this.#placer.place(request, matches, moment, 0)
     const limit = this.#options.config.routerQueueParkedMax
-    if (held.size >= limit)
-      return {
-        kind: 'refused',
-        error: new WarmrouteError('WR_QUEUE_REJECTED', { reason: `${limit} requests are held`, limit }),
-      }
+    if (held.size >= limit) {
+      const policyClass = this.#classes[0]!.name
+      return refusedBy({ policyClass, limitKind: 'parked_requests', current: held.size, limit })
+    }
     const parked = newParkedRequest(request, matches, moment.nowMs, this.#options.workers.version)
     parked.state = 'waiting'
     if (request.requestId !== undefined) this.#parkedById.set(request.requestId, parked)
     const { strictPriority = 0 } = request
     held.push({ payload: parked, estimateMs: outlook.ownMs, arrivedAtMs: moment.nowMs, strictPriority })
+    this.#heldIslTokens += request.promptTokens
     this.#isFresh = true
     return { kind: 'parked', parked }
+  }
+
+  /** False: it is not held. */
+  #unhold(parked: ParkedRequest): boolean {
+    if (!this.#held?.remove(parked)) return false
+    this.#heldIslTokens -= parked.request.promptTokens
+    return true
   }
 
   /** One pass over the front of the held: whoever's best worker is about to be free goes there. */
@@ -322,7 +332,7 @@ export class Scheduler {
       if (!this.#refresh(parked.request)) this.#spread(parked)
       const outlook = this.#placer.outlook(parked.request, this.#matches, moment.nowMs)
       if (outlook && !mayLeave(outlook)) continue
-      held.remove(parked)
+      this.#unhold(parked)
       this.#forget(parked)
       this.#dispatched.push({ parked, decision: this.#placeParked(parked, this.#matches, moment) })
     }
@@ -341,6 +351,7 @@ export class Scheduler {
     const isStale = moment.nowMs - parked.parkedAtMs >= this.#refreshAfterMs && request.localHashes !== undefined
     if (isStale && this.#options.lookUp === 'later') {
       parked.state = 'refreshing'
+      this.#refreshing.add(parked)
       return { kind: 'refresh' }
     }
     this.#forget(parked)
@@ -376,6 +387,7 @@ export class Scheduler {
   #forget(parked: ParkedRequest): void {
     parked.state = 'gone'
     parked.entry = undefined
+    this.#refreshing.delete(parked)
     const { requestId } = parked.request
     if (requestId !== undefined && this.#parkedById.get(requestId) === parked) this.#parkedById.delete(requestId)
   }
@@ -389,6 +401,12 @@ const aboutFreeMs = 15
 const shortMs = 120
 /** Held requests that are looked at in one pass: 64 lookups stay far below a millisecond. */
 const frontCount = 64
+
+function refusedBy(rejection: QueueRejection): Refused {
+  const { current, limit, limitKind, policyClass } = rejection
+  const reason = `${current} of ${limit} ${limitKind} in class ${policyClass}`
+  return { kind: 'refused', error: new WarmrouteError('WR_QUEUE_REJECTED', { reason, rejection }) }
+}
 
 function mayLeave(outlook: Outlook): boolean {
   return outlook.waitMs <= aboutFreeMs || outlook.waitMs + outlook.ownMs <= shortMs

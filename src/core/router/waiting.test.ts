@@ -303,3 +303,16 @@ describe('classes', () => {
     expect([fleet.core.pendingCount, ask('e')]).toEqual([2, 'WR_QUEUE_REJECTED'])
   })
 })
+
+it('shutdown refuses those as well whose prompts are being looked up again', () => {
+  const fleet = busyFleet({ workers: 1, config: { routerOverlapRefreshAfterSecs: 1 } })
+  const decisions = [fleet.ask('a'), fleet.ask('q', { isQueryOnly: true })]
+  fleet.nowMs = 5000
+  fleet.mark('busy0')
+  fleet.core.refuseAll(new WarmrouteError('WR_ROUTER_CLOSED'))
+  expect(fleet.left().sort()).toEqual(['a!WR_ROUTER_CLOSED', 'q!WR_ROUTER_CLOSED'])
+  for (const decision of decisions)
+    if (decision.kind === 'parked')
+      expect(outcome(fleet.core.place(decision.parked, undefined, fleet.moment))).toBe('WR_REQUEST_CANCELLED')
+  expect(fleet.core.sequences.requestCount).toBe(1)
+})

@@ -1,0 +1,145 @@
+import { expect, it } from 'vitest'
+import type { RouterConfigInput } from '../protocol/index.js'
+import { completeRouterConfig, toHashColumn, WarmrouteError } from '../protocol/index.js'
+import { FleetModel } from '../load/index.js'
+import { profileFor } from '../queue/index.js'
+import { Fleet, only, outcome, pin } from './fleet.case.js'
+import { RecordingRouter } from './recording.js'
+import { replay } from './replay.js'
+
+const warm = { policy: 'warm', routerLateBinding: true, routerQueueThreshold: undefined } as const
+const profile = { base: 10, perToken: 0.02, perToken2: 0, perTokenPrefix: 0 }
+const longPrompt = { promptTokens: 50_000 } // about a second of prefill
+
+/** One worker that computes a long prompt, so that whoever comes is held. */
+function heldFleet(config: RouterConfigInput = {}): Fleet {
+  const model = new FleetModel({ profile, isLearning: false })
+  const fleet = new Fleet({ workers: 1, config: { ...warm, ...config }, model })
+  fleet.ask('running', { ...longPrompt, ...pin(0) })
+  return fleet
+}
+
+it('holds a request until its worker is about to be free', () => {
+  const fleet = heldFleet()
+  expect(outcome(fleet.ask('a', longPrompt))).toBe('parked')
+  expect(fleet.core.nextWakeMs(0)).toBe(0)
+  expect(fleet.recheck()).toEqual([])
+  const at = fleet.core.nextWakeMs(0)!
+  expect(at).toBeGreaterThan(900)
+  fleet.nowMs = at
+  expect(fleet.recheck()).toEqual(['a@0'])
+  expect(fleet.core.nextWakeMs(at)).toBeUndefined()
+})
+
+it('places pins and queries at once', () => {
+  const fleet = heldFleet()
+  expect([outcome(fleet.ask('p', pin(0))), outcome(fleet.ask(undefined, { isQueryOnly: true }))]).toEqual(['0', '0'])
+})
+
+it('counts the held and their tokens among those who wait', () => {
+  const fleet = heldFleet()
+  fleet.ask('a', longPrompt)
+  const decision = fleet.ask('b', longPrompt)
+  expect([fleet.core.pendingCount, fleet.core.pendingIslTokens]).toEqual([2, 100_000])
+  if (decision.kind === 'parked') fleet.core.cancel(decision.parked)
+  expect([fleet.core.pendingCount, fleet.core.pendingIslTokens]).toEqual([1, 50_000])
+  fleet.free('running')
+  expect([fleet.core.pendingCount, fleet.core.pendingIslTokens]).toEqual([0, 0])
+})
+
+it('says how full it is when it can hold no more, as the queue does', () => {
+  const fleet = heldFleet({ routerQueueParkedMax: 1 })
+  fleet.ask('a', longPrompt)
+  const decision = fleet.ask('b', longPrompt)
+  const details = decision.kind === 'refused' ? decision.error.details : {}
+  expect(details['rejection']).toEqual({ policyClass: 'default', limitKind: 'parked_requests', current: 1, limit: 1 })
+})
+
+it('a held request is cancelled once, and its id may be used again', () => {
+  const fleet = heldFleet()
+  const decision = fleet.ask('a', longPrompt)
+  if (decision.kind !== 'parked') throw new Error('it should be held')
+  expect(outcome(fleet.ask('a', longPrompt))).toBe('WR_DUPLICATE_REQUEST')
+  expect([fleet.core.cancel(decision.parked), fleet.core.cancel(decision.parked)]).toEqual([true, false])
+  expect(outcome(fleet.ask('a', longPrompt))).toBe('parked')
+  expect(fleet.core.sequences.requestCount).toBe(1)
+})
+
+it('who is held when the last worker leaves is refused, and so is everybody at shutdown', () => {
+  const fleet = heldFleet()
+  fleet.ask('a', longPrompt)
+  fleet.core.removeWorker(0n, fleet.moment)
+  expect(fleet.left()).toEqual(['a!WR_NO_ENDPOINTS'])
+  const other = heldFleet()
+  other.ask('a', longPrompt)
+  other.core.refuseAll(new WarmrouteError('WR_ROUTER_CLOSED'))
+  expect([other.left(), other.core.pendingCount, other.core.nextWakeMs(0)]).toEqual([
+    ['a!WR_ROUTER_CLOSED'],
+    0,
+    undefined,
+  ])
+})
+
+it('an allow list that names nobody is refused at once', () => {
+  expect(outcome(heldFleet().ask('a', only(7)))).toBe('WR_NO_ENDPOINTS')
+})
+
+it('a log of held requests replays to the same decisions, also after a shutdown that refused some', () => {
+  const pieces: Uint8Array[] = []
+  const config = completeRouterConfig(warm)
+  const options = { config, blockSize: 16, label: 'decode', profile: profileFor(undefined, undefined, config) } as const
+  const router = new RecordingRouter(options, (piece) => pieces.push(piece))
+  const moment = (nowMs: number) => ({ nowMs, draw: () => 0.5 })
+  router.setWorker(0n, { dataParallelStartRank: 0, dataParallelSize: 1 }, moment(0))
+  for (const [at, requestId] of ['a', 'b', 'c'].entries()) {
+    const hashes = toHashColumn([BigInt(at) << 32n])
+    const columns = { localHashes: hashes, sequenceHashes: hashes, blockCount: 1 }
+    router.decide({ requestId, promptTokens: 50_000, isQueryOnly: false, ...columns }, moment(at))
+    router.recheck(moment(at))
+    router.takeDispatched()
+  }
+  expect(router.core.pendingCount).toBe(2)
+  router.refuseAll(new WarmrouteError('WR_ROUTER_CLOSED'))
+  expect(router.takeDispatched()).toHaveLength(2)
+  router.free('a', moment(9))
+  router.flush()
+  const { firstDifference, decisions } = replay(Buffer.concat(pieces), () => options)
+  expect([firstDifference, decisions]).toEqual([undefined, 4])
+})
+
+it('the model forgets requests that end without an end: expired, lost with their worker, or freed by a peer', () => {
+  const model = new FleetModel({ profile, isLearning: false })
+  const config = { policy: 'warm', routerActiveRequestExpirySecs: 60 } as const
+  const fleet = new Fleet({ workers: 2, config, model })
+  for (const id of [0, 1]) fleet.ask(`r${id}`, pin(id))
+  expect(model.runningCount).toBe(2)
+  fleet.core.removeWorker(0n, fleet.moment)
+  expect(model.runningCount).toBe(1)
+  fleet.nowMs = 120_000
+  fleet.core.expire(fleet.moment)
+  expect(model.runningCount).toBe(0)
+  fleet.ask('peer', pin(1))
+  const worker = { workerId: 1n, dpRank: 0 }
+  fleet.core.applyReplica(
+    [{ requestId: 'peer', worker, routerId: 9n, loraName: undefined, data: { kind: 'free' } }],
+    fleet.moment,
+  )
+  fleet.free('peer')
+  expect([fleet.core.sequences.requestCount, model.runningCount, model.residenceMs]).toEqual([0, 0, 5000])
+})
+
+it('a booking that somebody else placed shares what its own blocks share, not what the last request did', () => {
+  const fleet = new Fleet({
+    workers: 1,
+    config: { policy: 'warm' },
+    model: new FleetModel({ profile, isLearning: false }),
+  })
+  const blocks = Array.from({ length: 10 }, (_, at) => BigInt(at + 1))
+  fleet.ask('first', { blocks })
+  fleet.ask('second', { blocks })
+  const before = fleet.activeTokens(0)
+  const hashes = toHashColumn(Array.from({ length: 10 }, (_, at) => BigInt(at + 100)))
+  const request = { requestId: 'third', promptTokens: 160, sequenceHashes: hashes, blockCount: 10, isQueryOnly: false }
+  fleet.core.book(request, { workerId: 0n, dpRank: 0 }, 0, fleet.moment)
+  expect(fleet.activeTokens(0) - before).toBe(160)
+})
