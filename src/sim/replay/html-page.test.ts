@@ -10,6 +10,7 @@ const page = htmlPage(results, { title: 'a <b> & "c"', command: 'warmroute repla
 it('is one page with a plot per question and a line per run, and asks for nothing from outside', () => {
   expect(page).not.toMatch(/<script|<link|<img|https?:|url\(|@import/)
   expect(page.match(/<svg /g)).toHaveLength(3 + 2) // lines, lines, bars, and the workers of two policies
+  expect(page.match(/<svg [^>]*aria-label="[^"]+"/g)).toHaveLength(5)
   expect(page.match(/<path class="line"/g)).toHaveLength(2 * 3)
   for (const { policy } of results) expect(page).toContain(policy)
   expect(page).not.toMatch(/NaN|Infinity|undefined/)

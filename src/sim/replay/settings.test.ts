@@ -12,7 +12,7 @@ it('reads settings by the names of the config file, and only those that were sai
 })
 
 it.each([
-  ['did you mean prefill_load_scale', ['prefil_load_scale=10']],
+  ['--set: unknown key "routing.prefil_load_scale"; did you mean prefill_load_scale', ['prefil_load_scale=10']],
   ['overlap_score_credit', ['overlap_score_credit=-1']],
   ['prefill_load_scale', ['prefill_load_scale=many']],
   ['expected name=value', ['prefill_load_scale']],

@@ -1,5 +1,6 @@
 /** `--set key=value` and `--sweep key=a:b:step`: settings of the router by the names that a config file has for them. */
 import { groups, loadConfig } from '../../config/index.js'
+import type { LoadedConfig } from '../../config/index.js'
 import type { RouterConfigInput } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 
@@ -16,8 +17,7 @@ export function readSettings(assignments: readonly string[]): RouterConfigInput 
   const pairs = assignments.map((text) => splitAssignment(text, '--set'))
   const policy = pairs.find(([key]) => key === 'policy')
   if (policy) refuse('--set policy: name policies with --policy')
-  const text = ['routing:', ...pairs.map(([key, value]) => `  ${JSON.stringify(key)}: ${value}`)].join('\n')
-  const loaded = loadConfig({ routing: groups.routing }, { file: { path: '--set', text } })
+  const loaded = load(pairs)
   const isSet = (name: string): boolean => loaded.origins.get(`routing.${snakeCase(name)}`)?.kind === 'file'
   const isOldWeightSet = isSet('overlapScoreWeight') // the deprecated name of these two
   return Object.fromEntries(
@@ -25,6 +25,18 @@ export function readSettings(assignments: readonly string[]): RouterConfigInput 
       ([name]) => isSet(name) || (isOldWeightSet && (name === 'prefillLoadScale' || name === 'overlapScoreCredit')),
     ),
   )
+}
+
+/** As if the settings stood in a file, one to a line; complaints then name lines that nobody wrote, so these are taken out. */
+function load(pairs: readonly (readonly [string, string])[]): LoadedConfig<{ routing: typeof groups.routing }> {
+  const text = ['routing:', ...pairs.map(([key, value]) => `  ${JSON.stringify(key)}: ${value}`)].join('\n')
+  try {
+    return loadConfig({ routing: groups.routing }, { file: { path: '--set', text } })
+  } catch (cause) {
+    if (!(cause instanceof WarmrouteError)) throw cause
+    const reason = String(cause.details['reason']).replaceAll(/--set:\d+: /g, '--set: ')
+    throw new WarmrouteError(cause.code, { ...cause.details, reason }, { cause })
+  }
 }
 
 export function parseSweep(text: string): Sweep {

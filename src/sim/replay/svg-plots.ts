@@ -39,7 +39,7 @@ export function linePlot(series: readonly Series[], x: Axis, y: Axis): string {
     const path = points.map(([px, py], index) => `${index === 0 ? 'M' : 'L'}${at(xs.place(px))} ${at(ys.place(py))}`)
     return `<path class="line" d="${path.join('')}" stroke="${color}"><title>${escapeText(label)}</title></path>`
   })
-  return frame(width, height, [...gridX(xs, x), ...gridY(ys, y), ...lines])
+  return frame(width, height, `${y.title} by ${x.title}`, [...gridX(xs, x), ...gridY(ys, y), ...lines])
 }
 
 /** One horizontal bar per run, its value at its end. */
@@ -56,7 +56,8 @@ export function barPlot(bars: readonly Bar[], max: number): string {
       `<text class="value" x="${at(labelWidth + length + 7)}" y="${y + 19}">${escapeText(text)}</text>`,
     ]
   })
-  return frame(width, bars.length * rowHeight + 4, rows)
+  const says = bars.map(({ label, text }) => `${label} ${text}`).join(', ')
+  return frame(width, bars.length * rowHeight + 4, says, rows)
 }
 
 /** One small column per worker: what it computed, and above it, paler, what its cache spared it. */
@@ -86,7 +87,7 @@ export function workerPlot(
         : []),
     ]
   })
-  return frame(panelWidth, panelHeight, columns)
+  return frame(panelWidth, panelHeight, 'prompt tokens of each worker', columns)
 }
 
 export function escapeText(text: string): string {
@@ -158,8 +159,8 @@ function gridY(scale: Scale, axis: Axis): string[] {
   ]
 }
 
-function frame(w: number, h: number, parts: readonly string[]): string {
-  return `<svg viewBox="0 0 ${w} ${h}" role="img" preserveAspectRatio="xMinYMin meet">${parts.join('')}</svg>`
+function frame(w: number, h: number, says: string, parts: readonly string[]): string {
+  return `<svg viewBox="0 0 ${w} ${h}" role="img" aria-label="${escapeText(says)}" preserveAspectRatio="xMinYMin meet">${parts.join('')}</svg>`
 }
 
 function at(value: number): string {
