@@ -3,6 +3,7 @@
 // its first 64 blocks (a system prompt) on all. Eight requests run on every worker throughout.
 import { createBlockHasher, createHashScheme, BlockHashes } from '../../../src/core/hashing/index.js'
 import { KvIndex, TieredBatch, WasmIndex } from '../../../src/core/index/index.js'
+import type { RouterConfigInput } from '../../../src/core/protocol/index.js'
 import { completeRouterConfig, defaultWorkerConfig } from '../../../src/core/protocol/index.js'
 import { profileFor } from '../../../src/core/queue/index.js'
 import { RouterCore } from '../../../src/core/router/index.js'
@@ -20,13 +21,25 @@ export const benches: Bench[] = [
   defineBench('router.decide.t128k', 'the same over 1,000 workers, 131,072 tokens', (it) =>
     measure(it, 1000, 131_072, 'w1000.t128k'),
   ),
+  defineBench('router.decide.warm.w128', '`policy: warm` over 128 workers, 8,192 tokens', (it) =>
+    measure(it, 128, 8192, 'warm.w128.t8k', { policy: 'warm' }),
+  ),
+  defineBench('router.decide.warm.w1000', 'the same over 1,000 workers', (it) =>
+    measure(it, 1000, 8192, 'warm.w1000.t8k', { policy: 'warm' }),
+  ),
 ]
 
-function measure(context: BenchContext, fullWorkers: number, tokenCount: number, name: string): void {
+function measure(
+  context: BenchContext,
+  fullWorkers: number,
+  tokenCount: number,
+  name: string,
+  settings: RouterConfigInput = {},
+): void {
   const workerCount = context.isSmoke ? Math.min(8, fullWorkers) : fullWorkers
   const promptCount = context.size(4, tokenCount > 10_000 ? 16 : 128)
   const turns = context.size(8, tokenCount > 10_000 ? 600 : 6000)
-  const fleet = newFleet(workerCount, tokenCount, promptCount)
+  const fleet = newFleet(workerCount, tokenCount, promptCount, settings)
   const samples: number[] = []
   let checksum = 0
   for (let turn = -Math.min(turns, 1500); turn < turns; turn++) {
@@ -61,8 +74,8 @@ function involuntarySwitches(): number {
   return process.resourceUsage().involuntaryContextSwitches
 }
 
-function newFleet(workerCount: number, tokenCount: number, promptCount: number) {
-  const config = completeRouterConfig()
+function newFleet(workerCount: number, tokenCount: number, promptCount: number, settings: RouterConfigInput) {
+  const config = completeRouterConfig(settings)
   const core = new RouterCore({
     config,
     blockSize,

@@ -92,7 +92,17 @@ export class FleetModel {
   }
 
   prefillMs(workerId: bigint, newTokens: number, prefixTokens: number): number {
-    return evaluate(this.#coefficients, newTokens, prefixTokens, this.#chunkTokens) * this.speedOf(workerId)
+    return this.fleetPrefillMs(newTokens, prefixTokens) * this.speedOf(workerId)
+  }
+
+  /** On a worker of usual speed. */
+  fleetPrefillMs(newTokens: number, prefixTokens: number): number {
+    return evaluate(this.#coefficients, newTokens, prefixTokens, this.#chunkTokens)
+  }
+
+  /** Changes when speeds are worth reading again: about once in as many observations as there are workers. */
+  get speedsVersion(): number {
+    return this.#estimator.speedsVersion
   }
 
   /** Times slower than the fleet. */

@@ -55,6 +55,7 @@ export class OnlineEstimator implements PrefillEstimator {
   #hasPrior = false
   /** Median of the workers' `logRatio`: what the shape itself is off by is nobody's slowness. */
   #fleetLogRatio = 0
+  #speedsVersion = 0
 
   constructor(options: OnlineEstimatorOptions = {}) {
     this.#workersMax = options.workersMax ?? 10_000
@@ -81,6 +82,11 @@ export class OnlineEstimator implements PrefillEstimator {
   /** Usual relative error of a prediction: 0.1 is ten percent. Fit for a gauge. */
   get errorRatio(): number {
     return this.#scale
+  }
+
+  /** Changes when the workers' speeds have been compared anew, or one is forgotten; for who keeps copies of them. */
+  get speedsVersion(): number {
+    return this.#speedsVersion
   }
 
   /** The fleet's shape as coefficients. */
@@ -132,7 +138,7 @@ export class OnlineEstimator implements PrefillEstimator {
   }
 
   removeWorker(workerId: bigint): void {
-    this.#speeds.delete(workerId)
+    if (this.#speeds.delete(workerId)) this.#speedsVersion++
   }
 
   #learnShape(work: readonly number[], ms: number): void {
@@ -174,7 +180,9 @@ export class OnlineEstimator implements PrefillEstimator {
     const step = Math.max(-1.5, Math.min(1.5, Math.log(ms / predicted) - speed.logRatio))
     speed.logRatio += step / Math.min(speed.count + 1, 30)
     // Sorting costs as much as there are workers, so it is done once in as many observations.
-    if (this.#count % Math.max(8, this.#speeds.size) === 0) this.#fleetLogRatio = medianOf([...this.#speeds.values()])
+    if (this.#count % Math.max(8, this.#speeds.size) !== 0) return
+    this.#fleetLogRatio = medianOf([...this.#speeds.values()])
+    this.#speedsVersion++
   }
 }
 

@@ -5,6 +5,9 @@
  *
  * Ageing is linear and equal for all, so the order never changes with time and a sorted list keeps it:
  * estimate - rate * (now - arrival) sorts as estimate + rate * arrival.
+ *
+ * Reading the front costs as much as the front and half of the workers: an estimate is long when it exceeds twice the mean
+ * share of a worker, so fewer than half as many can be long as there are workers.
  */
 
 export interface Held<Payload> {
@@ -21,14 +24,20 @@ const longMsMin = 500
 
 interface Slot<Payload> extends Held<Payload> {
   readonly key: number
-  isGone: boolean
+  /** Orders equals by their coming. */
+  readonly number: number
 }
 
+type Before<Payload> = (a: Slot<Payload>, b: Slot<Payload>) => boolean
+
 export class HeldQueue<Payload> {
-  /** Ascending by (strict priority descending, key). Removed entries stay as gone until the list is compacted. */
+  /** In the order of `comesFirst`. */
   readonly #inOrder: Slot<Payload>[] = []
+  /** The longest first; only those that may ever be called long. */
+  readonly #byLength: Slot<Payload>[] = []
   readonly #slots = new Map<Payload, Slot<Payload>>()
   #workMs = 0
+  #pushed = 0
 
   get size(): number {
     return this.#slots.size
@@ -40,17 +49,12 @@ export class HeldQueue<Payload> {
   }
 
   push(held: Held<Payload>): void {
-    const slot: Slot<Payload> = { ...held, key: held.estimateMs + ageing * held.arrivedAtMs, isGone: false }
+    const key = held.estimateMs + ageing * held.arrivedAtMs
+    const slot: Slot<Payload> = { ...held, key, number: this.#pushed++ }
     this.#slots.set(held.payload, slot)
     this.#workMs += held.estimateMs
-    let low = 0
-    let high = this.#inOrder.length
-    while (low < high) {
-      const middle = (low + high) >> 1
-      if (comes(this.#inOrder[middle]!, slot)) low = middle + 1
-      else high = middle
-    }
-    this.#inOrder.splice(low, 0, slot)
+    this.#inOrder.splice(placeOf(this.#inOrder, slot, comesFirst), 0, slot)
+    if (slot.estimateMs > longMsMin) this.#byLength.splice(placeOf(this.#byLength, slot, isLonger), 0, slot)
   }
 
   /** False: it is not here. */
@@ -59,46 +63,51 @@ export class HeldQueue<Payload> {
     if (!slot) return false
     this.#slots.delete(payload)
     this.#workMs = this.#slots.size === 0 ? 0 : this.#workMs - slot.estimateMs
-    slot.isGone = true
+    this.#inOrder.splice(placeOf(this.#inOrder, slot, comesFirst), 1)
+    if (slot.estimateMs > longMsMin) this.#byLength.splice(placeOf(this.#byLength, slot, isLonger), 1)
     return true
   }
 
   /** The next `count` in order, of each priority the long ones first; nobody leaves. */
   first(count: number, workers: number): Payload[] {
-    this.#compact()
     const longMs = Math.max(longMsMin, (2 * this.#workMs) / Math.max(1, workers))
-    const chosen: Payload[] = []
-    let long: Payload[] = []
-    let others: Payload[] = []
-    let priority = Number.POSITIVE_INFINITY
-    for (const slot of this.#inOrder) {
-      if (slot.isGone) continue
-      if (slot.strictPriority !== priority) {
-        chosen.push(...long, ...others)
-        if (chosen.length >= count) return chosen.slice(0, count)
-        priority = slot.strictPriority
-        long = []
-        others = []
-      }
-      if (slot.estimateMs > longMs) long.push(slot.payload)
-      else if (others.length < count) others.push(slot.payload)
+    const front: Slot<Payload>[] = []
+    for (const slot of this.#byLength) {
+      if (slot.estimateMs <= longMs) break
+      front.push(slot)
     }
-    return [...chosen, ...long, ...others].slice(0, count)
+    front.sort((a, b) => (comesFirst(a, b) ? -1 : 1))
+    const wanted = front.length + count
+    for (const slot of this.#inOrder) {
+      if (front.length >= wanted) break
+      if (slot.estimateMs <= longMs) front.push(slot)
+    }
+    front.sort((a, b) => b.strictPriority - a.strictPriority) // stable: long before short stays
+    return front.slice(0, count).map((slot) => slot.payload)
   }
 
   [Symbol.iterator](): IterableIterator<Payload> {
     return this.#slots.keys()
   }
-
-  #compact(): void {
-    if (this.#inOrder.length < 2 * this.#slots.size + 16) return
-    const live = this.#inOrder.filter((slot) => !slot.isGone)
-    this.#inOrder.length = 0
-    this.#inOrder.push(...live)
-  }
 }
 
-function comes<Payload>(a: Slot<Payload>, b: Slot<Payload>): boolean {
+/** Where a slot is in a sorted list, or belongs. */
+function placeOf<Payload>(list: readonly Slot<Payload>[], slot: Slot<Payload>, isBefore: Before<Payload>): number {
+  let low = 0
+  let high = list.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (isBefore(list[middle]!, slot)) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+function comesFirst<Payload>(a: Slot<Payload>, b: Slot<Payload>): boolean {
   if (a.strictPriority !== b.strictPriority) return a.strictPriority > b.strictPriority
-  return a.key <= b.key
+  return a.key === b.key ? a.number < b.number : a.key < b.key
+}
+
+function isLonger<Payload>(a: Slot<Payload>, b: Slot<Payload>): boolean {
+  return a.estimateMs === b.estimateMs ? a.number < b.number : a.estimateMs > b.estimateMs
 }

@@ -329,6 +329,7 @@ export class Scheduler {
     this.#isFresh = false
     if (!held || held.size === 0) return
     for (const parked of held.first(frontCount, this.#options.workers.servedCount)) {
+      if (!this.#isAnybodyFree(moment.nowMs)) return
       if (!this.#refresh(parked.request)) this.#spread(parked)
       const outlook = this.#placer.outlook(parked.request, this.#matches, moment.nowMs)
       if (outlook && !mayLeave(outlook)) continue
@@ -336,6 +337,15 @@ export class Scheduler {
       this.#forget(parked)
       this.#dispatched.push({ parked, decision: this.#placeParked(parked, this.#matches, moment) })
     }
+  }
+
+  /** False: whoever is looked at, `mayLeave` would say no. Costs far less than looking. */
+  #isAnybodyFree(nowMs: number): boolean {
+    const { sequences, workers } = this.#options
+    const { served, servedCount } = workers
+    for (let row = 0; row < servedCount; row++)
+      if ((sequences.prefillRemainingMs(served[row]!, nowMs) ?? 0) <= shortMs) return true
+    return servedCount === 0
   }
 
   /** Lets requests go while somebody can take them. */

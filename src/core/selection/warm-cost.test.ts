@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { FleetModel } from '../load/index.js'
 import {
@@ -56,7 +57,7 @@ function scene(
     settings: costSettingsOf(defaultRouterConfig),
     load,
     cache: { match },
-    trackedBlocks: promptTokens / 16,
+    trackedBlocks: Math.floor(promptTokens / 16),
     draw: 0,
   }
   const model = new FleetModel({ profile, isLearning: false })
@@ -105,4 +106,26 @@ it('counts how contexts slow each other', () => {
 it('avoids a pool that is nearly full', () => {
   expect(scene([{ used: 800 }]).explain(0)).toMatchObject({ full: 0 })
   expect(scene([{ used: 1000 }]).explain(0)).toMatchObject({ full: 200 * 5 })
+})
+
+// Goal: the loop over columns is the sum of the terms that a receipt shows, whatever the state of a rank.
+it('prices rows as their terms add up', () => {
+  const state = fc.record({
+    cached: fc.nat(12),
+    shared: fc.nat(12),
+    waitMs: fc.nat(500),
+    prefilling: fc.nat(4),
+    active: fc.nat(8),
+    context: fc.nat(900),
+    used: fc.nat(1200),
+  })
+  fc.assert(
+    fc.property(fc.array(state, { minLength: 1, maxLength: 6 }), fc.integer({ min: 1, max: 200 }), (states, prompt) => {
+      const { costs, explain } = scene(states, prompt)
+      for (const [row, cost] of costs().entries()) {
+        const { own, wait, stall, decode, full } = explain(row) as Record<string, number>
+        expect(cost).toBeCloseTo(wait! + own! + (stall! + decode!) / 15 + full!, 6)
+      }
+    }),
+  )
 })

@@ -38,6 +38,9 @@ export class WarmCostPolicy implements CostPolicy {
   readonly #workers: WorkerTable
   readonly #model: FleetModel
   readonly #ttftWeight: number
+  /** By rank: times slower than the fleet. As old as `#speedsOf`: a lookup by id for every row would be half of the price. */
+  #speeds = new Float64Array(0)
+  readonly #speedsOf = { model: -1, workers: -1 }
 
   constructor(options: WarmCostOptions) {
     this.#workers = options.workers
@@ -46,7 +49,10 @@ export class WarmCostPolicy implements CostPolicy {
   }
 
   fill(rows: CandidateRows, inputs: CostInputs): void {
-    for (let row = 0; row < rows.count; row++) rows.costs[row] = this.#price(rows.ranks[row]!, inputs)
+    const { detail } = inputs.load
+    this.#refreshSpeeds()
+    if (detail) this.#fillColumns(rows, inputs, detail)
+    else for (let row = 0; row < rows.count; row++) rows.costs[row] = this.#price(rows.ranks[row]!, inputs)
   }
 
   explain(rows: CandidateRows, row: number, inputs: CostInputs): CostBreakdown {
@@ -92,9 +98,9 @@ export class WarmCostPolicy implements CostPolicy {
     const { load, promptTokens, blockTokens } = inputs
     const detail = load.detail
     const terms = this.#terms
-    const workerId = this.#workers.ranks.pairOf(rank).workerId
     const cached = this.cachedTokens(rank, inputs)
-    terms.own = this.#model.prefillMs(workerId, promptTokens - cached, cached)
+    this.#refreshSpeeds()
+    terms.own = this.#model.fleetPrefillMs(promptTokens - cached, cached) * this.#speeds[rank]!
     if (!detail || load.isTracked[rank] !== 1) {
       terms.wait = terms.stall = terms.decode = terms.full = 0
       return terms.own
@@ -107,6 +113,66 @@ export class WarmCostPolicy implements CostPolicy {
     terms.decode = this.#decodeMs(detail, rank, decoding, promptTokens / blockTokens, totalBlocks) * blockTokens
     terms.full = this.#fullMs(load.decodeBlocks[rank]!, totalBlocks)
     return terms.wait + terms.own + (terms.stall + terms.decode) / this.#ttftWeight + terms.full
+  }
+
+  /** `#price` for every row, over columns and without its terms; the tests hold the two equal. */
+  #fillColumns(rows: CandidateRows, inputs: CostInputs, detail: LoadDetail): void {
+    const { ranks, costs, count } = rows
+    const { load, promptTokens, blockTokens, settings, cache } = inputs
+    const { match } = cache
+    const { isTracked, activeRequests, decodeBlocks } = load
+    const { prefillMs, prefillRequests, contextBlocks, sharedBlocks } = detail
+    const isPlain = !cache.effectiveBlocks && !match.hasLowerTiers
+    const speeds = this.#speeds
+    const totals = this.#workers.totalKvBlocks
+    const model = this.#model
+    const ownBlocks = promptTokens / blockTokens
+    const perAnswer = model.outputBlocks * fullContextStepMs * blockTokens
+    const weight = 1 / this.#ttftWeight
+    let lastCached = -1
+    let lastMs = 0
+    for (let row = 0; row < count; row++) {
+      const rank = ranks[row]!
+      const resident = !isPlain
+        ? effectiveBlocksOf(cache, rank, settings)
+        : rank < match.rankCount
+          ? match.device[rank]!
+          : 0
+      const shared = sharedBlocks[rank]!
+      const known = (resident > shared ? resident : shared) * blockTokens
+      const cached = known > promptTokens ? promptTokens : known
+      // Most ranks hold the same of a prompt: nothing, or what everybody shares.
+      if (cached !== lastCached) {
+        lastCached = cached
+        lastMs = model.fleetPrefillMs(promptTokens - cached, cached)
+      }
+      const own = lastMs * speeds[rank]!
+      if (isTracked[rank] !== 1) {
+        costs[row] = own
+        continue
+      }
+      const behind = activeRequests[rank]! - prefillRequests[rank]!
+      const decoding = behind > 0 ? behind : 0
+      const total = totals[rank]! > 0 ? totals[rank]! : unknownBlocks
+      const decode = (perAnswer * (contextBlocks[rank]! + decoding * ownBlocks)) / total
+      const cost = prefillMs[rank]! + own + (own * decoding + decode) * weight
+      const used = decodeBlocks[rank]!
+      costs[row] = used > fullAt * total ? cost + this.#fullMs(used, total) : cost
+    }
+  }
+
+  #refreshSpeeds(): void {
+    const of = this.#speedsOf
+    if (of.model === this.#model.speedsVersion && of.workers === this.#workers.version) return
+    const { ranks, served, servedCount, version } = this.#workers
+    if (this.#speeds.length < ranks.size) this.#speeds = new Float64Array(2 * ranks.size)
+    this.#speeds.fill(1)
+    for (let row = 0; row < servedCount; row++) {
+      const rank = served[row]!
+      this.#speeds[rank] = this.#model.speedOf(ranks.pairOf(rank).workerId)
+    }
+    of.model = this.#model.speedsVersion
+    of.workers = version
   }
 
   /** Per token of an answer's block: their context slows our steps, ours slows each of theirs. */
