@@ -22,7 +22,7 @@ export function demoCommand(): Command {
     .option('--seconds <n>', 'end by itself after so long; without it Ctrl-C ends it', positive)
     .option('--port <port>', 'where the KV router listens; 0 takes a free port', port, 8080)
     .option('--engines <n>', 'simulated engines behind each router, vLLM and SGLang in turn', count, 4)
-    .option('--users <n>', 'people who chat at the same time', count, 8)
+    .option('--users <n>', 'people who chat at the same time', count, 6)
     .addHelpText('after', '\nExit status: 0 ended by itself or by a signal, 1 could not start.')
     .action(runDemo)
 }

@@ -14,7 +14,9 @@ export interface Chat {
 const products = 8
 const nouns = ['invoice', 'branch', 'harbour', 'contract', 'engine', 'garden', 'signal', 'ticket', 'window', 'archive']
 const verbs = ['explain', 'compare', 'rewrite', 'check', 'summarise', 'extend', 'price', 'translate']
-const systemSentences = 170 // about 2,500 tokens with the simulated tokenizer
+const systemSentences = 40
+/** A question quotes a page of something, as questions to agents do: the history soon outgrows the system prompt. */
+const questionParts = 60
 
 /** Numbers from 0 to below 1, the same for the same seed. */
 export function seededDraw(seed: number): () => number {
@@ -29,8 +31,11 @@ export function seededDraw(seed: number): () => number {
 
 export function createChat(draw: () => number): Chat {
   const product = Math.floor(draw() * products)
-  const turns = 6 + Math.floor(draw() * 5)
-  return { system: systemPrompt(product), questions: Array.from({ length: turns }, () => sentence(draw, 12)) }
+  const turns = 8 + Math.floor(draw() * 5)
+  return {
+    system: systemPrompt(product),
+    questions: Array.from({ length: turns }, () => sentence(draw, questionParts)),
+  }
 }
 
 function systemPrompt(product: number): string {

@@ -14,9 +14,9 @@ export const demoModel = 'demo'
 /** Both engines, so that one router serves them together; SGLang's own default is 64. */
 const blockTokens = 16
 /** A cache holds a few of the demo's system prompts with their chats, far from all: together the engines hold them. */
-const blocks = 1200
-/** Engines at half the speed of the recorded profile, as a larger model would be. */
-const speedup = 0.5
+const blocks = 1400
+/** Engines somewhat slower than the recorded profile, as a larger model would be. */
+const speedup = 0.4
 
 export interface FleetOptions {
   readonly policy: 'kv' | 'round-robin'

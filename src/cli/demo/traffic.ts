@@ -17,7 +17,7 @@ export interface TrafficOptions {
 }
 
 const answerTokens = 24
-const thinkMs: readonly [least: number, most: number] = [150, 450]
+const thinkMs: readonly [least: number, most: number] = [200, 600]
 
 export class Traffic {
   readonly #options: TrafficOptions
