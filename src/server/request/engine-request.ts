@@ -30,7 +30,6 @@ const passedOn = [
   'traceparent',
   'tracestate',
   'user-agent',
-  'x-session-id',
 ] as const
 
 export function engineRequest(options: EngineRequestOptions): EngineRequest {
@@ -53,6 +52,7 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
     path,
     dpRank: localRank(worker, rank),
     priority: priorityOf(options),
+    sessionId: prepared.hints.session?.sessionId,
   })
   for (const name in controls.headers) headers.push([name, controls.headers[name]!])
   const set: Record<string, string> = {}

@@ -1,0 +1,128 @@
+/**
+ * `npm run soak:gateway -- [seconds] [seed]`: mixed load on a gateway over simulated engines, with clients that leave and
+ * workers that hang up, hang, refuse and restart. Ends with an error if a request hangs, a booking stays, or memory grows.
+ */
+import { InProcessRouter } from '../src/routing/index.js'
+import { createGateway } from '../src/server/index.js'
+import type { SimEngine } from '../src/sim/index.js'
+import { parseFaults, startSimEngine } from '../src/sim/index.js'
+
+const seconds = Number(process.argv[2] ?? 60)
+let state = Number(process.argv[3] ?? 1) >>> 0
+const clients = 24
+/** A request that takes longer than this hangs: every deadline below is shorter. */
+const hungMs = 15_000
+
+function below(limit: number): number {
+  state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+  return (state >>> 8) % limit
+}
+
+const engines: SimEngine[] = []
+for (const [worker, engine] of (['vllm', 'sglang', 'vllm', 'sglang'] as const).entries())
+  engines.push(
+    await startSimEngine({ engine, worker, blockTokens: 16, speedup: 20, events: false, healthMs: 0, models: ['sim'] }),
+  )
+const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+const gateway = createGateway({
+  listen: { port: 0 },
+  deadlines: { noProgressMs: 2_000, totalMs: 8_000 },
+  health: { intervalMs: 500, timeoutMs: 1_000, quarantineMs: [100, 1_000] },
+  models: [
+    {
+      name: 'sim',
+      blockSize: 16,
+      router,
+      workers: engines.map((engine, at) => ({
+        id: BigInt(at + 1),
+        url: engine.url,
+        engine: at % 2 === 0 ? 'vllm' : 'sglang',
+      })),
+    },
+  ],
+})
+const { url } = await gateway.listen()
+
+const counts = { requests: 0, completed: 0, refused: 0, aborted: 0, broken: 0, hung: 0, restarts: 0, faults: 0 }
+const started = Date.now()
+const isOver = (): boolean => Date.now() - started > seconds * 1000
+const memory: number[] = []
+
+async function client(): Promise<void> {
+  while (!isOver()) {
+    counts.requests++
+    const abort = new AbortController()
+    const leaves = below(4) === 0 ? setTimeout(() => abort.abort(), below(60)) : undefined
+    const hung = setTimeout(() => {
+      counts.hung++
+      abort.abort()
+    }, hungMs)
+    try {
+      const response = await fetch(`${url}${below(3) === 0 ? '/v1/completions' : '/v1/chat/completions'}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(bodyOf()),
+        signal: abort.signal,
+      })
+      const text = await response.text()
+      if (response.status !== 200) counts.refused++
+      else if (text.includes('"WR_')) counts.broken++
+      else counts.completed++
+    } catch {
+      if (abort.signal.aborted) counts.aborted++
+      else counts.broken++
+    } finally {
+      clearTimeout(leaves)
+      clearTimeout(hung)
+    }
+  }
+}
+
+function bodyOf(): object {
+  const system = `system ${below(8)} `.repeat(10 + below(200))
+  const content = `question ${below(1000)}`
+  return {
+    model: 'sim',
+    stream: below(2) === 0,
+    max_tokens: 1 + below(40),
+    prompt: system + content,
+    messages: [
+      { role: 'system', content: system },
+      { role: 'user', content },
+    ],
+  }
+}
+
+async function weather(): Promise<void> {
+  const kinds = ['hang_before_headers', 'hang_mid_stream', 'reset_mid_stream', 'status', 'abort_streams', 'trickle']
+  while (!isOver()) {
+    await new Promise((resolve) => setTimeout(resolve, 500 + below(1_000)))
+    const engine = engines[below(engines.length)]!
+    if (below(4) === 0) {
+      counts.restarts++
+      await engine.restart(100 + below(400))
+    } else {
+      counts.faults++
+      engine.arm(parseFaults([{ fault: kinds[below(kinds.length)], for_ms: 300, share: 0.5, ms: 20 }]))
+    }
+    memory.push(Math.round(process.memoryUsage.rss() / 1048576))
+  }
+  for (const engine of engines) engine.clearFaults()
+}
+
+await Promise.all([weather(), ...Array.from({ length: clients }, client)])
+while (gateway.inFlight > 0) await new Promise((resolve) => setTimeout(resolve, 10))
+const held = (await router.loads()).reduce((sum, load) => sum + load.activeRequests + load.activePrefillTokens, 0)
+await gateway.close()
+const sockets = gateway.engineConnections
+await router.close()
+for (const engine of engines) await engine.close()
+const quarter = Math.max(1, Math.floor(memory.length / 4))
+const mean = (values: readonly number[]): number => Math.round(values.reduce((sum, it) => sum + it, 0) / values.length)
+const rss = {
+  second_quarter_mb: mean(memory.slice(quarter, 2 * quarter)),
+  last_quarter_mb: mean(memory.slice(-quarter)),
+}
+console.log(JSON.stringify({ seconds, ...counts, bookings_left: held, sockets_left: sockets, ...rss }))
+const grew = rss.last_quarter_mb > rss.second_quarter_mb * 1.5
+if (counts.hung > 0 || held > 0 || sockets > 0 || grew || counts.completed === 0) process.exitCode = 1

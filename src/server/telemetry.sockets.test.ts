@@ -1,0 +1,113 @@
+import type { Attributes, Span, Tracer } from '@opentelemetry/api'
+import { readFileSync } from 'node:fs'
+import { get } from 'node:https'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createLog, createMetrics } from '../telemetry/index.js'
+import type { House, HouseOptions } from './house.case.js'
+import { chatBody, openHouse, post } from './house.case.js'
+
+let house: House | undefined
+
+async function open(options: HouseOptions = {}): Promise<House> {
+  house = await openHouse(options)
+  return house
+}
+
+afterEach(async () => {
+  await house?.close()
+  house = undefined
+})
+
+describe('metrics of our own', () => {
+  it('show workers while they are there, and what was predicted and reported', async () => {
+    const metrics = createMetrics()
+    const { url, gateway } = await open({ engines: 2, gateway: { metrics } })
+    for (let at = 0; at < 2; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
+    const before = await (await fetch(`${url}/metrics`)).text()
+    expect(before).toContain('warmroute_worker_mode{mode="approximate",model="m",worker="2"} 1')
+    expect(before).toContain('warmroute_worker_mode{mode="exact",model="m",worker="2"} 0')
+    expect(before).toContain('warmroute_worker_available{model="m",worker="2"} 1')
+    expect(before).toContain('warmroute_cached_tokens_total{model="m",source="reported",worker="2"} 16')
+    expect(before).toContain('dynamo_frontend_worker_last_time_to_first_token_seconds{dp_rank="0",worker_id="2"')
+    expect(before).toMatch(/warmroute_event_loop_delay_seconds\{quantile="0.99"\} [\d.]+/)
+    gateway.removeWorker(2n)
+    const after = await (await fetch(`${url}/metrics`)).text()
+    expect(after).not.toContain('worker="2"')
+    expect(after).not.toContain('worker_id="2"')
+  })
+
+  it('say why requests were refused, and how many were moved', async () => {
+    const metrics = createMetrics()
+    const { url, engines, gateway } = await open({ engines: 2, gateway: { metrics } })
+    engines[0]!.respond = (_request, response) => void response.destroy()
+    await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(metrics.requestsRetried.with({ model: 'm' }).value).toBe(1)
+    for (const id of [1n, 2n]) gateway.removeWorker(id)
+    await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(metrics.requestsShed.with({ model: 'm', reason: 'not_ready' }).value).toBe(1)
+  })
+})
+
+it('makes one span per request, and tells it how the request ended', async () => {
+  const ended: { name: string; attributes: Attributes; events: string[] }[] = []
+  const tracer = {
+    startSpan(name: string, options: { attributes: Attributes }) {
+      const record = { name, attributes: { ...options.attributes }, events: [] as string[] }
+      return {
+        setAttributes: (more: Attributes) => Object.assign(record.attributes, more),
+        addEvent: (event: string) => record.events.push(event),
+        setStatus: () => {},
+        end: () => ended.push(record),
+        spanContext: () => ({ traceId: '', spanId: '', traceFlags: 0 }),
+      } as unknown as Span
+    },
+  } as unknown as Tracer
+  const { url } = await open({ engines: 1, gateway: { tracer } })
+  await (await post(url, '/v1/chat/completions', chatBody({ stream: true }), { 'x-request-id': 'mine' })).text()
+  await (await post(url, '/v1/chat/completions', chatBody({ model: 'nope' }))).text()
+  while (ended.length < 2) await new Promise((resolve) => setImmediate(resolve))
+  expect(ended[0]).toMatchObject({
+    name: 'warmroute.request',
+    events: ['first_token'],
+    attributes: {
+      'warmroute.request_id': 'mine',
+      'warmroute.model': 'm',
+      'warmroute.worker_id': '1',
+      'http.response.status_code': 200,
+      'warmroute.output_tokens': 4,
+    },
+  })
+  expect(ended[1]!.attributes['http.response.status_code']).toBe(404)
+})
+
+it('logs states and requests, and never a prompt or a key', async () => {
+  let text = ''
+  const log = createLog({ level: 'debug', to: { write: (line: string) => void (text += line) } })
+  const { url, gateway, engines } = await open({ engines: 1, gateway: { log } })
+  gateway.setWorker('m', { id: 9n, url: engines[0]!.url, engine: 'vllm', apiKey: 'sk-secret' })
+  await (
+    await post(url, '/v1/chat/completions', chatBody({ messages: [{ role: 'user', content: 'my diary' }] }), {
+      'x-request-id': 'r7',
+      authorization: 'Bearer sk-client',
+    })
+  ).text()
+  await (await post(url, '/v1/chat/completions', '{"my diary')).text()
+  expect(text).toContain('"msg":"a worker joined"')
+  expect(text).toContain('"request_id":"r7"')
+  for (const secret of ['my diary', 'sk-secret', 'sk-client']) expect(text).not.toContain(secret)
+})
+
+it('serves over TLS', async () => {
+  const read = (name: string): string =>
+    readFileSync(new URL(`../../test/fixtures/tls/${name}.pem`, import.meta.url), 'utf8')
+  const tls = { cert: read('cert'), key: read('key') }
+  const { url } = await open({ engines: 1, gateway: { listen: { port: 0, tls } } })
+  expect(url).toMatch(/^https:/)
+  const status = await new Promise((resolve, reject) => {
+    get(`${url}/live`, { ca: tls.cert, agent: false }, (response) => {
+      response.resume()
+      response.on('end', () => resolve(response.statusCode))
+    }).on('error', reject)
+  })
+  expect(status).toBe(200)
+})
