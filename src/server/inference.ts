@@ -56,6 +56,7 @@ export class Inference implements Timed {
   #shed: ShedReason | undefined
   #rank = 0
   #promptTokens = 0
+  firstDispatchedAtMs = 0
   dispatchedAtMs = 0
   byteAtMs = 0
   lastCommentAtMs = 0
@@ -224,6 +225,7 @@ export class Inference implements Timed {
     this.#worker = worker
     this.#rank = answer.dpRank
     this.dispatchedAtMs = this.byteAtMs = now()
+    this.firstDispatchedAtMs ||= this.dispatchedAtMs
     this.lastCommentAtMs = this.dispatchedAtMs
     worker.enter()
     return new Promise<RelayOutcome>((resolve) => {

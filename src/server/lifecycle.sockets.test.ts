@@ -243,6 +243,22 @@ describe('time', () => {
     expect(text).toContain('not finished within 80 ms')
   })
 
+  // Found by the soak: each of two workers had the whole deadline to itself.
+  it('gives a second worker no more time than is left', async () => {
+    const { url, engines, gateway } = await open({
+      respond: () => {},
+      gateway: { deadlines: { totalMs: 300, noProgressMs: 100 } },
+    })
+    const pulse = setInterval(() => gateway.noteProgress(2n), 10) // the second worker lives, and never answers
+    const started = performance.now()
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    clearInterval(pulse)
+    expect(performance.now() - started).toBeLessThan(600) // twice the deadline is what it took
+    expect(response.status).toBe(504)
+    expect(((await response.json()) as { error: { code: string } }).error.code).toBe('WR_REQUEST_TIMEOUT')
+    expect(engines.map((engine) => engine.seen.length)).toEqual([1, 1])
+  })
+
   it('keeps a silent stream alive with comments, also before the engine sends its head', async () => {
     const respond: Responder = (request, response) => void setTimeout(() => answerChat(request, response), 120)
     const { url } = await open({ engines: 1, respond, gateway: { keepAliveMs: 20 } })

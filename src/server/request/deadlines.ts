@@ -7,6 +7,8 @@ import type { Deadlines } from '../options.js'
 
 /** A request as the clock sees it. */
 export interface Timed {
+  /** To the first worker: a second one gets no more time in all. */
+  readonly firstDispatchedAtMs: number
   readonly dispatchedAtMs: number
   /** Last byte of this request. */
   readonly byteAtMs: number
@@ -51,20 +53,22 @@ export class DeadlineClock {
   tick(): void {
     const now = this.#now()
     for (const timed of this.#running) {
-      const reason = this.#verdict(timed, now)
-      if (reason !== undefined) timed.expire(new WarmrouteError('WR_ENGINE_TIMEOUT', { reason }))
+      const error = this.#verdict(timed, now)
+      if (error) timed.expire(error)
       else if (this.#keepAliveMs > 0 && now - Math.max(timed.byteAtMs, timed.lastCommentAtMs) >= this.#keepAliveMs)
         timed.comment()
     }
   }
 
-  #verdict(timed: Timed, now: number): string | undefined {
+  /** Too long in all is nobody's fault; silence is the worker's, and another one may do better. */
+  #verdict(timed: Timed, now: number): WarmrouteError | undefined {
     const { totalMs, idleMs, noProgressMs } = this.#deadlines
-    if (now - timed.dispatchedAtMs > totalMs) return `not finished within ${totalMs} ms`
-    if (idleMs > 0 && timed.isStream && now - timed.byteAtMs > idleMs) return `no byte within ${idleMs} ms`
+    if (now - timed.firstDispatchedAtMs > totalMs)
+      return new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: `not finished within ${totalMs} ms` })
+    if (idleMs > 0 && timed.isStream && now - timed.byteAtMs > idleMs) return silent(`no byte within ${idleMs} ms`)
     const moved = timed.isStream ? Math.max(timed.byteAtMs, timed.workerProgressAtMs) : timed.workerProgressAtMs
     if (noProgressMs > 0 && now - Math.max(moved, timed.dispatchedAtMs) > noProgressMs)
-      return `no progress within ${noProgressMs} ms`
+      return silent(`no progress within ${noProgressMs} ms`)
     return undefined
   }
 
@@ -74,4 +78,8 @@ export class DeadlineClock {
     const limits = [totalMs, idleMs, noProgressMs, this.#keepAliveMs].filter((ms) => ms > 0)
     return Math.min(1_000, Math.max(10, Math.min(...limits) / 4))
   }
+}
+
+function silent(reason: string): WarmrouteError {
+  return new WarmrouteError('WR_ENGINE_TIMEOUT', { reason })
 }
