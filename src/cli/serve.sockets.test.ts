@@ -1,15 +1,19 @@
 import { OpenAI } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
-import { startSimEngine } from '../sim/index.js'
+import { parseFaults, startSimEngine } from '../sim/index.js'
 import type { AddressReport } from './assemble/assembly.js'
 import type { Served } from './serve.js'
 import { serve } from './serve.js'
 
 const open: { close(): Promise<void> }[] = []
+const gateways: Served['assembly']['gateway'][] = []
 afterEach(async () => {
   for (const it of open.splice(0).reverse()) await it.close()
+  for (const { inFlight, engineConnections } of gateways.splice(0))
+    expect({ inFlight, engineConnections }).toEqual(none)
 })
+const none = { inFlight: 0, engineConnections: 0 }
 
 async function engine(options: Partial<SimEngineOptions> = {}): Promise<SimEngine> {
   const started = await startSimEngine({ engine: 'vllm', speedup: 100, blockTokens: 16, ...options })
@@ -22,6 +26,7 @@ async function start(words: readonly string[], lines: string[] = []): Promise<Se
   const say = (line: string): void => void lines.push(line)
   const served = await serve({ words: ['--port', '0', '--log', 'off', ...words], env: {}, say, times })
   open.push(served)
+  gateways.push(served.assembly.gateway)
   return served
 }
 
@@ -95,7 +100,7 @@ describe('workers that come and go', () => {
     const states = (reports: readonly AddressReport[]) => reports.map((it) => it.verdict?.mode ?? it.state).join(' ')
     expect(states(served.assembly.reports())).toBe('exact waiting')
 
-    await engine({ port, events: { port: eventPorts[0]!, replayPort: replayPorts[0]! } })
+    const second = await engine({ port, events: { port: eventPorts[0]!, replayPort: replayPorts[0]! } })
     expect(await served.assembly.until(isExact, 10_000)).toBe(true)
 
     await first.close()
@@ -103,6 +108,12 @@ describe('workers that come and go', () => {
     const ai = client(served)
     const messages = conversation('wind')
     expect((await say(ai, messages, 'Where from?')).worker).toBe('2')
+    // The first was asked for tokens; the second is asked now, and its events are still understood.
+    const published = () => second.stats().ranks[0]!.batches_numbered
+    expect(await served.assembly.until((it) => it[1]!.batches === published(), 5_000)).toBe(true)
+    const turn = await say(ai, messages, 'Where to?')
+    expect(turn.predicted).toBe(turn.reported)
+    expect(turn.reported).toBeGreaterThan(200)
 
     const [events, replayPort] = [first.eventPorts[0]!, first.replayPorts[0]!]
     await engine({ port: first.port, events: { port: events, replayPort } })
@@ -122,6 +133,37 @@ describe('workers that come and go', () => {
     expect(await served.assembly.until((it) => it.every((one) => one.restarts === 1) && isExact(it), 10_000)).toBe(true)
     const after = await say(ai, [...messages], 'Where?')
     expect(after).toMatchObject({ predicted: 0, reported: 0 })
+  })
+})
+
+describe('what an operator does', () => {
+  it('takes a worker away for good: it is not brought back while it answers', async () => {
+    const [first, second] = [await engine(), await engine()]
+    const served = await start([first.url, second.url])
+    expect((await fetch(`${served.address.url}/workers/1`, { method: 'DELETE' })).status).toBe(200)
+    expect(served.assembly.reports().map((it) => it.state)).toEqual(['dismissed', 'joined'])
+    const ai = client(served)
+    for (const topic of ['ice', 'fog']) expect((await say(ai, conversation(topic), 'Where?')).worker).toBe('2')
+  })
+
+  it('sets a key: every address is listened on, and who has none is refused', async () => {
+    const lines: string[] = []
+    const served = await start([(await engine()).url, '--api-key', 'sesame'], lines)
+    expect(lines[0]).toContain('every address of this machine; clients need a key')
+    const url = `http://127.0.0.1:${served.address.port}/v1/models`
+    expect((await fetch(url)).status).toBe(401)
+    expect((await fetch(url, { headers: { authorization: 'Bearer sesame' } })).status).toBe(200)
+  })
+
+  it('cuts the events of an engine: it is degraded, goes on serving, and is exact again when they are back', async () => {
+    const only = await engine()
+    const served = await start([only.url])
+    const mode = (reports: readonly AddressReport[]) => reports[0]!.verdict?.mode
+    expect(await served.assembly.until((it) => mode(it) === 'exact', 10_000)).toBe(true)
+    only.arm(parseFaults({ fault: 'close_event_sockets', for_ms: 700 }))
+    expect(await served.assembly.until((it) => mode(it) === 'degraded', 10_000)).toBe(true)
+    expect((await say(client(served), conversation('hail'), 'Why?')).worker).toBe('1')
+    expect(await served.assembly.until((it) => mode(it) === 'exact', 10_000)).toBe(true)
   })
 })
 
