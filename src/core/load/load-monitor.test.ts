@@ -216,3 +216,9 @@ describe('the fleet', () => {
     expect(monitor.droppedReports).toBe(3)
   })
 })
+
+it('a stray publisher of ranks is dropped and counted', () => {
+  const monitor = new LoadMonitor({ ranksMax: 2 })
+  for (let dpRank = 0; dpRank < 5; dpRank++) monitor.report({ workerId: 1n, dpRank, activePrefillTokens: 1 })
+  expect([monitor.ranksOf(1n), monitor.droppedReports]).toEqual([[0, 1], 3])
+})

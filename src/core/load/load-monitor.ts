@@ -28,11 +28,14 @@ export interface LoadMonitorOptions {
   readonly thresholds?: LoadThresholds
   /** Reports for workers beyond this many are dropped and counted: a stray publisher cannot grow us without bound. */
   readonly workersMax?: number
+  /** The same for the ranks that one worker reports; 4,096 unless told. */
+  readonly ranksMax?: number
 }
 
 export class LoadMonitor {
   readonly version: MonitorVersion
   readonly #workersMax: number
+  readonly #ranksMax: number
   readonly #workers = new Map<bigint, Map<number, RankLoad>>()
   readonly #busy = new Set<bigint>()
   #thresholds: LoadThresholds
@@ -42,6 +45,7 @@ export class LoadMonitor {
     this.version = options.version ?? '1.1'
     this.#thresholds = initialThresholds(this.version, options.thresholds ?? {})
     this.#workersMax = options.workersMax ?? 100_000
+    this.#ranksMax = options.ranksMax ?? 4096
   }
 
   get thresholds(): LoadThresholds {
@@ -82,7 +86,13 @@ export class LoadMonitor {
       this.#workers.set(load.workerId, (ranks = new Map()))
     }
     let rank = ranks.get(load.dpRank)
-    if (!rank) ranks.set(load.dpRank, (rank = newRankLoad()))
+    if (!rank) {
+      if (ranks.size >= this.#ranksMax) {
+        this.#droppedReports++
+        return false
+      }
+      ranks.set(load.dpRank, (rank = newRankLoad()))
+    }
     applyReport(rank, load, this.version, this.#thresholds)
     return this.#judge(load.workerId, ranks)
   }
