@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { StickySessions } from '../core/sessions/index.js'
 import type { SessionPort, SessionReply } from './agent-controller.js'
 import { AgentController } from './agent-controller.js'
@@ -91,4 +91,12 @@ it('a session that cannot be closed is a warning, not an error', async () => {
   const { agent } = scene({ close: () => Promise.reject(new Error('gone')) })
   agent.closeLater('s', 7n)
   await expect(agent.close()).resolves.toBeUndefined()
+})
+
+it('makes no deadline for an answer that it has', async () => {
+  const timeout = vi.spyOn(AbortSignal, 'timeout')
+  const { agent } = scene({ isAvailable: () => Promise.resolve(false) })
+  for (let i = 0; i < 3; i++) await agent.begin({ sessionId: 's', action: 'open' }, 7n)
+  expect(timeout).toHaveBeenCalledTimes(1)
+  timeout.mockRestore()
 })

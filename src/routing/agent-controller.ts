@@ -118,11 +118,12 @@ export class AgentController {
 
   /** The first answer is kept for good: a fleet without sessions is not asked with every request. */
   #available(): Promise<boolean> {
-    const signal = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(availabilityTimeoutMs)])
-    return (this.#isAvailable ??= this.#options.port.isAvailable(signal).catch(() => false))
+    return (this.#isAvailable ??= this.#options.port
+      .isAvailable(this.#deadline(availabilityTimeoutMs))
+      .catch(() => false))
   }
 
-  #deadline(): AbortSignal {
-    return AbortSignal.any([this.#stop.signal, AbortSignal.timeout(this.#options.timeoutMs ?? 10_000)])
+  #deadline(ms = this.#options.timeoutMs ?? 10_000): AbortSignal {
+    return AbortSignal.any([this.#stop.signal, AbortSignal.timeout(ms)])
   }
 }

@@ -212,3 +212,20 @@ it('hands those who bring events the numbers of its ranks', async () => {
   expect(seen).toBe(0)
   await port.close()
 })
+
+it('refuses to wait for more workers at start than it is given, since nobody could add them', async () => {
+  const config = { routerMinInitialWorkers: 3 }
+  await expect(open({ config })).rejects.toMatchObject({ code: 'WR_INVALID_CONFIG' })
+  await (await open({ config: { ...config, skipInitialWorkerWait: true } })).close()
+})
+
+it('held requests that are too many are an answer of the protocol too', async () => {
+  const config = { policy: 'warm', routerLateBinding: true, routerQueueParkedMax: 1 } as const
+  const { router } = await openScene(config, { workerIds: [0n] })
+  const prompt = JSON.stringify({ method: 'new', tokens: [...tokensFrom(0, 40_000)] })
+  const ask = (id: string): Promise<string> => answerRouterRequest(router, { id }, prompt)
+  const waiting = ask('a').catch((error: unknown) => error)
+  expect(await ask('b')).toContain('parked_requests')
+  await router.close()
+  expect(await waiting).toMatchObject({ code: 'WR_ROUTER_CLOSED' })
+})

@@ -1,6 +1,6 @@
 /** `RouterPort` as a direct call: the router, and the workers it was told of, in this process. */
 import type { RouterEvent, WorkerConfig, WorkerRank } from '../core/protocol/index.js'
-import { WarmrouteError } from '../core/protocol/index.js'
+import { completeRouterConfig, WarmrouteError } from '../core/protocol/index.js'
 import { roundedOverlapBlocks } from './best-match.js'
 import { KvRouter } from './kv-router.js'
 import type { KvRouterOptions } from './kv-router-options.js'
@@ -23,9 +23,15 @@ export class InProcessRouter implements RouterPort {
   readonly #recordsDecisions: true | ((worker: WorkerRank) => boolean)
   #lateCalls = 0
 
-  /** With `router_min_initial_workers` above what is given at start, use a `KvRouter` with a watch of its own. */
+  /** With `router_min_initial_workers` above what is given at start it is refused: use a `KvRouter` with a watch of its own. */
   static async create(options: InProcessRouterOptions): Promise<InProcessRouter> {
     const registry = new WorkerRegistry(options.workers)
+    const { routerMinInitialWorkers: least, skipInitialWorkerWait } = completeRouterConfig(options.config)
+    const known = registry.current().size
+    if (!skipInitialWorkerWait && known < least)
+      throw new WarmrouteError('WR_INVALID_CONFIG', {
+        reason: `router_min_initial_workers is ${least}, and ${known} are given at start; nobody could add the others`,
+      })
     const router = await KvRouter.create({ ...options, workers: registry })
     return new InProcessRouter(router, registry, options.log ?? silentLog, options.recordsDecisions)
   }

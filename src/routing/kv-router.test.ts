@@ -66,6 +66,55 @@ describe('how it starts', () => {
     await router.close()
   })
 
+  it('a signal that fires while it starts leaves no timer, no watch and no subscription', async () => {
+    for (const when of ['before', 'subscribing', 'found'] as const) {
+      const abort = new AbortController()
+      const clock = new StillClock()
+      const workers = new WorkerRegistry(when === 'found' ? [] : [[0n, plainWorker]])
+      let closed = 0
+      let opened = 0
+      if (when === 'before') abort.abort()
+      const starting = KvRouter.create({
+        blockSize: 4,
+        workers,
+        config: { routerMinInitialWorkers: 1 },
+        clock,
+        signal: abort.signal,
+        subscribe: () => {
+          opened++
+          if (when === 'subscribing') abort.abort()
+          return Promise.resolve({ close: () => Promise.resolve(void closed++) })
+        },
+      })
+      if (when === 'found') {
+        workers.set(0n, plainWorker)
+        abort.abort()
+      }
+      await expect(starting).rejects.toThrow(code('WR_ROUTER_CLOSED') as Error)
+      expect([clock.timerCount, closed]).toEqual([0, opened])
+      expect(opened).toBe(when === 'subscribing' ? 1 : 0)
+    }
+  })
+
+  it('whoever closes it, first or again, waits until everything is closed', async () => {
+    let end = (): void => {}
+    const abort = new AbortController()
+    const { router } = await openScene(
+      {},
+      {
+        signal: abort.signal,
+        subscribe: () => Promise.resolve({ close: () => new Promise<void>((resolve) => (end = resolve)) }),
+      },
+    )
+    abort.abort()
+    let isClosed = false
+    const closing = router.close().then(() => (isClosed = true))
+    for (let i = 0; i < 20; i++) await Promise.resolve()
+    expect(isClosed).toBe(false)
+    end()
+    await closing
+  })
+
   it.each([
     [{ serveIndexer: true }, 'model_name is required when serve_indexer is configured'],
     [{ useRemoteIndexer: true }, 'use_remote_indexer needs a remote index'],

@@ -48,6 +48,7 @@ export class LiveCore {
   #wakeAtMs = Number.POSITIVE_INFINITY
   #stopWake: () => void = () => {}
   readonly #closeables: Closeable[] = []
+  #closing: Promise<void> | undefined
 
   constructor(options: KvRouterOptions<unknown>, config: RouterConfig) {
     this.#options = options
@@ -77,8 +78,10 @@ export class LiveCore {
   async start(): Promise<void> {
     const { workers, subscribe, serveIndexer, modelName } = this.#options
     const config = this.#config
+    if (this.#options.signal?.aborted) throw new WarmrouteError('WR_ROUTER_CLOSED')
     if (config.routerMinInitialWorkers > 0 && !config.skipInitialWorkerWait)
       await waitForWorkers(workers, config.routerMinInitialWorkers, this.stop)
+    this.refuseIfOver(undefined)
     this.#reconcile()
     // As of 1.2, whoever skips the wait also says that discovery will not keep the ranks up to date.
     if (!(config.skipInitialWorkerWait && config.compat === 'dynamo-1.2'))
@@ -93,16 +96,19 @@ export class LiveCore {
       const applyEvents = (events: readonly RouterEvent[]) => void this.#inputs.applyEvents(events)
       const { ranks } = this.core
       const intake = { index, ranks, applyEvents, applyBatch: this.core.applyBatch.bind(this.core) }
-      this.#closeables.push(await subscribe(intake, this.stop))
+      await this.#keep(await subscribe(intake, this.stop))
     }
     if (config.serveIndexer && serveIndexer && index && modelName !== undefined)
-      this.#closeables.push(await serveIndexer(index, modelName, this.stop))
+      await this.#keep(await serveIndexer(index, modelName, this.stop))
     this.log.info({}, 'KV routing initialized')
   }
 
   /** Refuses everybody who waits; settles when nothing runs any more. Safe to repeat. */
-  async close(): Promise<void> {
-    if (this.stop.aborted) return
+  close(): Promise<void> {
+    return (this.#closing ??= this.#closeAll())
+  }
+
+  async #closeAll(): Promise<void> {
     this.log.info({}, 'closing the router')
     this.#stop.abort()
     for (const end of this.#ends.splice(0)) end()
@@ -110,6 +116,13 @@ export class LiveCore {
     this.tell((inputs) => inputs.refuseAll(new WarmrouteError('WR_ROUTER_CLOSED')))
     await Promise.allSettled(this.#closeables.splice(0).map((it) => it.close()))
     this.#inputs.flush?.()
+  }
+
+  /** What came up while the router was being closed is closed at once. */
+  async #keep(it: Closeable): Promise<void> {
+    if (!this.stop.aborted) return void this.#closeables.push(it)
+    await it.close()
+    throw new WarmrouteError('WR_ROUTER_CLOSED')
   }
 
   /** Throws where nobody should ask any more. */

@@ -103,6 +103,53 @@ describe('membership', () => {
     expect(router.route().kind).toBe('refused')
   })
 
+  it('workers that return to a closed router bring nothing back', async () => {
+    const { router } = scene()
+    await router.activate('p#1')
+    await router.close()
+    await router.reactivate('p#2')
+    expect(router.route().kind).toBe('refused')
+  })
+
+  it('workers that leave while a router is built for them are gone when it stands', async () => {
+    const { router } = scene()
+    await router.activate('p#1')
+    router.deactivate()
+    const returning = router.reactivate('q#1')
+    router.deactivate()
+    await returning
+    expect(router.route().kind).toBe('refused')
+  })
+
+  it('an old inner router that cannot be closed is a warning, and nothing is built twice', async () => {
+    const warnings: string[] = []
+    const { router, steps } = scene({
+      closeInner: () => Promise.reject(new Error('stuck')),
+      warn: (_fields, sentence) => void warnings.push(sentence),
+    })
+    await router.activate('p#1')
+    await router.reactivate('q#1')
+    expect(router.route()).toEqual({ kind: 'remote', inner: 'inner q' })
+    expect(steps.filter((step) => step.startsWith('build'))).toEqual(['build p#1', 'build q#1'])
+    expect([router.failedActivations, warnings]).toEqual([0, ['the old prefill router could not be closed']])
+  })
+
+  it('an inner router that the monitor refuses is closed before the next try', async () => {
+    let refusals = 1
+    const { router, steps } = scene({
+      registerWithMonitor: () => {
+        if (refusals-- > 0) throw new Error('no')
+      },
+    })
+    await router.activate('p#1')
+    expect(steps.filter((step) => !step.startsWith('watch'))).toEqual([
+      'build p#1',
+      'close inner p',
+      'pause',
+      'build p#1',
+    ])
+  })
+
   // Goal: no order of arrivals, departures, failures and changes of identity hides or serves a model against the truth table.
   it('agrees with the truth table under random membership and failing activations', async () => {
     const step = fc.constantFrom('activate p', 'activate q', 'leave', 'return p', 'return q', 'fail next')

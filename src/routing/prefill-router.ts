@@ -34,6 +34,8 @@ export class PrefillRouter<Endpoint, Inner> {
   readonly #options: PrefillRouterOptions<Endpoint, Inner>
   readonly #lifecycle: PrefillLifecycle
   readonly #stop = new AbortController()
+  /** Grows whenever workers leave: tells whether they left while a router was built for them. */
+  #departures = 0
   #built: { readonly identity: string; readonly inner: Inner } | undefined
   #activating: { readonly identity: string; readonly done: Promise<void>; readonly stop: AbortController } | undefined
 
@@ -90,13 +92,16 @@ export class PrefillRouter<Endpoint, Inner> {
 
   /** The last prefill worker left; the inner router is kept for its return. */
   deactivate(): void {
+    this.#departures++
     this.#lifecycle.deactivate()
   }
 
   /** Prefill workers are back. The same identity is used at once; another one is built first. */
   async reactivate(endpoint: Endpoint): Promise<void> {
+    const departures = this.#departures
     if (this.#built && this.#built.identity !== this.#options.identityOf(endpoint)) await this.activate(endpoint)
     else void this.activate(endpoint)
+    if (this.#stop.signal.aborted || this.#departures !== departures) return
     this.#lifecycle.reactivate()
   }
 
@@ -109,6 +114,14 @@ export class PrefillRouter<Endpoint, Inner> {
     if (built) await this.#options.closeInner?.(built.inner)
   }
 
+  async #closeOld(inner: Inner): Promise<void> {
+    try {
+      await this.#options.closeInner?.(inner)
+    } catch (error) {
+      this.#options.warn({ error: String(error) }, 'the old prefill router could not be closed')
+    }
+  }
+
   async #tryUntilBuilt(endpoint: Endpoint, identity: string, signal: AbortSignal): Promise<void> {
     const { watchConfigs, buildInner, registerWithMonitor, closeInner, warn, pause } = this.#options
     while (!signal.aborted) {
@@ -119,11 +132,16 @@ export class PrefillRouter<Endpoint, Inner> {
           await closeInner?.(inner)
           return
         }
-        registerWithMonitor?.(inner)
+        try {
+          registerWithMonitor?.(inner)
+        } catch (error) {
+          await this.#closeOld(inner)
+          throw error
+        }
         const before = this.#built
         this.#built = { identity, inner }
         this.#lifecycle.activated()
-        if (before) await closeInner?.(before.inner)
+        if (before) await this.#closeOld(before.inner)
         return
       } catch (error) {
         if (signal.aborted) return

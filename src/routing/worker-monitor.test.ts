@@ -209,6 +209,42 @@ describe('the loop', () => {
     expect(busy.at(-1)).toBe('2')
   })
 
+  it('leaves nothing running when closed while the fleet is being opened', async () => {
+    let open = (): void => {}
+    const fleet = new Value<ReadonlyMap<bigint, WorkerCapacity>>(new Map([[1n, one]]))
+    const openFleet = (): Promise<typeof fleet> => new Promise((resolve) => (open = () => resolve(fleet)))
+    const { monitor, instances, loads } = scene({}, { openFleet })
+    const starting = monitor.start()
+    const closing = monitor.close()
+    open()
+    await Promise.all([starting, closing])
+    expect([fleet.watchers, instances.watchers, loads.opened]).toEqual([0, 0, 0])
+  })
+
+  it('a fleet that breaks after it was opened is a warning, and monitoring may be started again', async () => {
+    const warnings: string[] = []
+    const fleet = new Value<ReadonlyMap<bigint, WorkerCapacity>>(new Map([[1n, one]]))
+    let isBroken = true
+    const watched: typeof fleet = Object.create(fleet, {
+      current: {
+        value: () => {
+          if (isBroken) throw new Error('broken')
+          return fleet.current()
+        },
+      },
+      watch: { value: fleet.watch.bind(fleet) },
+    }) as typeof fleet
+    const warn = (_fields: object, sentence: string): void => void warnings.push(sentence)
+    const { monitor, loads } = scene({}, { openFleet: () => Promise.resolve(watched), warn })
+    await monitor.start()
+    await settled()
+    expect([warnings, loads.opened]).toEqual([['monitoring of workers failed'], 0])
+    isBroken = false
+    await monitor.start()
+    await settled()
+    expect(loads.opened).toBe(1)
+  })
+
   it('leaves nothing running when closed', async () => {
     const { monitor, fleet, instances, loads } = scene()
     await monitor.start()

@@ -44,7 +44,6 @@ export class WorkerMonitor {
   readonly #isAllOrNothing: boolean
   readonly #state: LoadMonitor
   readonly #listeners = new Set<(busy: ReadonlySet<bigint>) => void>()
-  readonly #knownRanks = new Map<bigint, Set<number>>()
   readonly #stop = new AbortController()
   #running: Promise<void> | undefined
   #prefill: { readonly stop: () => void } | undefined
@@ -103,9 +102,6 @@ export class WorkerMonitor {
 
   /** A report from a source that is not a stream, such as a poll. */
   report(load: ActiveLoad): void {
-    let ranks = this.#knownRanks.get(load.workerId)
-    if (!ranks) this.#knownRanks.set(load.workerId, (ranks = new Set()))
-    ranks.add(load.dpRank)
     if (this.#state.report(load)) this.#publish()
   }
 
@@ -116,7 +112,12 @@ export class WorkerMonitor {
     this.#running = new Promise((resolve) => (settle = resolve))
     try {
       const fleet = await this.#ports.openFleet(this.#stop.signal)
-      void this.#run(fleet).finally(settle)
+      void this.#run(fleet)
+        .catch((error: unknown) => {
+          this.#running = undefined
+          this.#ports.warn({ error: String(error) }, 'monitoring of workers failed')
+        })
+        .finally(settle)
     } catch (error) {
       this.#running = undefined
       settle()
@@ -139,18 +140,18 @@ export class WorkerMonitor {
 
   async #run(fleet: Watched<ReadonlyMap<bigint, WorkerCapacity>>): Promise<void> {
     const { signal } = this.#stop
-    this.#reconcile(fleet.current())
-    const stopFleet = fleet.watch(() => this.#reconcile(fleet.current()))
-    const stopInstances = this.#watchInstances(this.#ports.instances, 'decode')
+    const stops: (() => void)[] = []
     try {
+      this.#reconcile(fleet.current())
+      stops.push(fleet.watch(() => this.#reconcile(fleet.current())))
+      stops.push(this.#watchInstances(this.#ports.instances, 'decode'))
       if (this.#ports.openLoads) await this.#followLoads(this.#ports.openLoads, signal)
       else {
         this.#ports.warn({}, 'no stream of load reports, busy detection has only what is reported directly')
         await aborted(signal)
       }
     } finally {
-      stopFleet()
-      stopInstances()
+      for (const stop of stops) stop()
     }
   }
 
@@ -177,15 +178,10 @@ export class WorkerMonitor {
   }
 
   #reconcile(fleet: ReadonlyMap<bigint, WorkerCapacity>): void {
-    for (const [workerId, ranks] of this.#knownRanks) {
-      if (fleet.has(workerId)) continue
-      // Which role it had is unknown here, so both end.
-      for (const type of ['decode', 'prefill'] as const) this.#ports.removeGauges(workerId, [...ranks], type)
-      this.#knownRanks.delete(workerId)
-    }
     const before = new Set(this.#state.busyWorkers)
-    this.#state.reconcile(fleet)
-    for (const workerId of fleet.keys()) this.#knownRanks.set(workerId, new Set(this.#state.ranksOf(workerId)))
+    // Which role it had is unknown here, so both end.
+    for (const { workerId, dpRanks } of this.#state.reconcile(fleet))
+      for (const type of ['decode', 'prefill'] as const) this.#ports.removeGauges(workerId, dpRanks, type)
     if (!sameSet(before, this.#state.busyWorkers)) this.#publish()
   }
 
@@ -195,7 +191,8 @@ export class WorkerMonitor {
       const now = new Set(instances.current())
       for (const workerId of known) {
         if (now.has(workerId)) continue
-        this.#ports.removeGauges(workerId, [...(this.#knownRanks.get(workerId) ?? [0])], type)
+        const dpRanks = this.#state.ranksOf(workerId)
+        this.#ports.removeGauges(workerId, dpRanks.length > 0 ? dpRanks : [0], type)
       }
       known = now
     }, onClosed)
