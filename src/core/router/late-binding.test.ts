@@ -143,3 +143,15 @@ it('a booking that somebody else placed shares what its own blocks share, not wh
   fleet.core.book(request, { workerId: 0n, dpRank: 0 }, 0, fleet.moment)
   expect(fleet.activeTokens(0) - before).toBe(160)
 })
+
+it('who is held for a worker counts there for those behind: not all wait for the warm one while another stands idle', () => {
+  const fleet = new Fleet({ workers: 2, config: warm, model: new FleetModel({ profile, isLearning: false }) })
+  const common = { blocks: Array.from({ length: 600 }, (_, at) => BigInt(at + 1)) } // 9,600 tokens, about 200 ms
+  fleet.ask('running', { ...common, promptTokens: 9600, ...pin(0) })
+  fleet.nowMs = 40
+  // Behind what runs there 50 ms of prefill are left of each, elsewhere 242: alone, each would rather wait for worker 0.
+  fleet.ask('a', { ...common, promptTokens: 11_600 })
+  expect(fleet.recheck()).toEqual([])
+  for (const id of ['b', 'c']) fleet.ask(id, { ...common, promptTokens: 11_600 })
+  expect(fleet.recheck()).toEqual(['b@1'])
+})

@@ -44,7 +44,9 @@ export interface PlacerOptions {
 }
 
 export interface Outlook {
+  readonly rank: Rank
   readonly ownMs: number
+  /** Of what is booked there. */
   readonly waitMs: number
 }
 
@@ -59,6 +61,9 @@ export class Placer {
   readonly #selector: WorkerSelector
   readonly #warm: WarmCostPolicy | undefined
   readonly #loads: LoadColumns = newLoadColumns()
+  /** By rank: prefill of held requests that are waiting for it. */
+  #heldMs = new Float64Array(0)
+  #isHeldFor = false
 
   constructor(options: PlacerOptions) {
     this.#options = options
@@ -97,11 +102,27 @@ export class Placer {
     this.#fillLoads(request, nowMs)
     const selection = this.#selectionOf(request, matches, 0)
     try {
-      return this.#warm.outlook(this.#selector.select(this.#options.workers, selection), selection)
+      const rank = this.#selector.select(this.#options.workers, selection)
+      const { ownMs, waitMs } = this.#warm.outlook(rank, selection)
+      return { rank, ownMs, waitMs: this.#isHeldFor ? waitMs - this.#heldMs[rank]! : waitMs }
     } catch (error) {
       if (error instanceof WarmrouteError) return undefined // nobody may serve it: placing it says so
       throw error
     }
+  }
+
+  /** A held request waits for this rank: whoever is looked at after it comes behind it there, as if it were booked. */
+  holdFor(rank: Rank, ms: number): void {
+    const rankCount = this.#options.workers.ranks.size
+    if (this.#heldMs.length < rankCount) this.#heldMs = new Float64Array(2 * rankCount)
+    this.#heldMs[rank]! += ms
+    this.#isHeldFor = true
+  }
+
+  /** A look at the held requests begins or is over. */
+  forgetHeld(): void {
+    if (this.#isHeldFor) this.#heldMs.fill(0)
+    this.#isHeldFor = false
   }
 
   /** Books a request that somebody else placed. Throws what the tracker throws. */
@@ -150,6 +171,9 @@ export class Placer {
   /** Blocks that are not tracked have no names, and nothing can share them. */
   #fillLoads({ sequenceHashes, blockCount }: SchedulingRequest, nowMs: number): void {
     this.#options.sequences.fillLoads(this.#loads, nowMs, sequenceHashes, sequenceHashes ? blockCount : 0)
+    const waitMs = this.#loads.detail?.prefillMs
+    if (!this.#isHeldFor || !waitMs) return
+    for (let rank = 0; rank < this.#loads.rankCount; rank++) waitMs[rank]! += this.#heldMs[rank]!
   }
 
   #blockTokens(blocks: number): number {

@@ -329,14 +329,18 @@ export class Scheduler {
     this.#isFresh = false
     if (!held || held.size === 0) return
     for (const parked of held.first(frontCount, this.#options.workers.servedCount)) {
-      if (!this.#isAnybodyFree(moment.nowMs)) return
+      if (!this.#isAnybodyFree(moment.nowMs)) break
       if (!this.#refresh(parked.request)) this.#spread(parked)
       const outlook = this.#placer.outlook(parked.request, this.#matches, moment.nowMs)
-      if (outlook && !mayLeave(outlook)) continue
+      if (outlook && !mayLeave(outlook)) {
+        this.#placer.holdFor(outlook.rank, outlook.ownMs)
+        continue
+      }
       this.#unhold(parked)
       this.#forget(parked)
       this.#dispatched.push({ parked, decision: this.#placeParked(parked, this.#matches, moment) })
     }
+    this.#placer.forgetHeld()
   }
 
   /** False: whoever is looked at, `mayLeave` would say no. Costs far less than looking. */
