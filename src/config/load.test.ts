@@ -76,6 +76,18 @@ it.each([
   { says: 'no map', sources: file('- 1\n'), text: 'w.yaml: expected sections such as "routing:"' },
   { says: 'missing value', sources: { flags: ['--router-temperature'] }, text: '--router-temperature needs a value' },
   {
+    says: 'a number that is left empty',
+    sources: { flags: ['--router-temperature='] },
+    text: '--router-temperature: "" is not a number from 0',
+  },
+  {
+    says: 'more aliases than a person writes',
+    sources: file(
+      `routing: &a {${Array.from({ length: 9 }, (_, at) => `b${at}: &b${at} [${at ? `*b${at - 1}, `.repeat(9) : '1'}]`).join(', ')}}`,
+    ),
+    text: 'w.yaml: Excessive alias count indicates a resource exhaustion attack',
+  },
+  {
     says: 'unreadable own variable',
     sources: env({ WARMROUTE_ROUTER_TEMPERATURE: 'warm' }),
     text: 'WARMROUTE_ROUTER_TEMPERATURE: "warm" is not a number from 0',

@@ -118,6 +118,7 @@ function readBoolean(value: string): boolean | undefined {
 
 /** `None` stays a word, so that an optional number can tell off from unreadable. */
 function readNumber(value: string): number | string | undefined {
+  if (value === '') return undefined // which Number() takes for 0
   if (value.toLowerCase() === 'none') return value
   const number = Number(value)
   return Number.isNaN(number) ? undefined : number

@@ -51,7 +51,13 @@ export function readFileText(names: OptionNames, path: string, text: string, fin
     findings.complaints.push(`${path}: expected sections such as "${names.all[0]?.group}:"`)
     return
   }
-  const plain = document.toJS() as Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>
+  let plain: Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>
+  try {
+    plain = document.toJS() as typeof plain
+  } catch (error) {
+    findings.complaints.push(`${path}: ${firstLine((error as Error).message)}`) // aliases that would never end
+    return
+  }
   const groups = new Set(names.all.map((named) => named.group))
   for (const section of document.contents.items) {
     const group = isScalar(section.key) ? String(section.key.value) : ''
