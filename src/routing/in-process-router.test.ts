@@ -229,3 +229,22 @@ it('held requests that are too many are an answer of the protocol too', async ()
   await router.close()
   expect(await waiting).toMatchObject({ code: 'WR_ROUTER_CLOSED' })
 })
+
+it('held requests whose worker is late do not keep the process busy', async () => {
+  let looks = 0
+  const config = { policy: 'warm', routerLateBinding: true } as const
+  const { router, clock } = await openScene(config, { workerIds: [0n], observer: { queued: () => void looks++ } })
+  const worker = { workerId: 0n, dpRank: 0 }
+  for (const at of [1, 2]) {
+    const tokens = tokensFrom(at * 100_000, 40_000)
+    router.addRequest({ requestId: `running${at}`, tokens, cachedTokens: 0, worker })
+  }
+  const held = router.findBestMatch({ tokens: tokensFrom(0, 40_000), contextId: 'held', updateStates: true })
+  clock.advance(3000)
+  looks = 0
+  clock.advance(1000)
+  expect([router.pendingCount, looks > 0, looks <= 1000 / 5 + 20]).toEqual([1, true, true])
+  for (const at of [1, 2]) router.free(`running${at}`)
+  expect(await held).toEqual([worker, 0])
+  await router.close()
+})

@@ -29,6 +29,11 @@ import { Waiters } from './waiters.js'
 
 /** Bookings that nobody ended are looked for this often. */
 const expirySweepMs = 60_000
+/**
+ * Held requests are looked at again by the clock at most this often: where a prefill takes longer than was estimated, the
+ * core can only say "soon" until the first token comes. Arrivals, marks and frees are looked at at once all the same.
+ */
+const wakePauseMs = 5
 
 export class LiveCore {
   readonly core: RouterCore
@@ -244,11 +249,13 @@ export class LiveCore {
   /** Held requests may go by the mere passing of time; the core says when to look again. One timer at most. */
   #wakeLater(): void {
     const nowMs = this.clock.nowMs()
-    const at = this.stop.aborted ? undefined : this.core.nextWakeMs(nowMs)
-    if (at === undefined || at >= this.#wakeAtMs) return
+    const soonest = this.stop.aborted ? undefined : this.core.nextWakeMs(nowMs)
+    if (soonest === undefined) return
+    const at = soonest <= nowMs ? nowMs : Math.max(soonest, nowMs + wakePauseMs)
+    if (at >= this.#wakeAtMs) return
     this.#stopWake()
     this.#wakeAtMs = at
-    this.#stopWake = this.clock.once(Math.max(0, at - nowMs), () => {
+    this.#stopWake = this.clock.once(at - nowMs, () => {
       this.#wakeAtMs = Number.POSITIVE_INFINITY
       this.tell((inputs, moment) => inputs.recheck(moment))
     })
