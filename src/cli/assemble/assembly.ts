@@ -272,6 +272,7 @@ export class Assembly implements KeeperHouse {
       const batches = runtime.batchesOf(keeper.id)
       if (batches !== joined.batches) this.gateway.noteProgress(keeper.id)
       joined.batches = batches
+      runtime.withholdDoubtful(keeper.id)
       const now = judgeMode({
         facts,
         blockSize: runtime.looksAtCaches ? runtime.blockSize : undefined,

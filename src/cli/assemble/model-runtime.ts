@@ -132,6 +132,12 @@ export class ModelRuntime {
     }))
   }
 
+  /** A rank whose stream is not live gets no credit for what its events told before. */
+  withholdDoubtful(workerId: bigint): void {
+    for (const { rank, machine } of this.#feeds.get(workerId) ?? [])
+      this.#index?.setWithheld(rank, machine.state !== 'live')
+  }
+
   /** Batches applied so far: when it grows, the worker lives. */
   batchesOf(workerId: bigint): number {
     return (this.#feeds.get(workerId) ?? []).reduce((sum, feed) => sum + feed.machine.counters.applied, 0)

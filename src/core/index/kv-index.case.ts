@@ -22,6 +22,16 @@ export function kvIndexConformance(name: string, newIndex: () => PrefixIndex): v
       expect(it.find([1n, 2n, 3n, 4n, 5n])).toEqual({ '1.0': [2, 1, 1, 0] })
     })
 
+    it('credits a rank with nothing while it is withheld, and with everything afterwards', () => {
+      const it = fresh()
+      it.apply(stored(a, [1n, 2n]), stored(a, [3n], { after: [1n, 2n], tier: 'host_pinned' }), stored(b, [1n]))
+      const rank = it.ranks.find(1n, 0)!
+      it.kv.setWithheld(rank, true)
+      expect(it.find([1n, 2n, 3n])).toEqual({ '2.0': [1, 0, 0, 0] })
+      it.kv.setWithheld(rank, false)
+      expect(it.find([1n, 2n, 3n])).toEqual({ '1.0': [2, 1, 0, 0], '2.0': [1, 0, 0, 0] })
+    })
+
     it('walks host_pinned, then disk, then external, and never back', () => {
       const it = fresh()
       it.apply(

@@ -72,6 +72,7 @@ const noDepths = new Uint32Array(0)
 export class KvIndex {
   readonly counts: EventCounts = new EventCounts()
   readonly #ranks: RankTable
+  readonly #withheld = new Set<Rank>()
   readonly #device: PrefixIndex
   readonly #tiers: TierSet
   /** In approximate mode this wraps the device index; otherwise it has an index of its own, or does not exist. */
@@ -142,7 +143,17 @@ export class KvIndex {
     if (!this.#isEnabled || blockCount === 0) return
     this.#device.find(local, blockCount, into.device, needsLast ? this.#lastExternal : undefined)
     this.#tiers.extend(local, blockCount, this.#lastExternal, into)
+    for (const rank of this.#withheld) withhold(into, rank)
     if (this.#predictions && !this.#isApproximate) this.#addPredictions(local, blockCount, into)
+  }
+
+  /**
+   * While a rank's events are in doubt, what they told is kept but counts for nothing; predictions still count. Forgotten
+   * with the rank's next reset.
+   */
+  setWithheld(rank: Rank, isWithheld: boolean): void {
+    if (isWithheld) this.#withheld.add(rank)
+    else this.#withheld.delete(rank)
   }
 
   /**
@@ -187,6 +198,7 @@ export class KvIndex {
 
   /** Forgets all that the rank holds, on every tier, predictions and their timers included. Cache owners keep theirs. */
   resetRank(rank: Rank): void {
+    this.#withheld.delete(rank)
     this.#device.clearRank(rank)
     this.#predictions?.clearRank(rank)
     this.#tiers.clearOwner(this.#tiers.owners.ofRank(rank))
@@ -287,4 +299,12 @@ function reportPerTier(): Readonly<Record<StorageTier, ApplyReport>> {
     disk: new ApplyReport(),
     external: new ApplyReport(),
   }
+}
+
+function withhold(columns: MatchColumns, rank: Rank): void {
+  if (rank >= columns.rankCount) return
+  columns.device[rank] = 0
+  columns.hostPinned[rank] = 0
+  columns.disk[rank] = 0
+  columns.external[rank] = 0
 }
