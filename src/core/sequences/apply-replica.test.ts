@@ -85,6 +85,15 @@ describe('a tracker that hears of its peers', () => {
     expect(tracker.sequences.activeBlocks(1)).toBe(3)
   })
 
+  it('an event that no booking can be made of moves nothing and names no new rank', () => {
+    const tracker = seedRules()
+    apply(tracker, [add('a', 1, [1, 2], 10)])
+    const { sequences } = tracker
+    const before = [sequences.rankOf('a'), sequences.activeBlocks(0), sequences.ranks.size]
+    expect(apply(tracker, [add('a', 2, [1, 2], Number.NaN), add('b', 99, [1], -1)]).refused).toBe(2)
+    expect([sequences.rankOf('a'), sequences.activeBlocks(0), sequences.ranks.size]).toEqual(before)
+  })
+
   it('refuses a mark or a free that names another worker than the booked one', () => {
     const tracker = trackerOf(2)
     apply(tracker, [add('a', 1, [1, 2], 8)])

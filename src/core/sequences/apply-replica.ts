@@ -7,6 +7,7 @@ import type { Rank } from '../protocol/index.js'
 import { WarmrouteError } from '../protocol/index.js'
 import type { ActiveSequences } from './active-sequences.js'
 import type { AddRequestData, SequenceEvent } from './sequence-event.js'
+import { requireBooking } from './sequence-state.js'
 
 export interface ReplicaOptions {
   /** Events of this router are its own, come back, and are ignored. */
@@ -84,19 +85,16 @@ function applyAdd(
   if (options.registration === 'required' && (known === undefined || !sequences.isTracked(known))) return false
   if (known === undefined && ranks.size >= (options.rankCountMax ?? 65_536))
     throw new WarmrouteError('WR_TRACKER_FULL', { rankCount: ranks.size })
-  const booked = sequences.rankOf(event.requestId)
-  if (booked !== undefined) {
-    if (rules.replicaOwner === 'first' || booked === known) return false
-    // Upstream moves only the index entry and leaves the old rank loaded until expiry; here the load moves along.
-    changed.add(sequences.freeForPeer(event.requestId, nowMs))
-  }
-  const rank = known ?? ranks.intern(workerId, dpRank)
   const { tokenSequence: sequenceHashes, trackPrefillTokens, expectedOutputTokens, prefillLoadHint } = data
   const { requestId, loraName } = event
-  sequences.bookForPeer(
-    { requestId, rank, loraName, sequenceHashes, trackPrefillTokens, expectedOutputTokens, prefillLoadHint },
-    nowMs,
-  )
+  const booking = { requestId, loraName, sequenceHashes, trackPrefillTokens, expectedOutputTokens, prefillLoadHint }
+  const booked = sequences.rankOf(requestId)
+  if (booked !== undefined && (rules.replicaOwner === 'first' || booked === known)) return false
+  requireBooking(booking, nowMs) // before anything is moved or named for it
+  // Upstream moves only the index entry and leaves the old rank loaded until expiry; here the load moves along.
+  if (booked !== undefined) changed.add(sequences.freeForPeer(requestId, nowMs))
+  const rank = known ?? ranks.intern(workerId, dpRank)
+  sequences.bookForPeer({ ...booking, rank }, nowMs)
   changed.add(rank)
   return true
 }

@@ -102,9 +102,9 @@ export class SequenceState {
 
   /** Throws unless `open` will succeed: bad values, an id that is booked, a limit that is reached. Tracks the rank. */
   admit(booking: Booking, nowMs: number): void {
-    const { requestId, rank, sequenceHashes } = booking
+    const { requestId, rank } = booking
     const blockCount = blockCountOf(booking)
-    validate(booking, sequenceHashes ? hashCount(sequenceHashes) : 0, blockCount, nowMs)
+    requireBooking(booking, nowMs)
     this.track(rank, nowMs)
     const existing = this.bookings.find(requestId)
     if (existing >= 0) {
@@ -237,12 +237,15 @@ export function refused(field: string, value: number): WarmrouteError {
   return new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `${field} is ${value}`, field, value })
 }
 
-export function blockCountOf({ sequenceHashes, blockCount }: Booking): number {
+export function blockCountOf({ sequenceHashes, blockCount }: Omit<Booking, 'rank'>): number {
   return sequenceHashes ? (blockCount ?? hashCount(sequenceHashes)) : 0
 }
 
-function validate(booking: Booking, available: number, blockCount: number, nowMs: number): void {
+/** Throws where its values are no booking's, whatever is booked already. */
+export function requireBooking(booking: Omit<Booking, 'rank'>, nowMs: number): void {
   requireTime(nowMs)
+  const blockCount = blockCountOf(booking)
+  const available = booking.sequenceHashes ? hashCount(booking.sequenceHashes) : 0
   if (!(Number.isInteger(blockCount) && blockCount >= 0 && blockCount <= available))
     throw refused('blockCount', blockCount)
   const { prefillLoadHint: hint, expectedOutputTokens: expected } = booking
