@@ -1,8 +1,7 @@
 /**
  * Asks the engine for a request's tokens: its render endpoint, which runs the code of inference, else its tokenize endpoint. Used
  * where no tokenizer is at hand. Answers are remembered by the fields that change tokens, so a repeated request is not asked again.
- * Without a vocabulary no cut inside a text can be proved, so a text that merely continues a known one is asked for anew;
- * block hashes of what the two share are still taken over.
+ * Without a vocabulary no cut inside a text can be proved, so a text that merely continues a known one is asked for anew.
  */
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
