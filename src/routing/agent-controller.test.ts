@@ -100,3 +100,21 @@ it('makes no deadline for an answer that it has', async () => {
   expect(timeout).toHaveBeenCalledTimes(1)
   timeout.mockRestore()
 })
+
+it('closing waits for a session that is being closed instead of cutting it off', async () => {
+  let finish: () => void = () => {}
+  let wasCut = true
+  const close: SessionPort['close'] = (_worker, _session, signal) =>
+    new Promise((resolve) => {
+      finish = () => {
+        wasCut = signal.aborted
+        resolve()
+      }
+    })
+  const { agent } = scene({ close })
+  agent.closeLater('s', 7n)
+  const closed = agent.close()
+  finish()
+  await closed
+  expect(wasCut).toBe(false)
+})

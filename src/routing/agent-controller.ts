@@ -84,7 +84,7 @@ export class AgentController {
   closeLater(sessionId: string, workerId: bigint): void {
     const { port, warn } = this.#options
     const task = port
-      .close(workerId, sessionId, this.#deadline())
+      .close(workerId, sessionId, AbortSignal.timeout(this.#timeoutMs)) // not ended by `close()`, which waits for it
       .catch((error: unknown) =>
         warn({ session: sessionId, worker: String(workerId), error: String(error) }, 'a session could not be closed'),
       )
@@ -123,7 +123,11 @@ export class AgentController {
       .catch(() => false))
   }
 
-  #deadline(ms = this.#options.timeoutMs ?? 10_000): AbortSignal {
+  get #timeoutMs(): number {
+    return this.#options.timeoutMs ?? 10_000
+  }
+
+  #deadline(ms = this.#timeoutMs): AbortSignal {
     return AbortSignal.any([this.#stop.signal, AbortSignal.timeout(ms)])
   }
 }

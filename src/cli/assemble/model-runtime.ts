@@ -48,7 +48,9 @@ export class ModelRuntime {
   static async create(options: ModelRuntimeOptions): Promise<ModelRuntime> {
     if (options.policy !== 'kv')
       return new ModelRuntime(options, createPolicyRouter({ policy: options.policy }), new Set())
-    const { config, metrics, log } = options
+    const { metrics, log } = options
+    // Workers join after the router stands; until enough are there the model is simply not ready.
+    const config = { ...options.config, routerMinInitialWorkers: 0 }
     const routerMetrics = new RouterMetrics(metrics, { namespace: 'warmroute', component: 'router', routerId: 1n })
     const exactWorkers = new Set<bigint>()
     let made: { readonly source: ZmqSource; readonly ranks: RankTable } | undefined
