@@ -18,3 +18,13 @@ export function predictCachedTokens(input: CachedTokensInput): number {
   const givenUp = input.engine === 'vllm' && input.isEagle && reusable > 0 ? 1 : 0
   return (reusable - givenUp) * blockSize
 }
+
+/** What a router credits, cut to what an engine can reuse of this prompt: it always computes the last token itself. */
+export function reusableTokens(creditedTokens: number, promptTokens: number, blockSize: number): number {
+  return predictCachedTokens({
+    engine: 'vllm',
+    promptTokens,
+    matchedBlocks: Math.floor(creditedTokens / blockSize),
+    blockSize,
+  })
+}

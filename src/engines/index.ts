@@ -1,5 +1,5 @@
 /** What we know of each engine: how to recognise it, what it says on its wires, and what it wants to hear. */
-export { predictCachedTokens } from './cached-tokens.js'
+export { predictCachedTokens, reusableTokens } from './cached-tokens.js'
 export type { CachedTokensInput } from './cached-tokens.js'
 export { engineKeepAliveMs, requestControls } from './controls.js'
 export type { ControlInput, RequestControls } from './controls.js'

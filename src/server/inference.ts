@@ -16,6 +16,7 @@ import type { RelayOutcome } from './relay/answer-relay.js'
 import { AnswerRelay } from './relay/answer-relay.js'
 import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
+import { reusableTokens } from '../engines/index.js'
 import { engineRequest } from './request/engine-request.js'
 import type { Prepared } from './request/prepare.js'
 import { prepare, promptOf } from './request/prepare.js'
@@ -159,7 +160,7 @@ export class Inference implements Timed {
       const request = routeRequestOf(this.id, prepared, prompt, hashes, failed, this.#abort.signal)
       let answer: RouteAnswer
       try {
-        answer = await model.spec.router.route(request)
+        answer = asReusable(await model.spec.router.route(request), prompt, model.spec.blockSize)
       } catch (error) {
         throw firstError ?? error
       }
@@ -369,6 +370,12 @@ export class Inference implements Timed {
 }
 
 /** Another worker may do better. */
+/** A prompt of exactly k blocks reuses k - 1 of them at most, so that is what we foretell; a partial block is none. */
+function asReusable(answer: RouteAnswer, prompt: PromptTokens | undefined, blockSize: number): RouteAnswer {
+  if (!prompt || answer.cachedTokens === 0) return answer
+  return { ...answer, cachedTokens: reusableTokens(answer.cachedTokens, prompt.tokens.length, blockSize) }
+}
+
 function isReplaceable(error: WarmrouteError): boolean {
   return isFault(error) || error.code === 'WR_ENGINE_TIMEOUT'
 }
