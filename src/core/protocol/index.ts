@@ -1,6 +1,8 @@
 /** Plain types that every room shares: errors, ranks, hashes, tiers. */
 export { cacheOwnerKey, formatCacheOwner, parseCacheOwner } from './cache-owner.js'
 export type { CacheOwnerId, DigestSource, IdentityDigest, IndexerDomainId, PoolId } from './cache-owner.js'
+export { defaultMaterial, explicitMaterial, withCacheSemantics } from './identity-material.js'
+export type { IdentityTag } from './identity-material.js'
 export { errorTexts, invariant, InvariantError, WarmrouteError } from './errors.js'
 export type { ErrorCode } from './errors.js'
 export { hashAt, hashCount, newHashColumn, setHashAt, toBigInts, toHashColumn } from './hash-column.js'
