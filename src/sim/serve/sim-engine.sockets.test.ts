@@ -37,6 +37,8 @@ async function subscribe(engine: SimEngine, rank = 0): Promise<Received[]> {
   const connected = new Promise((resolve) => socket.events.on('handshake', resolve))
   socket.connect(`tcp://127.0.0.1:${engine.eventPorts[rank]}`)
   await connected
+  // The subscription travels behind the handshake, and a publisher tells nobody when it has arrived.
+  await new Promise((resolve) => setTimeout(resolve, 200))
   void (async () => {
     try {
       for await (const [, sequence, payload] of socket) {
