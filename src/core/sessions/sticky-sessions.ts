@@ -53,7 +53,7 @@ export class StickySessions {
     return this.#evicted
   }
 
-  /** The worker of this session; being asked restarts its time to live. */
+  /** The worker of a session; being asked restarts its time to live. */
   resolve(sessionId: string, nowMs: number): bigint | undefined {
     const binding = this.#store.get(sessionId)
     if (!binding) return undefined
