@@ -8,6 +8,7 @@ import type { RouteAnswer } from '../routing/index.js'
 import { RequestGuard } from '../routing/index.js'
 import type { GatewayContext } from './context.js'
 import { answerError } from './http/answer.js'
+import { flatError, isHidden, refusal } from './http/engine-refusal.js'
 import type { ErrorShape } from './http/error-body.js'
 import { errorFrames } from './http/error-body.js'
 import { statusOf } from './http/error-status.js'
@@ -21,6 +22,7 @@ import { engineRequest } from './request/engine-request.js'
 import type { Prepared } from './request/prepare.js'
 import { prepare, promptOf } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
+import type { AnswerEdits } from './request/nvext-answer.js'
 import { answerDryRun, editsOf } from './request/nvext-answer.js'
 import { routeRequestOf } from './request/route-request.js'
 import { RequestSpan } from './telemetry/request-span.js'
@@ -170,9 +172,9 @@ export class Inference implements Timed {
       const outcome = await this.#dispatch(prepared, prompt, answer, isLast)
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
       if (this.#givenUp) throw this.#givenUp
-      const error = outcome.kind === 'failed' ? outcome.error : refusal(outcome.status)
+      const error = outcome.kind === 'failed' ? outcome.error : refusal(outcome.status, this.#context.overloadStatus)
       firstError ??= error
-      if (isLast || (outcome.kind === 'failed' && (outcome.isCommitted || !isReplaceable(error)))) throw error
+      if (isLast || !mayMove(outcome, error)) throw error
       failed.add(answer.workerId)
       model.meters.retried()
     }
@@ -211,7 +213,7 @@ export class Inference implements Timed {
   }
 
   #relayFrom(worker: Worker, prepared: Prepared, answer: RouteAnswer, isLast: boolean): Promise<RelayOutcome> {
-    const { now, clock, allowedEngineFields, passesAuthorization } = this.#context
+    const { now, clock, allowedEngineFields, passesAuthorization, isStrict } = this.#context
     const asksForUsage = wantsUsageSample(this.#context, prepared)
     const request = engineRequest({
       prepared,
@@ -236,8 +238,8 @@ export class Inference implements Timed {
           endpoint: this.#row.endpoint,
           headers: this.#ownHeaders(answer),
           wantsStream: prepared.isStream,
-          isRetriable: (status) => !isLast && (status === 502 || status === 503),
-          ...editsOf(prepared, answer, asksForUsage, () => now() - this.startedAtMs),
+          isWithheld: (status) => (!isLast && isRetriable(status)) || (isStrict && isHidden(status)),
+          ...this.#edits(prepared, answer, asksForUsage),
         },
         {
           onProgress: (tokens) => this.#progress(tokens),
@@ -253,6 +255,16 @@ export class Inference implements Timed {
       relay.attach(worker.link.call(request, relay))
       this.#guard!.dispatched()
     })
+  }
+
+  #edits(prepared: Prepared, answer: RouteAnswer, removesUsage: boolean): AnswerEdits {
+    const edits = editsOf(prepared, answer, removesUsage, () => this.#context.now() - this.startedAtMs)
+    const { editBody } = edits
+    if (!this.#context.isStrict || this.#row.isAnthropic) return edits
+    return {
+      ...edits,
+      editBody: (body, status) => (editBody ? editBody(flatError(body, status), status) : flatError(body, status)),
+    }
   }
 
   #progress(tokens: number): void {
@@ -369,11 +381,20 @@ export class Inference implements Timed {
   }
 }
 
-/** Another worker may do better. */
 /** A prompt of exactly k blocks reuses k - 1 of them at most, so that is what we foretell; a partial block is none. */
 function asReusable(answer: RouteAnswer, prompt: PromptTokens | undefined, blockSize: number): RouteAnswer {
   if (!prompt || answer.cachedTokens === 0) return answer
   return { ...answer, cachedTokens: reusableTokens(answer.cachedTokens, prompt.tokens.length, blockSize) }
+}
+
+function mayMove(outcome: RelayOutcome, error: WarmrouteError): boolean {
+  if (outcome.kind === 'refused') return isRetriable(outcome.status)
+  return outcome.kind === 'failed' && !outcome.isCommitted && isReplaceable(error)
+}
+
+/** Another worker may do better. */
+function isRetriable(status: number): boolean {
+  return status === 502 || status === 503
 }
 
 function isReplaceable(error: WarmrouteError): boolean {
@@ -388,10 +409,6 @@ function isFault(error: WarmrouteError): boolean {
     error.code === 'WR_ENGINE_PROTOCOL' ||
     error.code === 'WR_ENGINE_TIMEOUT'
   )
-}
-
-function refusal(status: number): WarmrouteError {
-  return new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: `the worker refused with status ${status}` })
 }
 
 function wantsUsageSample(context: GatewayContext, { isStream, row, body }: Prepared): boolean {

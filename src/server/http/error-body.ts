@@ -12,7 +12,7 @@ export interface ErrorAnswer {
 }
 
 export function errorAnswer(error: unknown, shape: ErrorShape, overloadStatus: number): ErrorAnswer {
-  const status = statusOf(error, overloadStatus)
+  const status = shape === 'dynamo' ? dynamoStatus(error, overloadStatus) : statusOf(error, overloadStatus)
   const body =
     shape === 'dynamo' ? dynamoBody(error, status, overloadStatus) : nestedBody(error, shape, status, overloadStatus)
   const isTemporary = status === overloadStatus || status === 503
@@ -50,14 +50,26 @@ function dynamoBody(error: unknown, status: number, overloadStatus: number): obj
       type: dynamoType(status, overloadStatus),
       code: status,
     }
-  const code = status === 502 || status === 504 ? 500 : status
-  const details = error instanceof WarmrouteError ? error.details['queue_rejection'] : undefined
+  const details = detailsOf(error)
   return {
-    message: status === overloadStatus ? 'Service temporarily overloaded' : publicMessage(error, code),
-    type: dynamoType(code, overloadStatus),
-    code,
+    message: status === overloadStatus ? 'Service temporarily overloaded' : publicMessage(error, status),
+    type: dynamoType(status, overloadStatus),
+    code: status,
     ...(details === undefined ? {} : { details }),
   }
+}
+
+/** Upstream has neither 502 nor 504. */
+function dynamoStatus(error: unknown, overloadStatus: number): number {
+  const status = statusOf(error, overloadStatus)
+  return status === 502 || status === 504 ? 500 : status
+}
+
+/** Upstream tells two things more: which limit of the queue was reached, and which status a backend had. */
+function detailsOf(error: unknown): unknown {
+  if (!(error instanceof WarmrouteError)) return undefined
+  const { queue_rejection: rejection, backend_status: status } = error.details
+  return rejection ?? (status === undefined ? undefined : { backend_status: status })
 }
 
 function publicMessage(error: unknown, status: number): string {

@@ -28,11 +28,11 @@ export interface RelayRequest {
   /** Set for streams in which something is changed. */
   readonly editEvent?: EventEdit | undefined
   /** Set for whole answers in which something is changed. */
-  readonly editBody?: ((body: Buffer) => Buffer) | undefined
+  readonly editBody?: ((body: Buffer, status: number) => Buffer) | undefined
   /** The client asked for a stream: comments may be sent even before the engine's head. */
   readonly wantsStream: boolean
-  /** True: this status means that another worker should be asked. Called before anything is sent. */
-  readonly isRetriable: (status: number) => boolean
+  /** True: this status is not for the client, who gets another worker or an error of ours. Called before anything is sent. */
+  readonly isWithheld: (status: number) => boolean
 }
 
 export interface RelayHooks {
@@ -120,7 +120,7 @@ export class AnswerRelay implements AnswerHandlers {
     this.#hooks.onProgress(0)
     if (this.#isOver) return
     if (this.isCommitted) this.#joinEarlyHead(head)
-    else if (this.#request.isRetriable(head.status)) {
+    else if (this.#request.isWithheld(head.status)) {
       this.#call?.abort()
       this.#finish({ kind: 'refused', status: head.status })
     } else this.#begin(head)
@@ -288,7 +288,7 @@ export class AnswerRelay implements AnswerHandlers {
   #sendWhole(): void {
     const { response, editBody } = this.#request
     const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
-    const sent = editBody ? editBody(body) : body
+    const sent = editBody ? editBody(body, this.#head!.status) : body
     this.#commit(sent.length)
     response.end(sent)
   }

@@ -8,7 +8,7 @@ import type { PromptTokens } from './prompt.js'
 
 export interface AnswerEdits {
   readonly editEvent?: EventEdit
-  readonly editBody?: (body: Buffer) => Buffer
+  readonly editBody?: (body: Buffer, status: number) => Buffer
 }
 
 /** Nothing for almost every request: only a sampled usage, or fields that were asked for, change an answer. */
@@ -40,8 +40,8 @@ export function editsOf(
         return added === undefined ? kept : withMember(kept, added)
       },
     },
-    editBody(body) {
-      const added = member(true)
+    editBody(body, status) {
+      const added = status === 200 ? member(true) : undefined
       const brace = body.lastIndexOf('}')
       if (added === undefined || brace < 0) return body
       return Buffer.concat([body.subarray(0, brace), Buffer.from(`,${added}`), body.subarray(brace)])

@@ -8,6 +8,7 @@ import type { Model } from '../model.js'
 import type { FieldSpan } from '../splice-body.js'
 import { scanFields } from '../splice-body.js'
 import type { EndpointRow } from './endpoints.js'
+import { forgiveBody } from './forgive-body.js'
 import type { RoutingHints } from './hints.js'
 import { readHints } from './hints.js'
 import { parseBody } from './parse-body.js'
@@ -30,8 +31,9 @@ export interface Prepared {
   wholeBody(): Readonly<Record<string, unknown>>
 }
 
-export function prepare(context: GatewayContext, row: EndpointRow, request: IncomingMessage, bytes: Buffer): Prepared {
+export function prepare(context: GatewayContext, row: EndpointRow, request: IncomingMessage, given: Buffer): Prepared {
   const { depthMax } = context.limits
+  const bytes = context.isStrict ? forgiveBody(given) : given
   const parsed = parseBody(bytes, depthMax)
   const { body } = parsed
   const wholeBody = (): Readonly<Record<string, unknown>> => (parsed.isWhole ? body : parseObject(bytes, depthMax))
