@@ -3,7 +3,7 @@ import { expect } from 'vitest'
 import { InProcessRouter } from '../../src/routing/index.js'
 import type { Gateway, GatewayOptions } from '../../src/server/index.js'
 import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
-import type { SimEngine } from '../../src/sim/index.js'
+import type { SimEngine, SimEngineOptions } from '../../src/sim/index.js'
 import { startSimEngine } from '../../src/sim/index.js'
 import { TokenService } from '../../src/tokens/index.js'
 
@@ -15,14 +15,15 @@ export interface SimHouse {
   close(): Promise<void>
 }
 
+const quick = { models: ['sim'], blockTokens: 16, speedup: 50, events: false, healthMs: 0 } as const
+
 export async function openSimHouse(
   kinds: readonly ('vllm' | 'sglang')[],
   options: Partial<GatewayOptions> = {},
+  engineOptions: Partial<SimEngineOptions> = {},
 ): Promise<SimHouse> {
   const engines = await Promise.all(
-    kinds.map((engine, worker) =>
-      startSimEngine({ engine, worker, models: ['sim'], blockTokens: 16, speedup: 50, events: false, healthMs: 0 }),
-    ),
+    kinds.map((engine, worker) => startSimEngine({ ...quick, ...engineOptions, engine, worker })),
   )
   const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
   const service = new TokenService({ threads: 1 })
