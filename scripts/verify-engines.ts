@@ -1,8 +1,11 @@
 /**
- * `npm run verify:engines -- --urls http://a,http://b [--requests N] [--families F]`: mixed sequential requests to
- * running engines, with evictions and resets; predicted against reported cached tokens, request by request. Prints a table
- * and fails if any request differs. Engines need KV events with a replay endpoint, and cached tokens in their usage.
+ * `npm run verify:engines -- --urls http://a,http://b [--requests N] [--families F] [--restart 'COMMAND']`: mixed
+ * sequential requests to running engines, with evictions, resets and, where a command is given that restarts the last of
+ * them and ends when it serves again, a restart halfway; predicted against reported cached tokens, request by request.
+ * Prints what was seen and fails if any request differs. Engines need KV events with a replay endpoint, and cached tokens
+ * in their usage.
  */
+import { execFileSync } from 'node:child_process'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { BlockHashes, createBlockHasher, createHashScheme } from '../src/core/hashing/index.js'
@@ -20,6 +23,8 @@ const { values: flags } = parseArgs({
     seed: { type: 'string', default: '1' },
     /** Prompts that share nothing: with many, caches overflow. */
     families: { type: 'string', default: '5' },
+    /** Run by a shell halfway through; restarts the last engine. */
+    restart: { type: 'string' },
   },
 })
 const urls = flags.urls.split(',').filter((url) => url !== '')
@@ -49,9 +54,11 @@ await until(() => feeds.every((feed) => feed.machine.state === 'live'))
 
 let draw = Number(flags.seed)
 const random = () => (draw = (Math.imul(draw, 1_103_515_245) + 12_345) >>> 0) >>> 8
-const outcomes = { equal: 0, differing: 0, hits: 0, cachedTokens: 0, resets: 0 }
-for (let step = 0; step < Number(flags.requests); step++) {
+const outcomes = { equal: 0, differing: 0, hits: 0, cachedTokens: 0, resets: 0, restarts: 0 }
+const requests = Number(flags.requests)
+for (let step = 0; step < requests; step++) {
   const worker = random() % urls.length
+  if (step === Math.floor(requests / 2) && flags.restart) await restart(urls.length - 1, flags.restart)
   if (step % 60 === 59) await reset(worker)
   const prompt = newPrompt()
   const predicted = predict(worker, prompt)
@@ -121,6 +128,24 @@ async function reset(worker: number): Promise<void> {
   if (reply.status !== 200) return
   outcomes.resets++
   feeds[worker]!.cacheReset()
+}
+
+/** Another process behind the same ports: what was known of it must be gone, by the events alone. */
+async function restart(worker: number, command: string): Promise<void> {
+  const before = await incarnationOf(worker)
+  const known = feeds[worker]!.ledger.deviceBlocks
+  execFileSync('sh', ['-c', command], { stdio: 'inherit' })
+  if ((await incarnationOf(worker)) === before) throw new Error('the engine is still the same process')
+  await until(() => feeds[worker]!.machine.state === 'live')
+  outcomes.restarts++
+  console.log(
+    `restarted worker ${worker}: ${known} blocks known before, ${feeds[worker]!.ledger.deviceBlocks} after; purges`,
+    JSON.stringify(Object.entries(feeds[worker]!.status(0).purges).filter(([, count]) => count > 0)),
+  )
+}
+
+async function incarnationOf(worker: number): Promise<string | undefined> {
+  return (await detectEngine(new HttpProbe({ baseUrl: urls[worker]! }))).incarnation?.value
 }
 
 /** Nothing tells that an engine has no more to say; a pause of three of its idle turns comes close. */

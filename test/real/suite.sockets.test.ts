@@ -1,0 +1,27 @@
+// The suite of `npm run test:real`, short, against simulated engines: what it asks of real ones it must first find here.
+import { afterAll, expect, it } from 'vitest'
+import type { SimEngine } from '../../src/sim/index.js'
+import { startSimEngine } from '../../src/sim/index.js'
+import { faultsOf, runRealSuite } from './suite.js'
+
+const engines: SimEngine[] = []
+afterAll(async () => {
+  for (const engine of engines) await engine.close()
+})
+
+it.each(['vllm', 'sglang'] as const)(
+  'holds in front of two simulated %s servers',
+  async (engine) => {
+    const own: SimEngine[] = []
+    for (const worker of [0, 1])
+      own.push(await startSimEngine({ engine, worker, speedup: 100, blockTokens: 16, blocks: 300, healthMs: 0 }))
+    engines.push(...own)
+    const report = await runRealSuite({ engineUrls: own.map((it) => it.url), requests: 24, concurrent: 8 })
+    expect(faultsOf(report)).toEqual([])
+    expect(report.engines.every((it) => it.endsWith('exact'))).toBe(true)
+    expect(report.bytes.requests.every((it) => it.outcome === 'equal')).toBe(true)
+    expect(report.checks.filter((it) => it.outcome === 'pass').length).toBeGreaterThan(12)
+    expect(report.cached.hits).toBeGreaterThan(8)
+  },
+  120_000,
+)

@@ -1,0 +1,71 @@
+/** The end-to-end suite against engines that run anywhere: `npm run test:real -- URL URL`, and short against simulated ones. */
+import type { ByteReport } from './byte-comparison.js'
+import { compareBytes } from './byte-comparison.js'
+import type { CachedReport } from './cached-tokens.js'
+import { compareCached } from './cached-tokens.js'
+import type { Check } from './client-checks.js'
+import { runClientChecks } from './client-checks.js'
+import { eventually, openRealHouse } from './real-house.js'
+
+export interface RealSuiteOptions {
+  readonly engineUrls: readonly string[]
+  /** More words for `warmroute serve`. */
+  readonly words?: readonly string[]
+  /** Sequential requests whose cached tokens are compared, and requests at once after them. */
+  readonly requests: number
+  readonly concurrent: number
+}
+
+export interface RealReport {
+  readonly engines: readonly string[]
+  readonly checks: readonly Check[]
+  readonly bytes: ByteReport
+  readonly cached: CachedReport
+  /** After `close`: nothing may be left of any request. */
+  readonly leftovers: { readonly inFlight: number; readonly engineConnections: number; readonly bookings: number }
+}
+
+export async function runRealSuite(options: RealSuiteOptions): Promise<RealReport> {
+  const house = await openRealHouse(options.engineUrls, options.words)
+  const { assembly } = house.served
+  try {
+    const engines = assembly
+      .reports()
+      .map(({ url, facts, verdict }) => `${url} ${facts?.kind.value} ${facts?.version?.value}, ${verdict?.mode}`)
+    const checks = await runClientChecks(house)
+    const bytes = await compareBytes(house)
+    await house.settle()
+    const cached = await compareCached(house, options.requests, options.concurrent)
+    await eventually(() => assembly.gateway.inFlight === 0)
+    const bookings = await countBookings(house.url)
+    await house.close()
+    const { inFlight, engineConnections } = assembly.gateway
+    return { engines, checks, bytes, cached, leftovers: { inFlight, engineConnections, bookings } }
+  } finally {
+    await house.close()
+  }
+}
+
+/** Requests that the router still has booked on a worker, as `/workers` tells. */
+async function countBookings(url: string): Promise<number> {
+  const { workers } = (await (await fetch(`${url}/workers`)).json()) as {
+    readonly workers: readonly { readonly in_flight: number }[]
+  }
+  return workers.reduce((sum, worker) => sum + worker.in_flight, 0)
+}
+
+/** What does not hold, in words; empty when everything does. */
+export function faultsOf({ checks, bytes, cached, leftovers }: RealReport): string[] {
+  return [
+    ...checks.filter((it) => it.outcome === 'fail').map((it) => `${it.name}: ${it.note}`),
+    ...bytes.requests
+      .filter((it) => it.outcome === 'different')
+      .map((it) => `bytes differ: ${it.name}\n  direct:  ${it.direct}\n  relayed: ${it.relayed}`),
+    ...cached.rows
+      .filter((it) => it.predicted !== it.reported)
+      .map((it) => `cached tokens differ: ${JSON.stringify(it)}`),
+    ...Object.entries(leftovers)
+      .filter(([, count]) => count !== 0)
+      .map(([name, count]) => `${count} ${name} left`),
+  ]
+}
