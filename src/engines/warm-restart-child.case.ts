@@ -18,7 +18,7 @@ const context: SnapshotContext = { intake: source.intake, device, blockSize: 4, 
 
 const images = await loadSnapshot(path)
 const feed = source.follow({ rank, dpRank: 0, endpoint, replayEndpoint })
-const isRestored = images?.[0] !== undefined && restoreFeed(context, feed, images[0])
+const isRestored = images?.[0] !== undefined && restoreFeed(context, feed, images[0]) === undefined
 
 for (;;) {
   await new Promise((resolve) => setTimeout(resolve, 10)) // its own heartbeat; the test waits for lines, not for time

@@ -9,6 +9,7 @@ import type { NamespaceNames } from './namespaces.js'
 import type { Normaliser } from './normaliser.js'
 import { RankLedger } from './rank-ledger.js'
 import { RankMachine } from './rank-machine.js'
+import { RateMeter } from './rate-meter.js'
 import type { MachineCounters, PurgeReason, RankLimits, RankState } from './rank-rules.js'
 import { purgeReasons } from './rank-rules.js'
 import type { LedgerCounters } from './rank-ledger.js'
@@ -26,6 +27,8 @@ export interface FeedOptions {
   readonly limits?: Partial<RankLimits>
   /** Instead of the intake's, where a stream's decoder has a memory of its own. */
   readonly decoder?: BatchDecoder
+  /** What a snapshot gave was proved by the engine, or is gone. */
+  readonly onRestored?: ((isProved: boolean) => void) | undefined
 }
 
 /** What a feed needs from the intake that owns it. */
@@ -37,6 +40,8 @@ export interface FeedHost {
   readonly names: NamespaceNames
   readonly seed: number
   readonly blocksMax: number
+  /** Unix seconds by our clock. */
+  readonly wallSeconds: () => number
   readonly requestReplay: (feed: Feed, from: number, ticket: number) => void
   /** Something was added to the batches. */
   readonly changed: () => void
@@ -54,6 +59,11 @@ export interface FeedStatus {
   readonly lastSequence: number
   /** Seconds between the newest applied batch, by the engine's clock, and now. Undefined before the first. */
   readonly batchAgeSeconds: number | undefined
+  /** How old the newest live batch was when it was applied: our clock less the engine's. Undefined before the first. */
+  readonly lagSeconds: number | undefined
+  /** Mean of the last ten seconds. */
+  readonly eventsPerSecond: number
+  readonly events: number
   readonly heldFrames: number
   readonly deviceBlocks: number
   readonly machine: Readonly<MachineCounters>
@@ -82,6 +92,9 @@ export class Feed {
   #badEvents = 0
   #rankMismatches = 0
   #newestTimestamp = Number.NaN
+  #lagSeconds = Number.NaN
+  #events = 0
+  readonly #rate = new RateMeter()
 
   constructor(host: FeedHost, options: FeedOptions) {
     this.#host = host
@@ -95,10 +108,15 @@ export class Feed {
         apply: (payload) => this.#apply(payload),
         purge: (reason) => this.#purge(reason),
         requestReplay: (from, ticket) => host.requestReplay(this, from, ticket),
+        restored: (isProved) => options.onRestored?.(isProved),
         timestampOf: (payload) => this.#decoder.timestampOf(payload),
       },
       { hasReplay: options.hasReplay, ...(options.limits && { limits: options.limits }) },
     )
+  }
+
+  get hasReplay(): boolean {
+    return this.#options.hasReplay
   }
 
   get ledger(): RankLedger {
@@ -124,6 +142,9 @@ export class Feed {
       isComplete: machine.isComplete,
       lastSequence: machine.lastSequence,
       batchAgeSeconds: Number.isNaN(this.#newestTimestamp) ? undefined : nowSeconds - this.#newestTimestamp,
+      lagSeconds: Number.isNaN(this.#lagSeconds) ? undefined : this.#lagSeconds,
+      eventsPerSecond: this.#rate.perSecond(nowSeconds),
+      events: this.#events,
       heldFrames: machine.heldFrames,
       deviceBlocks: this.#main.deviceBlocks,
       machine: { ...machine.counters },
@@ -155,7 +176,7 @@ export class Feed {
     }
     this.#unknownEvents += decoded.unknownEvents
     this.#badEvents += decoded.badEvents
-    this.#newestTimestamp = decoded.timestamp
+    this.#measure(decoded)
     const ledger = this.#ledgerFor(decoded.dpRank)
     if (ledger === undefined) {
       this.#main.counters.filtered.foreign_rank += decoded.eventCount
@@ -166,6 +187,15 @@ export class Feed {
     if (ledger.deviceBlocks > usable) this.machine.distrust()
     this.#host.changed()
     return undefined
+  }
+
+  /** What a replay shows is old by nature, so only what comes live has a lag. */
+  #measure({ timestamp, eventCount }: DecodedBatch): void {
+    const now = this.#host.wallSeconds()
+    this.#newestTimestamp = timestamp
+    if (this.machine.state === 'live') this.#lagSeconds = now - timestamp
+    this.#events += eventCount
+    this.#rate.add(now, eventCount)
   }
 
   #ledgerFor(dpRank: number): RankLedger | undefined {

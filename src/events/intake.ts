@@ -30,6 +30,8 @@ export interface IntakeOptions {
   readonly seed: number
   /** Distinct blocks believed per rank and tier. */
   readonly blocksPerRankMax?: number
+  /** Unix seconds by our clock, for lag and rates; without it there are none. */
+  readonly wallSeconds?: () => number
   readonly requestReplay: (feed: Feed, from: number, ticket: number) => void
   /** Called when something waits to be applied; the owner calls `flush` soon, from its own loop. */
   readonly onPending?: () => void
@@ -60,6 +62,7 @@ export class Intake {
       names: new NamespaceNames(),
       seed: options.seed,
       blocksMax,
+      wallSeconds: options.wallSeconds ?? (() => Number.NaN),
       requestReplay: options.requestReplay,
       changed: () => this.#changed(),
       purged: () => this.flush(),

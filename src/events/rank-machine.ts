@@ -70,6 +70,8 @@ export class RankMachine {
   #lastFrameAt = Number.NEGATIVE_INFINITY
   #lastHeardAt = Number.NEGATIVE_INFINITY
   #probeMisses = 0
+  /** Knowledge from a snapshot waits for its proof. */
+  #isUnproved = false
 
   constructor(effects: RankEffects, options: { readonly hasReplay: boolean; readonly limits?: Partial<RankLimits> }) {
     this.#effects = effects
@@ -119,6 +121,7 @@ export class RankMachine {
     this.#recent.restore(anchor)
     this.#cursor = anchor.sequence
     this.#isComplete = isComplete
+    this.#isUnproved = true
   }
 
   connected(now: number): void {
@@ -166,8 +169,9 @@ export class RankMachine {
       if (sequence < replay.anchor) return // more than was asked for
       const timestamp = this.#effects.timestampOf(payload)
       if (sequence === replay.anchor) {
-        if (this.#recent.has(sequence, timestamp, payload)) replay.isVerified = true
-        else this.#restarted(now)
+        if (!this.#recent.has(sequence, timestamp, payload)) return this.#restarted(now)
+        replay.isVerified = true
+        this.#settleRestored(true)
         return
       }
       if (replay.isProbe && this.#mayBeOnItsWay(sequence, payload, now)) return
@@ -411,8 +415,15 @@ export class RankMachine {
     this.#ticket++
   }
 
+  #settleRestored(isProved: boolean): void {
+    if (!this.#isUnproved) return
+    this.#isUnproved = false
+    this.#effects.restored?.(isProved)
+  }
+
   /** Forgets the cursor, and with it all knowledge if there was any. */
   #startOver(reason: PurgeReason): void {
+    this.#settleRestored(false)
     if (this.#cursor >= 0) {
       this.counters.purges++
       this.#effects.purge(reason)

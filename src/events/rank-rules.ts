@@ -27,6 +27,8 @@ export interface RankEffects {
   purge(reason: PurgeReason): void
   /** Asks for every batch from `from` on. Answers come back under `ticket`; those of an older ticket are ignored. */
   requestReplay(from: number, ticket: number): void
+  /** What a snapshot gave was proved by the engine, or is gone. Once, and only where there was something. */
+  restored?(isProved: boolean): void
   /** The time inside a payload, in seconds; NaN if it has none. */
   timestampOf(payload: Uint8Array): number
 }

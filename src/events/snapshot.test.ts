@@ -10,13 +10,13 @@ import { PlainDecoder } from './fill-batch.case.js'
 import { Intake } from './intake.js'
 import { loadSnapshot, saveSnapshot } from './snapshot-file.js'
 import type { SnapshotContext } from './snapshot.js'
-import { decodeSnapshot, encodeSnapshot, restoreFeed, takeSnapshot } from './snapshot.js'
+import { decodeSnapshot, encodeImage, encodePreface, restoreFeed, takeSnapshot } from './snapshot.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'warmroute-snapshot-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
 /** A router with one rank; `source` is where its events come from. */
-function newRouter(source = 'tcp://a:1', blockSize = 2) {
+function newRouter(source = 'tcp://a:1', blockSize = 2, hasReplay = true, incarnation: string | undefined = 'x') {
   const ranks = new RankTable()
   ranks.intern(9n, 0) // somebody else, so that rank numbers differ between routers
   const rank = source === 'tcp://a:1' ? ranks.intern(7n, 1) : (ranks.intern(8n, 0), ranks.intern(7n, 1))
@@ -32,15 +32,16 @@ function newRouter(source = 'tcp://a:1', blockSize = 2) {
     seed: 1,
     requestReplay: (_, from) => void asked.push(from),
   })
-  const feed = intake.addFeed({ rank, dpRank: 1, hasReplay: true })
-  const identity = { workerId: 7n, dpRank: 1, source }
+  const proofs: boolean[] = []
+  const feed = intake.addFeed({ rank, dpRank: 1, hasReplay, onRestored: (isProved) => proofs.push(isProved) })
+  const identity = { workerId: 7n, dpRank: 1, source, incarnation }
   const context: SnapshotContext = {
     intake,
     device,
     blockSize,
     identityOf: (it) => (it === rank ? identity : undefined),
   }
-  return { intake, feed, device, decoder, context, rank, asked }
+  return { intake, feed, device, decoder, context, rank, asked, proofs }
 }
 
 const store = (hashes: bigint[], more: Partial<PlainEvent> = {}): PlainEvent => ({
@@ -49,6 +50,10 @@ const store = (hashes: bigint[], more: Partial<PlainEvent> = {}): PlainEvent => 
   tokens: hashes.flatMap((hash) => [Number(hash), Number(hash)]),
   ...more,
 })
+
+function encoded(context: SnapshotContext): Uint8Array {
+  return Buffer.concat([encodePreface(), ...[...takeSnapshot(context)].map(encodeImage)])
+}
 
 function trained() {
   const router = newRouter()
@@ -64,11 +69,11 @@ function trained() {
 
 it('gives another process the same blocks, copies and namespaces, under another rank number', () => {
   const old = trained()
-  const bytes = encodeSnapshot(takeSnapshot(old.context))
+  const bytes = encoded(old.context)
   const young = newRouter('tcp://a:1')
   young.decoder.batches.push(...old.decoder.batches)
   const [image] = decodeSnapshot(bytes)
-  expect(restoreFeed(young.context, young.feed, image!)).toBe(true)
+  expect(restoreFeed(young.context, young.feed, image!)).toBeUndefined()
   expect(young.device.blocksOf(young.rank)).toBe(6)
   expect(young.intake.isCredited(young.rank)).toBe(false)
   young.feed.machine.connected(0)
@@ -76,6 +81,7 @@ it('gives another process the same blocks, copies and namespaces, under another 
   young.feed.machine.replayFrame(1, 2, Uint8Array.of(2), 0) // the last batch, unchanged
   young.feed.machine.replayEnded(1, 0)
   expect(young.intake.isCredited(young.rank)).toBe(true)
+  expect(young.proofs).toEqual([true])
   const later = [{ kind: 'removed', hashes: [3n] }, store([22n], { parent: 21n })] as const
   young.feed.machine.frame(3, young.decoder.add(later), 0)
   young.intake.flush()
@@ -83,28 +89,48 @@ it('gives another process the same blocks, copies and namespaces, under another 
   expect(young.feed.ledger.counters).toMatchObject({ keptCopies: 1, unrootedStores: 0 })
 })
 
-it('drops what belongs to another source or block size, and what the engine cannot prove', () => {
+it('drops what belongs to another source, block size or process, or could not be continued', () => {
   const [image] = takeSnapshot(trained().context)
-  for (const other of [newRouter('tcp://b:1'), newRouter('tcp://a:1', 4)]) {
-    expect(restoreFeed(other.context, other.feed, image!)).toBe(false)
+  const others = {
+    other_source: newRouter('tcp://b:1'),
+    other_block_size: newRouter('tcp://a:1', 4),
+    other_incarnation: newRouter('tcp://a:1', 2, true, 'y'),
+    no_replay: newRouter('tcp://a:1', 2, false),
+  }
+  for (const [reason, other] of Object.entries(others)) {
+    expect(restoreFeed(other.context, other.feed, image!)).toBe(reason)
     expect(other.device.blocksOf(other.rank)).toBe(0)
   }
-  const young = newRouter()
-  restoreFeed(young.context, young.feed, image!)
+})
+
+it.each([
+  { says: 'has no such batch', replayed: [] },
+  { says: 'has moved on', replayed: [5] },
+  { says: 'has another batch under its number', replayed: [2] },
+])('drops what an engine cannot prove: it $says', ({ replayed }) => {
+  const [image] = takeSnapshot(trained().context)
+  const young = newRouter('tcp://a:1', 2, true, undefined) // it does not say which process it is
+  expect(restoreFeed(young.context, young.feed, image!)).toBeUndefined()
+  expect(young.device.blocksOf(young.rank)).toBe(6)
   young.feed.machine.connected(0)
-  young.feed.machine.replayEnded(1, 0) // it has no such batch: another incarnation
-  expect(young.device.blocksOf(young.rank)).toBe(0)
+  for (const sequence of replayed) young.feed.machine.replayFrame(1, sequence, young.decoder.add([store([90n])]), 0)
+  if (replayed[0] !== 2) young.feed.machine.replayEnded(1, 0)
+  young.intake.flush()
+  expect(young.device.blocksOf(young.rank)).toBeLessThanOrEqual(1)
+  expect(young.proofs).toEqual([false])
 })
 
 it('leaves out ranks that are in doubt', () => {
   const { feed, context } = trained()
   feed.machine.disconnected(0)
-  expect(takeSnapshot(context)).toEqual([])
+  expect([...takeSnapshot(context)]).toEqual([])
 })
 
 it('refuses every cut and every flipped byte', () => {
-  const bytes = encodeSnapshot(takeSnapshot(trained().context))
+  const bytes = encoded(trained().context)
+  expect(decodeSnapshot(bytes.subarray(0, 8))).toEqual([]) // the empty snapshot
   for (let length = 0; length < bytes.length; length += 3) {
+    if (length === 8) continue
     expect(() => decodeSnapshot(bytes.subarray(0, length))).toThrow('snapshot')
   }
   for (let at = 0; at < bytes.length; at += 5) {
@@ -117,8 +143,8 @@ it('refuses every cut and every flipped byte', () => {
 it('is replaced on disk whole, and is no error when missing', async () => {
   const path = join(folder, 'events.snapshot')
   expect(await loadSnapshot(path)).toBeUndefined()
-  const images = takeSnapshot(trained().context)
-  await saveSnapshot(path, images)
+  const images = [...takeSnapshot(trained().context)]
+  expect(await saveSnapshot(path, images)).toMatchObject({ ranks: 1, leftOut: 0 })
   await saveSnapshot(path, images)
   expect(await loadSnapshot(path)).toEqual(images)
   expect(readdirSync(folder)).toEqual(['events.snapshot'])
