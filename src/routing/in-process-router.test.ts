@@ -240,10 +240,10 @@ it('held requests whose worker is late do not keep the process busy', async () =
     router.addRequest({ requestId: `running${at}`, tokens, cachedTokens: 0, worker })
   }
   const held = router.findBestMatch({ tokens: tokensFrom(0, 40_000), contextId: 'held', updateStates: true })
-  clock.advance(3000)
+  clock.advance(3000) // both are overdue by now: only a mark or a free can change anything
   looks = 0
   clock.advance(1000)
-  expect([router.pendingCount, looks > 0, looks <= 1000 / 5 + 20]).toEqual([1, true, true])
+  expect([router.pendingCount, looks]).toEqual([1, 0])
   for (const at of [1, 2]) router.free(`running${at}`)
   expect(await held).toEqual([worker, 0])
   await router.close()

@@ -1,6 +1,6 @@
 /** Parked requests: who waits, who goes next, and who may not even wait. */
-export { HeldQueue } from './held-queue.js'
-export type { Held } from './held-queue.js'
+export { HeldClasses } from './held-classes.js'
+export type { HeldRequest, Looks } from './held-classes.js'
 export { orderingScore } from './ordering-key.js'
 export type { OrderingFacts } from './ordering-key.js'
 export { parsePolicyConfig } from './parse-policy-config.js'

@@ -12,6 +12,8 @@ export interface PolicyProfile {
   readonly defaultFamily: string
   /** Ascending; the first starts at 0. */
   readonly buckets: readonly UncachedBucket[]
+  /** True: nobody wrote it; one class stands for the router's own settings. */
+  readonly isSynthetic?: boolean | undefined
 }
 
 export interface UncachedBucket {
@@ -80,5 +82,5 @@ function syntheticProfile(config: RouterConfig): PolicyProfile {
     quantum: 1,
     prefillBusyThresholdFrac: config.routerQueueThreshold,
   }
-  return { classes: [only], defaultFamily: 'default', buckets: [{ minTokens: 0, bucket: 'any' }] }
+  return { classes: [only], defaultFamily: 'default', buckets: [{ minTokens: 0, bucket: 'any' }], isSynthetic: true }
 }

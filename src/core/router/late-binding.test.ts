@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import type { RouterConfigInput } from '../protocol/index.js'
 import { completeRouterConfig, toHashColumn, WarmrouteError } from '../protocol/index.js'
 import { FleetModel } from '../load/index.js'
-import { profileFor } from '../queue/index.js'
+import { parsePolicyConfig, profileFor } from '../queue/index.js'
 import { Fleet, only, outcome, pin } from './fleet.case.js'
 import { RecordingRouter } from './recording.js'
 import { replay } from './replay.js'
@@ -29,6 +29,94 @@ it('holds a request until its worker is about to be free', () => {
   fleet.nowMs = at
   expect(fleet.recheck()).toEqual(['a@0'])
   expect(fleet.core.nextWakeMs(at)).toBeUndefined()
+})
+
+it('time wakes for the oldest prefill of a rank and no other: behind it only a mark can help', () => {
+  const fleet = heldFleet()
+  fleet.ask('next', { promptTokens: 4000, ...pin(0) }) // 90 ms behind about a second
+  expect(outcome(fleet.ask('a', longPrompt))).toBe('parked')
+  fleet.recheck()
+  expect(fleet.core.nextWakeMs(0)).toBeCloseTo(1070, 6) // 'running' ends, 'next' does not begin by itself
+  fleet.nowMs = 1071
+  expect([fleet.recheck(), fleet.core.nextWakeMs(1071)]).toEqual([[], undefined])
+  fleet.nowMs = 5000
+  expect([fleet.recheck(), fleet.core.nextWakeMs(5000)]).toEqual([[], undefined])
+  fleet.mark('running')
+  expect(fleet.core.nextWakeMs(5000)).toBeCloseTo(5000 + 90 - 15, 6)
+  expect(fleet.mark('next')).toEqual(['a@0'])
+})
+
+it('who waits by the thousand is not looked at while nobody is near free', () => {
+  const fleet = heldFleet()
+  for (let at = 0; at < 100; at++) fleet.ask(`a${at}`, longPrompt)
+  expect(fleet.recheck()).toEqual([])
+  expect(fleet.free('running')).toHaveLength(1) // the worker is busy again with the first that goes
+})
+
+const classes = parsePolicyConfig({
+  default_policy_family: 'std',
+  uncached_isl_buckets: [{ min_tokens: 0, bucket: 'any' }],
+  policy_classes: [
+    { name: 'std', policy_family: 'std', cache_bucket: 'any', prefill_busy_threshold: 1_000_000 },
+    { name: 'at-once' },
+    {
+      name: 'tight',
+      prefill_busy_threshold: 1_000_000,
+      request_queue_limit_per_worker: 1,
+      raw_isl_token_queue_limit_per_worker: 1_000_000,
+    },
+    { name: 'calm', prefill_busy_threshold: 100 },
+    { name: 'heavy', quantum: 3, prefill_busy_threshold: 1_000_000 },
+  ],
+})
+
+function classFleet(workers = 1): Fleet {
+  const model = new FleetModel({ profile, isLearning: false })
+  const fleet = new Fleet({ workers, config: warm, policies: classes, model })
+  for (let id = 0; id < workers; id++) fleet.ask(`running${id}`, { ...longPrompt, ...pin(id) })
+  return fleet
+}
+
+it('a class that was written without a threshold is not held', () => {
+  expect(outcome(classFleet().ask('a', { ...longPrompt, policyClass: 'at-once' }))).toBe('0')
+})
+
+it('held requests count against the limits of their class, and the refusal names it', () => {
+  const fleet = classFleet()
+  const ask = (id: string, policyClass: string) => fleet.ask(id, { ...longPrompt, policyClass })
+  expect([outcome(ask('a', 'tight')), outcome(ask('b', 'std'))]).toEqual(['parked', 'parked'])
+  const refused = ask('c', 'tight')
+  expect(refused.kind === 'refused' && refused.error.details['rejection']).toEqual({
+    policyClass: 'tight',
+    limitKind: 'requests',
+    current: 1,
+    limit: 1,
+  })
+  expect(outcome(ask('d', 'std'))).toBe('parked')
+  const first = fleet.core.parkedOf('a')!
+  fleet.core.cancel(first)
+  expect(outcome(ask('e', 'tight'))).toBe('parked')
+})
+
+it('a held request does not go to ranks that its class counts as busy', () => {
+  const fleet = classFleet()
+  for (const policyClass of ['calm', 'std']) fleet.ask(policyClass, { policyClass })
+  fleet.nowMs = 1000 // the worker is about to be free, and 50,000 tokens are still booked there
+  expect(fleet.recheck()).toEqual(['std@0'])
+  expect(fleet.mark('running0')).toEqual(['calm@0'])
+})
+
+it('held classes share what becomes free by their quanta', () => {
+  const fleet = classFleet()
+  for (let at = 0; at < 80; at++) fleet.ask(`${at}`, { ...longPrompt, policyClass: at % 2 === 0 ? 'std' : 'heavy' })
+  let next = 'running0'
+  const gone: string[] = []
+  while (gone.length < 40) {
+    const [left] = fleet.free(next)
+    next = left!.split('@')[0]!
+    gone.push(next)
+  }
+  expect(gone.filter((id) => Number(id) % 2 === 1)).toHaveLength(30)
 })
 
 it('places pins and queries at once', () => {

@@ -13,6 +13,8 @@ export interface ParkedRequest {
   readonly topologyVersion: number
   /** `refreshing`: it left the queue, and its prompt is looked up again somewhere else. */
   state: 'waiting' | 'refreshing' | 'gone'
+  /** Of the profile's classes. */
+  classIndex: number
   /** Its place in the queue, while it waits. */
   entry: Entry<ParkedRequest> | undefined
 }
@@ -32,6 +34,7 @@ export function newParkedRequest(
     parkedAtMs,
     topologyVersion,
     state: 'gone',
+    classIndex: 0,
     entry: undefined,
   }
 }

@@ -50,6 +50,7 @@ export interface Outlook {
   readonly waitMs: number
 }
 
+/** Never throws while it places: whoever waits for an answer gets one, whatever broke. */
 export class Placer {
   /** Ranks that can be reached. Absent: nobody knows, so everybody counts. */
   available: RankFlags | undefined
@@ -90,24 +91,22 @@ export class Placer {
       if (!request.isQueryOnly)
         this.#book(request, rank, cachedTokens, selection.settings.trackPrefillTokens, moment.nowMs)
       return { kind: 'picked', rank, worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt }
-    } catch (error) {
-      if (error instanceof WarmrouteError) return { kind: 'refused', error }
-      throw error
+    } catch (cause) {
+      return { kind: 'refused', error: asRefusal(cause) }
     }
   }
 
   /** Where the request would go now, and how long it would wait and prefill there. Books nothing; needs a model. */
   outlook(request: SchedulingRequest, matches: MatchColumns, nowMs: number): Outlook | undefined {
     if (!this.#warm || !(this.#selector instanceof DefaultWorkerSelector)) return undefined
-    this.#fillLoads(request, nowMs)
-    const selection = this.#selectionOf(request, matches, 0)
     try {
+      this.#fillLoads(request, nowMs)
+      const selection = this.#selectionOf(request, matches, 0)
       const rank = this.#selector.select(this.#options.workers, selection)
       const { ownMs, waitMs } = this.#warm.outlook(rank, selection)
       return { rank, ownMs, waitMs: this.#isHeldFor ? waitMs - this.#heldMs[rank]! : waitMs }
-    } catch (error) {
-      if (error instanceof WarmrouteError) return undefined // nobody may serve it: placing it says so
-      throw error
+    } catch {
+      return undefined // nobody may serve it, or worse: placing it says what
     }
   }
 
@@ -235,4 +234,10 @@ export class Placer {
   #settingsFor(override: RouterConfigOverride | undefined): CostSettings {
     return override ? costSettingsOf(this.#options.config, override) : this.settings
   }
+}
+
+function asRefusal(cause: unknown): WarmrouteError {
+  if (cause instanceof WarmrouteError) return cause
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  return new WarmrouteError('WR_BOOKING_FAILED', { reason }, { cause })
 }

@@ -12,17 +12,19 @@
 import type { HashColumn, MatchColumns, Rank } from '../protocol/index.js'
 import { newMatchColumns, tracksPrefillTokens, WarmrouteError } from '../protocol/index.js'
 import type { PolicyClass, PolicyProfile, QueueRejection } from '../queue/index.js'
-import { ClassResolver, HeldQueue, mayPark, orderingScore, PolicyQueue } from '../queue/index.js'
+import { ClassResolver, mayPark, orderingScore, PolicyQueue } from '../queue/index.js'
 import type { RankFlags } from '../selection/index.js'
 import { validatePin } from '../selection/index.js'
 import { bestCachedTokens, isEveryRankBusy } from './admission.js'
 import type { Decision, Dispatch, Picked, Refused } from './decision.js'
 import { spreadMatches } from './kept-matches.js'
 import { isPinnedLane, laneOf, pinnedLane, sharedLane } from './lane-key.js'
+import type { LookPort } from './late-binding.js'
+import { LateBinding } from './late-binding.js'
 import type { Moment } from './moment.js'
 import type { ParkedRequest } from './parked-request.js'
 import { newParkedRequest } from './parked-request.js'
-import type { Outlook, PlacerOptions } from './placer.js'
+import type { PlacerOptions } from './placer.js'
 import { Placer } from './placer.js'
 import type { SchedulingRequest } from './scheduling-request.js'
 import { judgeRequest } from './scheduling-request.js'
@@ -58,9 +60,20 @@ export class Scheduler {
   /** By rank: the version of the worker table since which the number stands for its worker. */
   #bornAt = new Float64Array(16)
   #dispatched: Dispatch[] = []
-  #isFresh = false
-  readonly #held: HeldQueue<ParkedRequest> | undefined
-  #heldIslTokens = 0
+  readonly #late: LateBinding | undefined
+  readonly #lookPort: LookPort = {
+    matchesOf: (parked: ParkedRequest): MatchColumns => {
+      if (!this.#refresh(parked.request)) this.#spread(parked)
+      return this.#matches
+    },
+    mayPlace: (parked: ParkedRequest, { nowMs }: Moment): boolean =>
+      this.#options.profile.isSynthetic === true ||
+      !this.#isBusy(parked.request, this.#classes[parked.classIndex]!, nowMs),
+    go: (parked: ParkedRequest, moment: Moment): void => {
+      this.#forget(parked)
+      this.#dispatched.push({ parked, decision: this.#placeParked(parked, this.#matches, moment) })
+    },
+  }
   /** They left the queue, and their lookup is under way. */
   readonly #refreshing = new Set<ParkedRequest>()
 
@@ -71,18 +84,22 @@ export class Scheduler {
     this.#classes = profile.classes
     this.#resolver = new ClassResolver(profile)
     this.#queue = new PolicyQueue(profile.classes, config.routerQueueParkedMax)
-    this.#held = options.isLateBinding && options.model ? new HeldQueue() : undefined
+    if (options.isLateBinding && options.model) {
+      const { workers, sequences } = options
+      const heldMax = config.routerQueueParkedMax
+      this.#late = new LateBinding({ workers, sequences, placer: this.#placer, classes: profile.classes, heldMax })
+    }
     this.#isSeed = config.compat === 'dynamo-1.2'
     const refreshAfterSecs = config.routerOverlapRefreshAfterSecs
     this.#refreshAfterMs = refreshAfterSecs > 0 && options.lookUp ? 1000 * refreshAfterSecs : Infinity
   }
 
   get pendingCount(): number {
-    return this.#queue.pendingCount + (this.#held?.size ?? 0)
+    return this.#queue.pendingCount + (this.#late?.size ?? 0)
   }
 
   get pendingIslTokens(): number {
-    return this.#queue.pendingIslTokens + this.#heldIslTokens
+    return this.#queue.pendingIslTokens + (this.#late?.islTokens ?? 0)
   }
 
   /** The request of this id, while it waits. */
@@ -94,9 +111,10 @@ export class Scheduler {
   decide(request: SchedulingRequest, matches: MatchColumns, moment: Moment): Decision {
     const refusal = this.#judge(request)
     if (refusal) return { kind: 'refused', error: refusal }
-    if (this.#held && !request.pin && !request.isQueryOnly) return this.#hold(this.#held, request, matches, moment)
     const classIndex = this.#classes.length === 1 ? 0 : this.#classOf(request, matches)
     const policy = this.#classes[classIndex]!
+    if (this.#late && this.#mayHold(request, policy))
+      return this.#hold(this.#late, request, matches, moment, classIndex)
     if (!mayPark(policy) || (this.#isSeed && request.allowedWorkerIds && !request.pin))
       return this.#placer.place(request, matches, moment, 0)
     const lane = this.#isSeed ? sharedLane : laneOf(request)
@@ -118,7 +136,7 @@ export class Scheduler {
   /** The caller is gone. False: it is placed or refused already. */
   cancel(parked: ParkedRequest): boolean {
     if (parked.state === 'gone') return false
-    if (parked.state === 'waiting' && !this.#unhold(parked)) this.#queue.retract(parked.entry!)
+    if (parked.state === 'waiting' && !this.#late?.remove(parked)) this.#queue.retract(parked.entry!)
     this.#forget(parked)
     return true
   }
@@ -174,7 +192,7 @@ export class Scheduler {
 
   /** Loads fell by themselves, or somebody else's bookings changed: every lane is looked at again. */
   recheck(moment: Moment): void {
-    this.#letGo(moment)
+    this.#late?.look(moment, this.#lookPort)
     if (this.#queue.pendingCount === 0) return
     this.#queue.unblock()
     this.#drain(moment)
@@ -203,7 +221,7 @@ export class Scheduler {
   refuseAll(error: WarmrouteError): void {
     // Cancelling changes what is iterated, so it is copied first.
     const queued = Array.from(this.#queue, (entry) => entry.payload)
-    const everybody = [...queued, ...(this.#held ?? []), ...this.#refreshing]
+    const everybody = [...queued, ...(this.#late ?? []), ...this.#refreshing]
     for (const payload of everybody) {
       this.cancel(payload)
       this.#dispatched.push({ parked: payload, decision: { kind: 'refused', error } })
@@ -275,7 +293,7 @@ export class Scheduler {
   }
 
   #rankChanged(rank: Rank, moment: Moment): void {
-    this.#letGo(moment)
+    this.#late?.look(moment, this.#lookPort)
     if (this.#queue.pendingCount === 0) return
     const { ranks } = this.#options.workers
     if (ranks.isLive(rank)) this.#queue.unblockLane(pinnedLane(ranks.pairOf(rank)))
@@ -285,71 +303,35 @@ export class Scheduler {
 
   // ---- late binding
 
-  /** When a held request may be able to go by the mere passing of time; undefined when nobody is held. */
+  /** When to call `recheck` for the sake of held requests; undefined where time alone changes nothing. */
   nextWakeMs(nowMs: number): number | undefined {
-    if (!this.#held || this.#held.size === 0) return undefined
-    if (this.#isFresh) return nowMs
-    const { sequences, workers } = this.#options
-    let earliest = Number.POSITIVE_INFINITY
-    for (const rank of workers.served) {
-      const leftMs = sequences.prefillRemainingMs(rank, nowMs) ?? 0
-      if (leftMs > aboutFreeMs) earliest = Math.min(earliest, nowMs + leftMs - aboutFreeMs)
-    }
-    return earliest === Number.POSITIVE_INFINITY ? nowMs + 1 : Math.max(earliest, nowMs + 1)
+    return this.#late?.nextWakeMs(nowMs)
   }
 
-  #hold(held: HeldQueue<ParkedRequest>, request: SchedulingRequest, matches: MatchColumns, moment: Moment): Decision {
+  /** Pins and queries are never held, and a class that an operator wrote without a threshold never waits. */
+  #mayHold(request: SchedulingRequest, policy: PolicyClass): boolean {
+    if (request.pin || request.isQueryOnly) return false
+    return this.#options.profile.isSynthetic === true || mayPark(policy)
+  }
+
+  #hold(
+    late: LateBinding,
+    request: SchedulingRequest,
+    matches: MatchColumns,
+    moment: Moment,
+    classIndex: number,
+  ): Decision {
     const outlook = this.#placer.outlook(request, matches, moment.nowMs)
     if (!outlook) return this.#placer.place(request, matches, moment, 0)
-    const limit = this.#options.config.routerQueueParkedMax
-    if (held.size >= limit) {
-      const policyClass = this.#classes[0]!.name
-      return refusedBy({ policyClass, limitKind: 'parked_requests', current: held.size, limit })
-    }
+    const rejection = late.judge(classIndex)
+    if (rejection) return refusedBy(rejection)
     const parked = newParkedRequest(request, matches, moment.nowMs, this.#options.workers.version)
     parked.state = 'waiting'
+    parked.classIndex = classIndex
     if (request.requestId !== undefined) this.#parkedById.set(request.requestId, parked)
-    const { strictPriority = 0 } = request
-    held.push({ payload: parked, estimateMs: outlook.ownMs, arrivedAtMs: moment.nowMs, strictPriority })
-    this.#heldIslTokens += request.promptTokens
-    this.#isFresh = true
+    const cachedTokens = Math.min(request.promptTokens, this.#bestCachedTokens(request, matches))
+    late.hold(parked, classIndex, outlook.ownMs, cachedTokens)
     return { kind: 'parked', parked }
-  }
-
-  /** False: it is not held. */
-  #unhold(parked: ParkedRequest): boolean {
-    if (!this.#held?.remove(parked)) return false
-    this.#heldIslTokens -= parked.request.promptTokens
-    return true
-  }
-
-  /** One pass over the front of the held: whoever's best worker is about to be free goes there. */
-  #letGo(moment: Moment): void {
-    const held = this.#held
-    this.#isFresh = false
-    if (!held || held.size === 0) return
-    for (const parked of held.first(frontCount, this.#options.workers.servedCount)) {
-      if (!this.#isAnybodyFree(moment.nowMs)) break
-      if (!this.#refresh(parked.request)) this.#spread(parked)
-      const outlook = this.#placer.outlook(parked.request, this.#matches, moment.nowMs)
-      if (outlook && !mayLeave(outlook)) {
-        this.#placer.holdFor(outlook.rank, outlook.ownMs)
-        continue
-      }
-      this.#unhold(parked)
-      this.#forget(parked)
-      this.#dispatched.push({ parked, decision: this.#placeParked(parked, this.#matches, moment) })
-    }
-    this.#placer.forgetHeld()
-  }
-
-  /** False: whoever is looked at, `mayLeave` would say no. Costs far less than looking. */
-  #isAnybodyFree(nowMs: number): boolean {
-    const { sequences, workers } = this.#options
-    const { served, servedCount } = workers
-    for (let row = 0; row < servedCount; row++)
-      if ((sequences.prefillRemainingMs(served[row]!, nowMs) ?? 0) <= shortMs) return true
-    return servedCount === 0
   }
 
   /** Lets requests go while somebody can take them. */
@@ -409,19 +391,8 @@ export class Scheduler {
 
 const noDispatches: readonly Dispatch[] = []
 
-/** A worker with less prefill than this left is about to be free. */
-const aboutFreeMs = 15
-/** What is booked and this together: short enough to wait behind, and engines batch short prompts well. */
-const shortMs = 120
-/** Held requests that are looked at in one pass: 64 lookups stay far below a millisecond. */
-const frontCount = 64
-
 function refusedBy(rejection: QueueRejection): Refused {
   const { current, limit, limitKind, policyClass } = rejection
   const reason = `${current} of ${limit} ${limitKind} in class ${policyClass}`
   return { kind: 'refused', error: new WarmrouteError('WR_QUEUE_REJECTED', { reason, rejection }) }
-}
-
-function mayLeave(outlook: Outlook): boolean {
-  return outlook.waitMs <= aboutFreeMs || outlook.waitMs + outlook.ownMs <= shortMs
 }

@@ -29,6 +29,33 @@ describe('waiting', () => {
     expect([fleet.core.pendingCount, fleet.core.pendingIslTokens]).toEqual([0, 0])
   })
 
+  it('who waits is answered whatever breaks while it is placed, and nothing of it is booked', () => {
+    const fleet = busyFleet({ workers: 2 })
+    for (const id of ['a', 'b']) fleet.ask(id)
+    let draws = 0
+    const draw = (): number => {
+      if (draws++ === 0) throw new TypeError('no lots left')
+      return 0.5
+    }
+    fleet.core.setFlags({}, fleet.moment)
+    for (const id of ['busy0', 'busy1']) fleet.core.free(id, { nowMs: fleet.nowMs, draw })
+    expect(fleet.left()).toEqual(['a!WR_BOOKING_FAILED', 'b@0'])
+    expect([fleet.core.pendingCount, fleet.core.sequences.requestCount]).toEqual([0, 1])
+  })
+
+  it('ports that throw leave every booking whole, and are counted', () => {
+    const fail = (): never => {
+      throw new Error('the network is gone')
+    }
+    const replica = { routerId: 1n, port: { publish: fail } }
+    const fleet = busyFleet({ workers: 1, replica, load: () => ({ loadChanged: fail }) })
+    fleet.ask('a')
+    expect(fleet.mark('busy0')).toEqual(['a@0'])
+    expect([fleet.free('a'), fleet.free('busy0')]).toEqual([[], []])
+    const { sequences } = fleet.core
+    expect([sequences.requestCount, sequences.activeTokens(0, 0), sequences.portFailures]).toEqual([0, 0, 10])
+  })
+
   it('a flood of twenty-five on four workers ends with nothing booked', () => {
     const fleet = new Fleet({ workers: 4, config: tight })
     const placed: string[] = []

@@ -13,7 +13,7 @@ import { sequenceRulesOf } from './sequence-rules.js'
 import type { Booking } from './sequence-state.js'
 import { blockCountOf, refused, requireTime, SequenceState } from './sequence-state.js'
 
-/** Hears of every change of a rank's load. Must not call back into the tracker. */
+/** Hears of every change of a rank's load. Must not call back into the tracker, and should not throw: see `portFailures`. */
 export interface LoadPort {
   /** `isPublic` is false where peers and monitors need not hear of it. */
   loadChanged(rank: Rank, decodeBlocks: number, prefillTokens: number, isPublic: boolean): void
@@ -39,6 +39,8 @@ export interface ActiveSequencesOptions {
 export class ActiveSequences {
   readonly ranks: RankTable
   readonly rules: SequenceRules
+  /** Times that a port threw. What happened here stays whole: a booking is not undone because somebody could not hear of it. */
+  portFailures = 0
   readonly #options: ActiveSequencesOptions
   readonly #expiryMs: number
   readonly #expiryCheckMs: number
@@ -224,6 +226,14 @@ export class ActiveSequences {
     return this.isTracked(rank) ? this.#state.prefill.remainingMs(rank, nowMs) : 0
   }
 
+  /**
+   * Predicted time that a newcomer would wait for booked prompts: an overdue one counts as done, those behind it in full.
+   * At `nowMs` Infinity: what is left until somebody marks or frees.
+   */
+  prefillWaitMs(rank: Rank, nowMs: number): number {
+    return this.isTracked(rank) ? this.#state.prefill.waitMs(rank, nowMs) : 0
+  }
+
   /** Active requests per LoRA name. */
   activeLoraCounts(): ReadonlyMap<string, number> {
     return this.#state.loraCounts
@@ -261,8 +271,12 @@ export class ActiveSequences {
       if (nowMs - bookings.startedAtMs[request]! > this.#expiryMs) {
         const requestId = bookings.idOf(request)
         this.#state.remove(request, nowMs)
-        this.#options.onExpired?.(requestId, rank)
         expired++
+        try {
+          this.#options.onExpired?.(requestId, rank)
+        } catch {
+          this.portFailures++
+        }
       }
       request = next
     }
@@ -274,7 +288,11 @@ export class ActiveSequences {
     const { load } = this.#options
     if (load === undefined) return
     const { blocks, prefill } = this.#state
-    load.loadChanged(rank, blocks.active[rank]!, prefill.activeTokens(rank, nowMs), isPublic)
+    try {
+      load.loadChanged(rank, blocks.active[rank]!, prefill.activeTokens(rank, nowMs), isPublic)
+    } catch {
+      this.portFailures++
+    }
   }
 
   #tellAdded(booking: Booking): void {
@@ -294,7 +312,11 @@ export class ActiveSequences {
 
   #tell(requestId: string, rank: Rank, loraName: string | undefined, data: SequenceEvent['data']): void {
     const { routerId, port } = this.#options.replica!
-    port.publish({ requestId, worker: this.ranks.pairOf(rank), routerId, loraName, data })
+    try {
+      port.publish({ requestId, worker: this.ranks.pairOf(rank), routerId, loraName, data })
+    } catch {
+      this.portFailures++
+    }
   }
 
   #find(requestId: string): number {

@@ -118,6 +118,17 @@ export class PrefillQueue {
     return Math.max(0, total - this.#elapsedMs(rank, nowMs))
   }
 
+  /**
+   * What `fillRemainingMs` fills, for one rank. Only the oldest entry runs down: at `nowMs` Infinity this is what is left
+   * when time alone has done all it can.
+   */
+  waitMs(rank: number, nowMs: number): number {
+    const sumMs = this.#sumMs[rank]!
+    const durationMs = this.#anchorDurationMs[rank]!
+    if (Number.isNaN(durationMs)) return sumMs
+    return Math.max(0, sumMs - Math.min(this.#elapsedMs(rank, nowMs), durationMs))
+  }
+
   /** As `remainingMs` for all ranks in one pass; entries without a duration count as nothing, an overdue one as done. */
   fillRemainingMs(outMs: Float64Array, outCount: Uint32Array, rankCount: number, nowMs: number): void {
     outCount.set(this.#count.subarray(0, rankCount))

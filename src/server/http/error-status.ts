@@ -7,6 +7,7 @@ export const errorStatus: Readonly<Record<ErrorCode, number | 'overload'>> = {
   WR_ALL_WORKERS_FILTERED: 503,
   WR_ALL_WORKERS_OVERLOADED: 'overload',
   WR_BODY_TOO_LARGE: 413,
+  WR_BOOKING_FAILED: 500,
   WR_BOOT_FAILED: 500,
   WR_DUPLICATE_REQUEST: 409,
   WR_ENGINE_DISCONNECTED: 502,

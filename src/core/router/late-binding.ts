@@ -1,0 +1,133 @@
+/**
+ * Late binding: a request stays here until its best worker is about to be free, because in an engine's queue it could no
+ * longer be placed better. A look goes over the front of those who are held, prices each as if it came now, and lets go
+ * whoever would not wait long. Needs a model of durations.
+ */
+import type { MatchColumns, WorkerTable } from '../protocol/index.js'
+import type { PolicyClass, QueueRejection } from '../queue/index.js'
+import { HeldClasses } from '../queue/index.js'
+import type { ActiveSequences } from '../sequences/index.js'
+import type { Moment } from './moment.js'
+import type { ParkedRequest } from './parked-request.js'
+import type { Outlook, Placer } from './placer.js'
+
+export interface LateBindingOptions {
+  readonly workers: WorkerTable
+  readonly sequences: ActiveSequences
+  readonly placer: Placer
+  readonly classes: readonly PolicyClass[]
+  readonly heldMax: number
+}
+
+/** What a look asks of the scheduler. */
+export interface LookPort {
+  /** What caches hold of its prompt by now; valid until the next call. */
+  matchesOf(parked: ParkedRequest): MatchColumns
+  /** False: its class must not send anything to busy ranks, and all are. */
+  mayPlace(parked: ParkedRequest, moment: Moment): boolean
+  /** It is no longer held: place it. */
+  go(parked: ParkedRequest, moment: Moment): void
+}
+
+export class LateBinding {
+  readonly #options: LateBindingOptions
+  readonly #held: HeldClasses<ParkedRequest>
+  /** Somebody came since the last look. */
+  #isFresh = false
+
+  constructor(options: LateBindingOptions) {
+    this.#options = options
+    this.#held = new HeldClasses(options.classes)
+  }
+
+  get size(): number {
+    return this.#held.size
+  }
+
+  get islTokens(): number {
+    return this.#held.islTokens
+  }
+
+  /** Everybody who is held, in the order of their coming. */
+  [Symbol.iterator](): IterableIterator<ParkedRequest> {
+    return this.#held[Symbol.iterator]()
+  }
+
+  /** Why nobody of this class may be held any more. */
+  judge(classIndex: number): QueueRejection | undefined {
+    const { classes, heldMax, workers } = this.#options
+    const { size: current } = this.#held
+    if (current >= heldMax)
+      return { policyClass: classes[classIndex]!.name, limitKind: 'parked_requests', current, limit: heldMax }
+    return this.#held.judge(classIndex, workers.workerCount)
+  }
+
+  hold(parked: ParkedRequest, classIndex: number, estimateMs: number, cachedTokens: number): void {
+    const { promptTokens: islTokens, strictPriority = 0 } = parked.request
+    const arrivedAtMs = parked.parkedAtMs
+    this.#held.push({ payload: parked, classIndex, estimateMs, arrivedAtMs, strictPriority, islTokens, cachedTokens })
+    this.#isFresh = true
+  }
+
+  /** False: it is not held. */
+  remove(parked: ParkedRequest): boolean {
+    return this.#held.remove(parked)
+  }
+
+  /** One look over the front of the held: whoever's best worker is about to be free goes there. */
+  look(moment: Moment, port: LookPort): void {
+    const { nowMs } = moment
+    this.#isFresh = false
+    if (this.#held.size === 0 || !this.#isAnybodyFree(nowMs)) return
+    const { placer, workers } = this.#options
+    const looks = this.#held.look(lookCount, workers.servedCount)
+    for (let parked = looks.next(); parked; parked = looks.next()) {
+      const outlook = placer.outlook(parked.request, port.matchesOf(parked), nowMs)
+      if (outlook && !(mayLeave(outlook) && port.mayPlace(parked, moment))) {
+        placer.holdFor(outlook.rank, outlook.ownMs)
+        continue
+      }
+      looks.leaves()
+      this.#held.remove(parked)
+      port.go(parked, moment)
+      if (!this.#isAnybodyFree(nowMs)) break // loads change only when somebody goes
+    }
+    placer.forgetHeld()
+  }
+
+  /** When a held request may be able to go by the mere passing of time; undefined where only a change can let it go. */
+  nextWakeMs(nowMs: number): number | undefined {
+    if (this.#held.size === 0) return undefined
+    if (this.#isFresh) return nowMs
+    const { sequences, workers } = this.#options
+    const { served, servedCount } = workers
+    let earliest = Number.POSITIVE_INFINITY
+    for (let row = 0; row < servedCount; row++) {
+      const rank = served[row]!
+      // Time lets the oldest prefill of a rank end, and no other: behind it everybody waits for its mark.
+      const lowest = Math.max(aboutFreeMs, sequences.prefillWaitMs(rank, Number.POSITIVE_INFINITY))
+      const fallsBy = sequences.prefillWaitMs(rank, nowMs) - lowest
+      if (fallsBy > 0 && lowest <= shortMs) earliest = Math.min(earliest, nowMs + fallsBy)
+    }
+    return earliest === Number.POSITIVE_INFINITY ? undefined : Math.max(earliest, nowMs + 1)
+  }
+
+  /** False: whoever is looked at, `mayLeave` would say no. Costs far less than looking. */
+  #isAnybodyFree(nowMs: number): boolean {
+    const { sequences, workers } = this.#options
+    const { served, servedCount } = workers
+    for (let row = 0; row < servedCount; row++) if (sequences.prefillWaitMs(served[row]!, nowMs) <= shortMs) return true
+    return servedCount === 0
+  }
+}
+
+/** A worker with less prefill than this left is about to be free. */
+const aboutFreeMs = 15
+/** What is booked and this together: short enough to wait behind, and engines batch short prompts well. */
+const shortMs = 120
+/** Held requests that are priced in one look: 64 lookups stay far below a millisecond. */
+const lookCount = 64
+
+function mayLeave(outlook: Outlook): boolean {
+  return outlook.waitMs <= aboutFreeMs || outlook.waitMs + outlook.ownMs <= shortMs
+}
