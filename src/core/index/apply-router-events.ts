@@ -28,6 +28,8 @@ export interface EventTarget {
   readonly ranks: RankTable
   readonly tiers: TierSet
   readonly counts: EventCounts
+  /** Whether a rank that nobody has named yet may be kept from now on. */
+  mayIntern(workerId: bigint): boolean
   apply(batch: TieredBatch): void
   /** The statuses of the last applied batch. */
   reportOf(tier: StorageTier): ApplyReport
@@ -71,6 +73,7 @@ export function applyRouterEvents(events: Iterable<RouterEvent>, target: EventTa
     if (data.kind !== 'stored' && known === undefined) {
       return settle(data.kind, data.kind === 'removed' && data.blockHashes.length > 0 ? 'block_not_found' : 'ok')
     }
+    if (known === undefined && !target.mayIntern(workerId)) return settle(data.kind, 'unknown_worker')
     const rank = known ?? ranks.intern(workerId, dpRank)
     if (rank >= ranksMax) {
       if (known === undefined) ranks.release(rank)

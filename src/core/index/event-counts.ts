@@ -9,10 +9,13 @@ import { type EventBatch, eventHeaderWords, eventKinds } from './event-batch.js'
 export type EventKind = KvCacheEventData['kind']
 
 /** What became of one event: as the index says, or it never got there. */
-export type EventOutcome = EventStatus | 'unsupported_residency_domain'
+export type EventOutcome = EventStatus | (typeof unapplied)[number]
+
+/** `unknown_worker`: nobody may begin to keep what this worker holds; it has left, or too many are unknown. */
+const unapplied = ['unsupported_residency_domain', 'unknown_worker'] as const
 
 const kinds: readonly EventKind[] = ['stored', 'removed', 'cleared'] // by the codes of `eventKinds`
-const outcomes: readonly EventOutcome[] = [...eventStatuses, 'unsupported_residency_domain']
+const outcomes: readonly EventOutcome[] = [...eventStatuses, ...unapplied]
 
 export class EventCounts {
   readonly #counts = new Float64Array(kinds.length * outcomes.length)

@@ -71,6 +71,8 @@ const noDepths = new Uint32Array(0)
 
 export class KvIndex {
   readonly counts: EventCounts = new EventCounts()
+  /** Asked before plain events make a rank known that nobody named before; whoever owns the ranks may set it. */
+  mayIntern: (workerId: bigint) => boolean = () => true
   readonly #ranks: RankTable
   readonly #withheld = new Set<Rank>()
   readonly #device: PrefixIndex
@@ -106,6 +108,7 @@ export class KvIndex {
       ranks,
       tiers: this.#tiers,
       counts: this.counts,
+      mayIntern: (workerId) => this.mayIntern(workerId),
       apply: (batch) => this.apply(batch),
       reportOf: (tier) => this.#reports[tier],
     }

@@ -25,6 +25,11 @@ export class RankTable {
     return this.#pairs.length
   }
 
+  /** How many pairs have a number. */
+  get liveCount(): number {
+    return this.#pairs.length - this.#free.length
+  }
+
   intern(workerId: bigint, dpRank: number): Rank {
     let ofWorker = this.#ranks.get(workerId)
     if (!ofWorker) this.#ranks.set(workerId, (ofWorker = new Map()))

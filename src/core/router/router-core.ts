@@ -33,6 +33,7 @@ import type { ParkedRequest } from './parked-request.js'
 import type { PrefillEstimator } from './prefill-hint.js'
 import { Scheduler } from './scheduler.js'
 import type { SchedulingRequest } from './scheduling-request.js'
+import { StrayRanks } from './stray-ranks.js'
 
 export interface RouterCoreOptions {
   readonly config: RouterConfig
@@ -104,6 +105,7 @@ export class RouterCore implements RouterInputs {
   readonly matches: MatchColumns = newMatchColumns()
   readonly #options: RouterCoreOptions
   readonly #scheduler: Scheduler
+  readonly #strays: StrayRanks
   #flags: WorkerFlags = {}
 
   constructor(options: RouterCoreOptions) {
@@ -121,6 +123,13 @@ export class RouterCore implements RouterInputs {
       },
     })
     this.index = options.index?.(this.ranks)
+    this.#strays = new StrayRanks({
+      ranks: this.ranks,
+      workers: this.workers,
+      isIdle: (rank) => this.sequences.activeRequests(rank) === 0,
+      release: (removed, moment) => this.#settleTopology({ added: [], removed }, moment),
+    })
+    if (this.index) this.index.mayIntern = (workerId) => this.#strays.admits(workerId)
     this.model = config.policy === 'warm' ? (options.model ?? new FleetModel()) : undefined
     this.#scheduler = new Scheduler({
       workers: this.workers,
@@ -162,13 +171,16 @@ export class RouterCore implements RouterInputs {
   // ---- who exists
 
   setWorker(workerId: bigint, config: WorkerConfig, moment: Moment): void {
-    this.#settleTopology(this.workers.set(workerId, config), moment)
+    const change = this.workers.set(workerId, config)
+    this.#strays.joined(workerId)
+    this.#settleTopology(change, moment)
   }
 
   removeWorker(workerId: bigint, moment: Moment): void {
     const change = this.workers.remove(workerId)
     // Ranks that only events, peers or bookings named go with the worker as well.
     const others = this.ranks.ofWorker(workerId).filter((rank) => !change.removed.includes(rank))
+    this.#strays.left(workerId)
     this.#settleTopology({ added: [], removed: [...change.removed, ...others] }, moment)
   }
 
@@ -176,7 +188,14 @@ export class RouterCore implements RouterInputs {
     const vanished = [...this.workers.workerIds()].filter((workerId) => !configs.has(workerId))
     const change = this.workers.reconcile(configs)
     const removed = new Set(change.removed)
-    for (const workerId of vanished) for (const rank of this.ranks.ofWorker(workerId)) removed.add(rank)
+    for (const workerId of vanished) {
+      for (const rank of this.ranks.ofWorker(workerId)) removed.add(rank)
+      this.#strays.left(workerId)
+    }
+    for (const workerId of configs.keys()) this.#strays.joined(workerId)
+    // As of 1.5 discovery has the last word on whom the tracker knows.
+    if (this.#options.config.compat === 'dynamo-1.5')
+      for (const rank of this.#strays.list()) if (this.sequences.isTracked(rank)) removed.add(rank)
     this.#settleTopology({ added: change.added, removed: [...removed] }, moment)
   }
 
@@ -184,8 +203,9 @@ export class RouterCore implements RouterInputs {
     for (const workerId of workerIds) {
       const { dataParallelStartRank: start, dataParallelSize: size } =
         this.workers.configOf(workerId) ?? defaultWorkerConfig
+      this.#strays.register(workerId)
       for (let dpRank = start; dpRank < start + size; dpRank++)
-        this.sequences.track(this.ranks.intern(workerId, dpRank), moment.nowMs)
+        this.sequences.track(this.#strays.intern({ workerId, dpRank }, moment), moment.nowMs)
     }
     this.#scheduler.recheck(moment)
   }
@@ -242,7 +262,7 @@ export class RouterCore implements RouterInputs {
   book(request: SchedulingRequest, worker: WorkerRank, cachedTokens: number, moment: Moment): void {
     if (this.sequences.has(request.requestId ?? ''))
       throw new WarmrouteError('WR_DUPLICATE_REQUEST', { requestId: request.requestId })
-    const rank = this.ranks.intern(worker.workerId, worker.dpRank)
+    const rank = this.#strays.intern(worker, moment)
     this.#scheduler.book(request, rank, cachedTokens, moment)
   }
 
@@ -265,7 +285,10 @@ export class RouterCore implements RouterInputs {
 
   applyReplica(events: readonly SequenceEvent[], moment: Moment): ReplicaOutcome {
     const routerId = this.#options.replica?.routerId ?? -1n // -1 is nobody's: without an id of our own, nothing is ours
-    const outcome = applyReplicaEvents(this.sequences, events, moment.nowMs, { routerId })
+    const outcome = applyReplicaEvents(this.sequences, events, moment.nowMs, {
+      routerId,
+      intern: (worker) => this.#strays.intern(worker, moment),
+    })
     if (outcome.shouldWake) this.#scheduler.recheck(moment)
     return outcome
   }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { toHashColumn } from '../protocol/index.js'
+import { toHashColumn, WarmrouteError } from '../protocol/index.js'
 import type { ReplicaOptions } from './apply-replica.js'
 import { applyReplicaEvents } from './apply-replica.js'
 import type { SequenceEvent } from './sequence-event.js'
@@ -65,7 +65,10 @@ describe('a tracker that hears of its peers', () => {
     expect(tracker.ranks.find(9n, 0)).toBe(undefined)
     expect(apply(tracker, [add('a', 9, [1, 2])])).toMatchObject({ applied: 1 })
     expect(tracker.sequences.activeBlocks(tracker.ranks.find(9n, 0)!)).toBe(2)
-    expect(apply(tracker, [add('b', 10, [1])], { rankCountMax: 2 })).toMatchObject({ refused: 1 })
+    const intern = (): never => {
+      throw new WarmrouteError('WR_TRACKER_FULL')
+    }
+    expect(apply(tracker, [add('b', 10, [1])], { intern })).toMatchObject({ refused: 1 })
     expect(tracker.ranks.find(10n, 0)).toBe(undefined)
   })
 

@@ -3,7 +3,7 @@
  * one load report per rank that changed, and one wake where a mark or a free may let a parked request go.
  * Nothing here is told to peers again, and nothing a peer sends makes it throw.
  */
-import type { Rank } from '../protocol/index.js'
+import type { Rank, WorkerRank } from '../protocol/index.js'
 import { WarmrouteError } from '../protocol/index.js'
 import type { ActiveSequences } from './active-sequences.js'
 import type { AddRequestData, SequenceEvent } from './sequence-event.js'
@@ -14,8 +14,8 @@ export interface ReplicaOptions {
   readonly routerId: bigint
   /** `lazy` tracks a rank that a peer names first; `required` drops events of ranks that are not tracked. */
   readonly registration?: 'lazy' | 'required' | undefined
-  /** Lazily, peers can add ranks up to this many; 65,536 unless told. */
-  readonly rankCountMax?: number | undefined
+  /** Names a rank that a peer names first, or throws where there are too many. The table's own `intern` unless told. */
+  readonly intern?: ((worker: WorkerRank) => Rank) | undefined
 }
 
 export interface ReplicaOutcome {
@@ -83,17 +83,15 @@ function applyAdd(
   const { workerId, dpRank } = event.worker
   const known = ranks.find(workerId, dpRank)
   if (options.registration === 'required' && (known === undefined || !sequences.isTracked(known))) return false
-  if (known === undefined && ranks.size >= (options.rankCountMax ?? 65_536))
-    throw new WarmrouteError('WR_TRACKER_FULL', { rankCount: ranks.size })
   const { tokenSequence: sequenceHashes, trackPrefillTokens, expectedOutputTokens, prefillLoadHint } = data
   const { requestId, loraName } = event
   const booking = { requestId, loraName, sequenceHashes, trackPrefillTokens, expectedOutputTokens, prefillLoadHint }
   const booked = sequences.rankOf(requestId)
   if (booked !== undefined && (rules.replicaOwner === 'first' || booked === known)) return false
   requireBooking(booking, nowMs) // before anything is moved or named for it
+  const rank = known ?? options.intern?.(event.worker) ?? ranks.intern(workerId, dpRank)
   // Upstream moves only the index entry and leaves the old rank loaded until expiry; here the load moves along.
   if (booked !== undefined) changed.add(sequences.freeForPeer(requestId, nowMs))
-  const rank = known ?? ranks.intern(workerId, dpRank)
   sequences.bookForPeer({ ...booking, rank }, nowMs)
   changed.add(rank)
   return true
