@@ -1,6 +1,6 @@
 import { afterEach, expect, it } from 'vitest'
 import type { Router } from './create-router.js'
-import { createRouter } from './create-router.js'
+import { createRouter, departedNamesMax } from './create-router.js'
 
 const open: Router[] = []
 
@@ -43,6 +43,25 @@ it('knows workers by name as they come and go', async () => {
   await expect(router.route({ tokens: prompt(1), allowedWorkers: ['a'] })).rejects.toMatchObject({
     code: 'WR_NO_ENDPOINTS',
   })
+})
+
+it('a worker that returns keeps its number, and names of workers that left long ago are forgotten', async () => {
+  const router = await routerOf('a')
+  const id = router.workerId('a')
+  router.removeWorker('a')
+  router.setWorker('a')
+  expect(router.workerId('a')).toBe(id)
+  router.removeWorker('a')
+  expect(() => router.setWorker('bad', { dataParallelSize: -1 })).toThrow(/dataParallelSize/)
+  expect(router.workerId('bad')).toBeUndefined()
+  const last = departedNamesMax - 1
+  for (let at = 0; at <= last; at++) {
+    router.setWorker(`w${at}`)
+    router.removeWorker(`w${at}`)
+  }
+  expect([router.workerId('a'), router.workerId('w0') === undefined]).toEqual([undefined, false])
+  router.setWorker('a')
+  expect(router.workerId('a')).toBeGreaterThan(router.workerId(`w${last}`)!)
 })
 
 it('leaves out the workers that failed a request', async () => {

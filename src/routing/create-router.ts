@@ -3,7 +3,7 @@
  * booking. No server, no sockets. Without KV events it predicts caches from its own decisions.
  */
 import type { RouterConfigInput, RouterEvent, WorkerConfig } from '../core/protocol/index.js'
-import { defaultWorkerConfig, WarmrouteError } from '../core/protocol/index.js'
+import { defaultWorkerConfig, validateWorkerConfig, WarmrouteError } from '../core/protocol/index.js'
 import type { Receipt } from '../core/router/index.js'
 import { InProcessRouter } from './in-process-router.js'
 
@@ -98,7 +98,7 @@ export interface Router {
   setWorker(name: string, options?: WorkerOptions): void
   /** Its bookings and its cached blocks are forgotten. */
   removeWorker(name: string): void
-  /** The number that stands for a worker in events. */
+  /** The number that stands for a worker in events; the same again when a worker returns soon. */
   workerId(name: string): bigint | undefined
   /** What engines report of their caches. */
   applyEvents(events: readonly RouterEvent[]): void
@@ -163,12 +163,16 @@ class NamedRouter implements Router {
   }
 
   setWorker(name: string, options: WorkerOptions = {}): void {
-    this.#inner.setWorker(this.#names.idOf(name), { ...defaultWorkerConfig, ...options })
+    const config = { ...defaultWorkerConfig, ...options }
+    validateWorkerConfig(config) // before the name is kept
+    this.#inner.setWorker(this.#names.idOf(name), config)
   }
 
   removeWorker(name: string): void {
     const id = this.#names.find(name)
-    if (id !== undefined) this.#inner.removeWorker(id)
+    if (id === undefined) return
+    this.#names.leave(name)
+    this.#inner.removeWorker(id)
   }
 
   workerId(name: string): bigint | undefined {
@@ -184,19 +188,35 @@ class NamedRouter implements Router {
   }
 }
 
-/** Names to ids and back. A name keeps its id when its worker leaves and returns. */
+/** So many names of workers that left are kept: fleets that scale by the hour name thousands of workers a week. */
+export const departedNamesMax = 1024
+
+/** Names to ids and back. A name keeps its id when its worker leaves and returns, while it is among the last that left. */
 class Names {
+  readonly #departed = new Set<string>()
+  #nextId = 1n
   readonly #ids = new Map<string, bigint>()
   readonly #names = new Map<bigint, string>()
 
   idOf(name: string): bigint {
+    this.#departed.delete(name)
     const known = this.#ids.get(name)
     if (known !== undefined) return known
     if (name === '') throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'a worker needs a name' })
-    const id = BigInt(this.#ids.size + 1)
+    const id = this.#nextId++ // never given again: a late event of a forgotten worker must not become another's
     this.#ids.set(name, id)
     this.#names.set(id, name)
     return id
+  }
+
+  leave(name: string): void {
+    this.#departed.delete(name)
+    this.#departed.add(name)
+    if (this.#departed.size <= departedNamesMax) return
+    const [oldest] = this.#departed
+    this.#departed.delete(oldest!)
+    this.#names.delete(this.#ids.get(oldest!)!)
+    this.#ids.delete(oldest!)
   }
 
   find(name: string): bigint | undefined {

@@ -1,11 +1,18 @@
-/** A wait that ends: with the answer, with its deadline, or with the signal. The work is told to stop in the last two cases. */
+/** A wait that ends: with the answer, with its deadline, or with a signal. The work is told to stop in the last two cases. */
+import type { ErrorCode } from '../core/protocol/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { RouterClock } from './router-ports.js'
+
+/** What ends a wait early, and what that is called. */
+export interface WaitEnd {
+  readonly signal: AbortSignal
+  readonly code: ErrorCode
+}
 
 export function withDeadline<T>(
   clock: RouterClock,
   ms: number,
-  signal: AbortSignal | undefined,
+  ends: readonly WaitEnd[],
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const own = new AbortController()
@@ -13,19 +20,24 @@ export function withDeadline<T>(
     const stop = clock.once(ms, () =>
       fail(new WarmrouteError('WR_TIMEOUT', { reason: `no answer within ${ms} ms`, ms })),
     )
-    const onAbort = (): void => fail(new WarmrouteError('WR_REQUEST_CANCELLED'))
+    const listeners = ends.map(({ signal, code }) => {
+      const onAbort = (): void => fail(new WarmrouteError(code))
+      signal.addEventListener('abort', onAbort)
+      return () => signal.removeEventListener('abort', onAbort)
+    })
     const end = (): void => {
       stop()
-      signal?.removeEventListener('abort', onAbort)
+      for (const forget of listeners) forget()
     }
     function fail(error: WarmrouteError): void {
       end()
       own.abort(error)
       reject(error)
     }
-    if (signal?.aborted) return onAbort()
-    signal?.addEventListener('abort', onAbort)
-    work(own.signal).then(
+    const over = ends.find(({ signal }) => signal.aborted)
+    if (over) return fail(new WarmrouteError(over.code))
+    // A port may throw before it returns a promise; that is a failure like any other.
+    new Promise<T>((done) => done(work(own.signal))).then(
       (value) => {
         end()
         resolve(value)

@@ -15,6 +15,54 @@ const ask = (contextId: string, change: Partial<FindBestMatch> = {}): FindBestMa
 const tight = { routerQueueThreshold: 0 }
 const code = (name: string): unknown => expect.objectContaining({ code: name })
 
+describe('closing while somebody asks elsewhere', () => {
+  const never = (): Promise<never> => new Promise(() => {})
+
+  it.each([
+    { says: 'without a signal of its own', signal: undefined },
+    { says: 'with one', signal: new AbortController().signal },
+  ])('ends the question $says', async ({ signal }) => {
+    let stopped: AbortSignal | undefined
+    const remoteIndex: RemoteIndexPort = {
+      findMatches: (_local, inner) => {
+        stopped = inner
+        return never()
+      },
+    }
+    const { router, clock } = await openScene({ useRemoteIndexer: true }, { remoteIndex })
+    const asked = router.findBestMatch(ask('a', { signal }))
+    const closed = router.close()
+    await expect(asked).rejects.toEqual(code('WR_ROUTER_CLOSED'))
+    await closed
+    expect([stopped?.aborted, clock.timerCount, router.activeRequestCount]).toEqual([true, 0, 0])
+  })
+
+  it('a port that throws before it answers is a failure like any other', async () => {
+    const remoteIndex: RemoteIndexPort = {
+      findMatches: () => {
+        throw new TypeError('no such address')
+      },
+    }
+    const { router, clock } = await openScene({ useRemoteIndexer: true }, { remoteIndex })
+    const timers = clock.timerCount
+    await expect(router.findBestMatch(ask('a'))).rejects.toThrow('no such address')
+    expect(clock.timerCount).toBe(timers)
+    await router.close()
+  })
+
+  it('giving up on a shared cache is not counted as its failure', async () => {
+    const observed: string[] = []
+    const own = new AbortController()
+    const sharedCache: SharedCachePort = { checkBlocks: never }
+    const { router } = await openScene({}, { sharedCache, observer: { sharedCacheFailed: () => observed.push('x') } })
+    const asked = router.findBestMatch(ask('a', { signal: own.signal }))
+    own.abort()
+    await expect(asked).rejects.toEqual(code('WR_REQUEST_CANCELLED'))
+    expect(observed).toEqual([])
+    await router.close()
+  })
+})
+
 describe('the shared cache', () => {
   const selected: (number | undefined)[] = []
   const inspecting = (workerId: bigint): WorkerSelector => ({

@@ -168,6 +168,31 @@ describe('waiting', () => {
     await router.close()
   })
 
+  it('the gauges of the queue hear of who gives up', async () => {
+    const seen: [number, number][] = []
+    const observer = { queued: (count: number, tokens: number) => void seen.push([count, tokens]) }
+    const { router } = await openScene({ routerQueueThreshold: 0 }, { workerIds: [0n], observer })
+    await router.findBestMatch(ask('runs'))
+    const own = new AbortController()
+    const waits = router.findBestMatch(ask('waits', { signal: own.signal }))
+    expect(seen.at(-1)).toEqual([1, 16])
+    own.abort()
+    await expect(waits).rejects.toMatchObject({ code: 'WR_REQUEST_CANCELLED' })
+    expect(seen.at(-1)).toEqual([0, 0])
+    await router.close()
+  })
+
+  it('an observer that throws is logged, and takes nobody’s answer away', async () => {
+    const fail = (): never => {
+      throw new Error('a full disk')
+    }
+    const { router, log } = await openScene({}, { observer: { routed: fail, queued: fail } })
+    expect(await router.findBestMatch(ask('a'))).toHaveLength(2)
+    router.free('a')
+    expect([router.activeRequestCount, log.warnings().includes('an observer failed')]).toEqual([0, true])
+    await router.close()
+  })
+
   it('who goes between being placed and being told leaves nothing booked', async () => {
     const { router } = await openScene(tight, { workerIds: [0n] })
     await router.findBestMatch(ask('a'))

@@ -23,7 +23,7 @@ import { LoadFeed } from './load-feed.js'
 import { Lookups } from './lookups.js'
 import type { Prompt } from './prompt.js'
 import type { Randomness, RouterClock, RouterLog, RouterObserver } from './router-ports.js'
-import { realClock, realRandomness, silentLog } from './router-ports.js'
+import { guardObserver, realClock, realRandomness, silentLog } from './router-ports.js'
 import { routerTracer } from './spans.js'
 import { Waiters } from './waiters.js'
 
@@ -61,7 +61,7 @@ export class LiveCore {
     this.log = options.log ?? silentLog
     this.clock = options.clock ?? realClock
     this.random = options.random ?? realRandomness
-    this.observer = options.observer ?? {}
+    this.observer = guardObserver(options.observer, this.log)
     this.tracer = options.tracer ?? routerTracer()
     let feed: LoadFeed | undefined
     const coreOptions = this.#coreOptions((it) => (feed = it))
@@ -206,7 +206,7 @@ export class LiveCore {
   }
 
   #cancel(parked: ParkedRequest): boolean {
-    const isCancelled = this.#inputs.cancel(parked)
+    const isCancelled = this.tell((inputs) => inputs.cancel(parked))
     // With one lane for all, as of 1.2, who is gone may have been the one that held up everybody else.
     if (isCancelled && this.#config.compat === 'dynamo-1.2') this.tell((inputs, moment) => inputs.recheck(moment))
     return isCancelled

@@ -8,6 +8,7 @@ import { newMatchColumns, resetMatchColumns } from '../core/protocol/index.js'
 import type { RouterCore } from '../core/router/index.js'
 import type { SharedCacheHits } from '../core/selection/index.js'
 import type { FindBestMatch } from './best-match.js'
+import type { WaitEnd } from './deadline.js'
 import { withDeadline } from './deadline.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import type { Prompt } from './prompt.js'
@@ -54,21 +55,19 @@ export class Lookups {
 
   async ask(input: FindBestMatch, prompt: Prompt, stop: AbortSignal): Promise<Found> {
     const startedMs = this.#clock.nowMs()
-    const signal = input.signal ?? stop
+    const ends = endsOf(stop, input.signal)
     let findMatchesMs: number | undefined
     let sharedCacheMs: number | undefined
     const [index, shared] = await Promise.all([
       this.#core.index
         ? undefined
-        : settled(this.#askIndex(prompt, signal)).finally(() => (findMatchesMs = this.#clock.nowMs() - startedMs)),
+        : settled(this.#askIndex(prompt, ends)).finally(() => (findMatchesMs = this.#clock.nowMs() - startedMs)),
       this.#options.sharedCache && input.tokens
-        ? settled(this.#askShared(input.tokens, signal)).finally(
-            () => (sharedCacheMs = this.#clock.nowMs() - startedMs),
-          )
+        ? settled(this.#askShared(input.tokens, ends)).finally(() => (sharedCacheMs = this.#clock.nowMs() - startedMs))
         : undefined,
     ])
     if (index?.kind === 'failure') throw index.error
-    if (shared?.kind === 'failure') {
+    if (shared?.kind === 'failure' && !ends.some(({ signal }) => signal.aborted)) {
       this.#log.warn({ error: shared.error }, 'shared cache query failed, ignoring')
       this.#observer.sharedCacheFailed?.()
     }
@@ -82,24 +81,24 @@ export class Lookups {
 
   /** For a request that waited long; nothing where the lookup fails. */
   async refresh(prompt: Prompt, stop: AbortSignal): Promise<(() => MatchColumns) | undefined> {
-    const answer = await settled(this.#askIndex(prompt, stop))
+    const answer = await settled(this.#askIndex(prompt, endsOf(stop, undefined)))
     return answer.kind === 'answer' ? () => this.#toColumns(answer.value) : undefined
   }
 
-  #askIndex(prompt: Prompt, signal: AbortSignal): Promise<Iterable<RemoteMatch>> {
+  #askIndex(prompt: Prompt, ends: readonly WaitEnd[]): Promise<Iterable<RemoteMatch>> {
     const { remoteIndex, remoteIndexTimeoutMs = 5000 } = this.#options
     const { local, blockCount } = prompt
     if (!remoteIndex || !local || blockCount === 0) return Promise.resolve([])
     const column = local.slice(0, 2 * blockCount)
     return inSpanAsync(this.#tracer, 'kv_router.find_matches', () =>
-      withDeadline(this.#clock, remoteIndexTimeoutMs, signal, (inner) => remoteIndex.findMatches(column, inner)),
+      withDeadline(this.#clock, remoteIndexTimeoutMs, ends, (inner) => remoteIndex.findMatches(column, inner)),
     )
   }
 
-  #askShared(tokens: Uint32Array, signal: AbortSignal): Promise<SharedCacheHits> {
+  #askShared(tokens: Uint32Array, ends: readonly WaitEnd[]): Promise<SharedCacheHits> {
     const { sharedCache, sharedCacheTimeoutMs = 1000, blockSize } = this.#options
     return inSpanAsync(this.#tracer, 'kv_router.shared_cache_check', () =>
-      withDeadline(this.#clock, sharedCacheTimeoutMs, signal, (inner) =>
+      withDeadline(this.#clock, sharedCacheTimeoutMs, ends, (inner) =>
         sharedCache!.checkBlocks(tokens, blockSize, inner),
       ),
     )
@@ -121,6 +120,12 @@ export class Lookups {
     }
     return columns
   }
+}
+
+/** The router's end, and the caller's own where it has one. */
+function endsOf(stop: AbortSignal, own: AbortSignal | undefined): readonly WaitEnd[] {
+  const ofRouter: WaitEnd = { signal: stop, code: 'WR_ROUTER_CLOSED' }
+  return own ? [ofRouter, { signal: own, code: 'WR_REQUEST_CANCELLED' }] : [ofRouter]
 }
 
 function settled<T>(work: Promise<T>): Promise<Settled<T>> {

@@ -48,7 +48,7 @@ export interface RemoteIndexPort {
   recordDecision?(local: HashColumn, sequence: HashColumn, worker: WorkerRank): Promise<void>
 }
 
-/** What is worth observing. Called on the way of every request: must not throw. */
+/** What is worth observing. Called on the way of every request: must not block; what it throws is logged. */
 export interface RouterObserver {
   routed?(times: RoutingTimes): void
   sharedCacheFailed?(): void
@@ -65,6 +65,23 @@ export interface RoutingTimes {
   readonly sharedCacheMs?: number | undefined
   readonly foundMs: number
   readonly totalMs: number
+}
+
+/** An observer that fails must not take an answer away from whoever asked: its booking would live on without a caller. */
+export function guardObserver(observer: RouterObserver = {}, log: RouterLog): RouterObserver {
+  const safely = (call: () => void): void => {
+    try {
+      call()
+    } catch (error) {
+      log.warn({ error }, 'an observer failed')
+    }
+  }
+  return {
+    routed: (times) => safely(() => observer.routed?.(times)),
+    sharedCacheFailed: () => safely(() => observer.sharedCacheFailed?.()),
+    sharedCacheHit: (hitRate, beyond) => safely(() => observer.sharedCacheHit?.(hitRate, beyond)),
+    queued: (count, tokens) => safely(() => observer.queued?.(count, tokens)),
+  }
 }
 
 export const silentLog: RouterLog = { isDebug: false, debug() {}, info() {}, warn() {} }
