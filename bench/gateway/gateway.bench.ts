@@ -169,12 +169,18 @@ interface Stage {
 
 let stage: Promise<Stage> | undefined
 
+/** `BENCH_PROFILE=folder` writes a CPU profile of each process there when the benchmark ends. */
+function profileFlags(): string[] {
+  const folder = process.env['BENCH_PROFILE']
+  return folder === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${folder}`]
+}
+
 /** The processes are started once and end with this one: each ends itself when its channel closes. */
 async function openStage(): Promise<Stage> {
   const start = async <T>(file: string, argument?: unknown): Promise<{ child: ChildProcess; first: T }> => {
     const path = fileURLToPath(new URL(file, import.meta.url))
     const child = fork(path, argument === undefined ? [] : [JSON.stringify(argument)], {
-      execArgv: ['--import', 'tsx'],
+      execArgv: ['--import', 'tsx', ...profileFlags()],
     })
     const first = await message<T>(child)
     child.unref()

@@ -44,15 +44,13 @@ export class EventBatch {
     count: number = hashCount(external),
   ): void {
     const at = this.openStored(rank, count, parent !== undefined, parent?.[0] ?? 0, parent?.[1] ?? 0)
-    for (let word = 0; word < 2 * count; word++) {
-      this.words[at + word] = external[word]!
-      this.words[at + 2 * count + word] = local[word]!
-    }
+    this.words.set(external.subarray(0, 2 * count), at)
+    this.words.set(local.subarray(0, 2 * count), at + 2 * count)
   }
 
   removed(rank: Rank, external: HashColumn, count: number = hashCount(external)): void {
     const at = this.openRemoved(rank, count)
-    for (let word = 0; word < 2 * count; word++) this.words[at + word] = external[word]!
+    this.words.set(external.subarray(0, 2 * count), at)
   }
 
   /** The rank holds nothing any more. */

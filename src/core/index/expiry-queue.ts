@@ -3,11 +3,14 @@
  * up to buckets of 100 ms since the start, and a time to live of 0 ends at once. Time is an argument and never runs
  * backwards here.
  *
- *   bucket  a list of timers; buckets come into being in the order in which they end
- *   timer   rank, hashLo, hashHi, the bucket in which it ends, the list in which it stands     36 bytes, 16 to 32 in the table
+ *   bucket  a list of runs; buckets come into being in the order in which they end
+ *   run     neighbours of a chain that end together: rank, bucket, list, length                 32 bytes, and its first timer
+ *   timer   hashLo, hashHi, its run, next and previous in it                                   20 bytes, 16 to 32 in the table
  *
- * The time to live is the same for all, so a refresh always means the newest bucket. It only writes that bucket's number
- * into the timer; the list moves on when the old bucket ends. A conversation refreshes hundreds of blocks per turn.
+ * A conversation refreshes hundreds of blocks per turn. A sequence hash names the whole chain up to its block, so a run
+ * whose last hash stands in the prompt where it should lies in the prompt as a whole, and is refreshed by one number. A
+ * prompt that leaves a run in its middle cuts it there, once. The time to live is the same for all, so a refresh always
+ * means the newest bucket; the list moves on when the old bucket ends.
  */
 import type { HashColumn, Rank } from '../protocol/index.js'
 import type { EventBatch } from './event-batch.js'
@@ -24,23 +27,28 @@ export interface ExpiryOptions {
   readonly seed: number
 }
 
-const timerWords = 9 // rank, hashLo, hashHi, bucket, list, then next and previous in each of two rings:
+const runWords = 8 // rank, bucket, list, length, then next and previous in each of two rings:
 const ofList = 0
 const ofRank = 1
+const timerWords = 5 // hashLo, hashHi, run, then next and previous in its run
+const ofRun = 0
 
 export class ExpiryQueue {
   readonly #ttlMs: number
   readonly #startMs: number
   readonly #seed: number
   #nowMs: number
-  readonly #timers = new LinkedRecords(5, 2)
+  readonly #runs = new LinkedRecords(4, 2)
+  readonly #timers = new LinkedRecords(3, 1)
+  #heads = new Uint32Array(16) // by run: first timer + 1
   readonly #table = new IdTable()
   /** Bucket to its list, in the order in which they end: a new bucket always ends last. */
   readonly #buckets = new Map<number, number>()
-  #lists = new Uint32Array(16) // by list: first timer + 1
+  #lists = new Uint32Array(16) // by list: first run + 1
   readonly #freeLists: number[] = []
   #listEnd = 0
-  #ranks = new Uint32Array(16) // by rank: first timer + 1
+  #ranks = new Uint32Array(16) // by rank: first run + 1
+  #rankSizes = new Uint32Array(16) // by rank: timers
 
   constructor(options: ExpiryOptions) {
     this.#ttlMs = options.ttlMs
@@ -54,7 +62,9 @@ export class ExpiryQueue {
   }
 
   get bytesUsed(): number {
-    return this.#timers.bytesUsed + this.#table.bytesUsed + this.#ranks.byteLength + this.#lists.byteLength
+    const columns =
+      this.#heads.byteLength + this.#ranks.byteLength + this.#rankSizes.byteLength + this.#lists.byteLength
+    return this.#timers.bytesUsed + this.#runs.bytesUsed + this.#table.bytesUsed + columns
   }
 
   /** No timer ends before this; undefined where there is none. What a caller's clock has to wait for. */
@@ -64,18 +74,44 @@ export class ExpiryQueue {
     return undefined
   }
 
-  /** Starts or refreshes the timers of a chain of blocks, except those marked in `isExempt`. */
+  /** Timers of one rank. */
+  sizeOf(rank: Rank): number {
+    return rank < this.#rankSizes.length ? this.#rankSizes[rank]! : 0
+  }
+
+  /** How many leading blocks of a chain have a timer. */
+  prefixOf(rank: Rank, hashes: HashColumn, blockCount: number): number {
+    let block = 0
+    while (block < blockCount) {
+      const timer = this.#find(rank, hashes[2 * block]!, hashes[2 * block + 1]!)
+      if (timer < 0) break
+      block += this.#matched(timer, hashes, block, blockCount)
+    }
+    return block
+  }
+
+  /** Starts or refreshes the timers of a chain of blocks, except those marked in `isExempt`, which have none. */
   start(rank: Rank, hashes: HashColumn, blockCount: number, nowMs: number, isExempt?: Uint8Array): void {
     const bucket = this.#bucketAt(nowMs)
     const list = this.#listFor(bucket)
-    let timer = -1
-    for (let block = 0; block < blockCount; block++) {
-      if (isExempt?.[block] === 1) continue
+    let fresh = -1 // the run of timers that are made side by side
+    for (let block = 0; block < blockCount; ) {
       const lo = hashes[2 * block]!
       const hi = hashes[2 * block + 1]!
-      timer = this.#findAfter(timer, rank, lo, hi)
-      if (timer >= 0) this.#timers.words[timerWords * timer + 3] = bucket
-      else timer = this.#newTimer(rank, lo, hi, bucket, list)
+      const isKept = isExempt?.[block] !== 1
+      const timer = isKept ? this.#find(rank, lo, hi) : -1
+      if (timer >= 0) {
+        const length = this.#matched(timer, hashes, block, blockCount)
+        this.#refresh(timer, length, bucket)
+        block += length
+      } else {
+        if (isKept) {
+          if (fresh < 0) fresh = this.#newRun(rank, bucket, list)
+          this.#newTimer(fresh, rank, lo, hi)
+        }
+        block++
+      }
+      if (timer >= 0 || !isKept) fresh = -1
     }
   }
 
@@ -91,7 +127,10 @@ export class ExpiryQueue {
   }
 
   cancelRank(rank: Rank): void {
-    while (rank < this.#ranks.length && this.#ranks[rank] !== 0) this.#drop(this.#ranks[rank]! - 1)
+    while (rank < this.#ranks.length && this.#ranks[rank] !== 0) {
+      const run = this.#ranks[rank]! - 1
+      for (let left = this.#lengthOf(run); left > 0; left--) this.#drop(this.#heads[run]! - 1)
+    }
   }
 
   /** Moves timers that have ended, at most `blocksMax`, into removals; answers how many blocks those name. */
@@ -118,37 +157,31 @@ export class ExpiryQueue {
     return taken
   }
 
-  /** Timers that were asked for again go to the list of the bucket in which they end now. */
+  /** Runs that were asked for again go to the list of the bucket in which they end now. */
   #moveRefreshed(bucket: number, list: number): void {
-    const timers = this.#timers
-    for (let timer = this.#lists[list]! - 1; timer >= 0; ) {
-      const next = timers.after(ofList, this.#lists, list, timer)
-      const own = timers.words[timerWords * timer + 3]!
+    const runs = this.#runs
+    for (let run = this.#lists[list]! - 1; run >= 0; ) {
+      const next = runs.after(ofList, this.#lists, list, run)
+      const own = runs.words[runWords * run + 1]!
       if (own !== bucket) {
         const later = this.#buckets.get(own)! // it was made by the refresh, and buckets go in order
-        timers.remove(ofList, this.#lists, list, timer)
-        timers.append(ofList, this.#lists, later, timer)
-        timers.words[timerWords * timer + 4] = later
+        runs.remove(ofList, this.#lists, list, run)
+        runs.append(ofList, this.#lists, later, run)
+        runs.words[runWords * run + 2] = later
       }
-      timer = next
+      run = next
     }
   }
 
-  /** Neighbours of one rank share a removal. */
+  /** A run is one removal, or the beginning of one. */
   #takeRun(list: number, blocksMax: number, into: EventBatch): number {
-    const timers = this.#timers
-    const first = this.#lists[list]! - 1
-    const rank = timers.words[timerWords * first]!
-    let length = 0
-    for (let timer = first; timer >= 0 && length < blocksMax; length++) {
-      if (timers.words[timerWords * timer] !== rank) break
-      timer = timers.after(ofList, this.#lists, list, timer)
-    }
-    let word = into.openRemoved(rank, length)
+    const run = this.#lists[list]! - 1
+    const length = Math.min(blocksMax, this.#lengthOf(run))
+    let word = into.openRemoved(this.#runs.words[runWords * run]!, length)
     for (let block = 0; block < length; block++) {
-      const timer = this.#lists[list]! - 1
-      into.words[word++] = timers.words[timerWords * timer + 1]!
-      into.words[word++] = timers.words[timerWords * timer + 2]!
+      const timer = this.#heads[run]! - 1
+      into.words[word++] = this.#timers.words[timerWords * timer]!
+      into.words[word++] = this.#timers.words[timerWords * timer + 1]!
       this.#drop(timer)
     }
     return length
@@ -174,62 +207,139 @@ export class ExpiryQueue {
     return list
   }
 
-  #newTimer(rank: Rank, hashLo: number, hashHi: number, bucket: number, list: number): number {
-    const timer = this.#timers.allocate()
-    const { words } = this.#timers
-    const at = timerWords * timer
+  #newRun(rank: Rank, bucket: number, list: number): number {
+    const run = this.#runs.allocate()
+    const { words } = this.#runs
+    const at = runWords * run
     words[at] = rank
-    words[at + 1] = hashLo
-    words[at + 2] = hashHi
-    words[at + 3] = bucket
-    words[at + 4] = list
-    if (rank >= this.#ranks.length) this.#ranks = widened(this.#ranks, rank + 1)
-    this.#timers.append(ofRank, this.#ranks, rank, timer)
-    this.#timers.append(ofList, this.#lists, list, timer)
-    this.#table.add(this.#hash(rank, hashLo, hashHi), timer)
-    return timer
+    words[at + 1] = bucket
+    words[at + 2] = list
+    words[at + 3] = 0
+    if (run >= this.#heads.length) this.#heads = widened(this.#heads, run + 1)
+    if (rank >= this.#ranks.length) {
+      this.#ranks = widened(this.#ranks, rank + 1)
+      this.#rankSizes = widened(this.#rankSizes, rank + 1)
+    }
+    this.#runs.append(ofRank, this.#ranks, rank, run)
+    this.#runs.append(ofList, this.#lists, list, run)
+    return run
   }
 
-  /** A chain's timers were made side by side, or backwards in the places of an older chain: try those before the table. */
-  #findAfter(timer: number, rank: Rank, hashLo: number, hashHi: number): number {
-    if (timer >= 0) {
-      if (this.#isTimer(timer + 1, rank, hashLo, hashHi)) return timer + 1
-      if (this.#isTimer(timer - 1, rank, hashLo, hashHi)) return timer - 1
+  #newTimer(run: number, rank: Rank, hashLo: number, hashHi: number): void {
+    const timer = this.#timers.allocate()
+    const { words } = this.#timers
+    words[timerWords * timer] = hashLo
+    words[timerWords * timer + 1] = hashHi
+    this.#join(run, timer)
+    this.#rankSizes[rank]!++
+    this.#table.add(this.#hash(rank, hashLo, hashHi), timer)
+  }
+
+  /** How many blocks of a chain, from this one on, are those of the timer's run from that timer on: one at least. */
+  #matched(timer: number, hashes: HashColumn, block: number, blockCount: number): number {
+    const timers = this.#timers
+    const run = timers.words[timerWords * timer + 2]!
+    const head = this.#heads[run]! - 1
+    const length = this.#lengthOf(run)
+    const last = block + length - 1
+    if (timer === head && last < blockCount && this.#isAt(timers.words[timerWords * head + 4]!, hashes, last))
+      return length
+    let count = 1
+    for (let at = timer; block + count < blockCount; count++) {
+      at = timers.after(ofRun, this.#heads, run, at)
+      if (at < 0 || !this.#isAt(at, hashes, block + count)) break
     }
-    return this.#find(rank, hashLo, hashHi)
+    return count
+  }
+
+  /** So many timers, from this one on, end in this bucket now. Those that do not are cut off. */
+  #refresh(timer: number, count: number, bucket: number): void {
+    const run = this.#timers.words[timerWords * timer + 2]!
+    const { words } = this.#runs
+    if (words[runWords * run + 1] === bucket) return
+    let own = run
+    // A chain enters a run at its head, unless somebody made up its hashes.
+    if (timer !== this.#heads[run]! - 1) own = this.#move(run, timer, count)
+    else if (count < this.#lengthOf(run)) own = this.#cut(run, timer, count)
+    this.#runs.words[runWords * own + 1] = bucket
+  }
+
+  /** Parts a run behind its first `count` timers; answers the run that has those. The shorter part gets another number. */
+  #cut(run: number, head: number, count: number): number {
+    const length = this.#lengthOf(run)
+    if (2 * count <= length) return this.#move(run, head, count)
+    let first = head
+    for (let at = 0; at < count; at++) first = this.#timers.after(ofRun, this.#heads, run, first)
+    this.#move(run, first, length - count)
+    return run
+  }
+
+  /** `count` timers of a run, from this one on, become a run of their own that ends when the old one does. */
+  #move(run: number, first: number, count: number): number {
+    const at = runWords * run
+    const { words } = this.#runs
+    const moved = this.#newRun(words[at]!, words[at + 1]!, words[at + 2]!)
+    for (let timer = first, left = count; left > 0; left--) {
+      const next = this.#timers.after(ofRun, this.#heads, run, timer)
+      this.#leave(run, timer)
+      this.#join(moved, timer)
+      timer = next
+    }
+    return moved
+  }
+
+  #join(run: number, timer: number): void {
+    this.#timers.words[timerWords * timer + 2] = run
+    this.#timers.append(ofRun, this.#heads, run, timer)
+    this.#runs.words[runWords * run + 3]!++
+  }
+
+  /** A run that has no timer any more is gone. */
+  #leave(run: number, timer: number): void {
+    const { words } = this.#runs
+    const at = runWords * run
+    this.#timers.remove(ofRun, this.#heads, run, timer)
+    if (--words[at + 3]! > 0) return
+    this.#runs.remove(ofRank, this.#ranks, words[at]!, run)
+    this.#runs.remove(ofList, this.#lists, words[at + 2]!, run)
+    this.#runs.release(run)
+  }
+
+  #lengthOf(run: number): number {
+    return this.#runs.words[runWords * run + 3]!
   }
 
   #find(rank: Rank, hashLo: number, hashHi: number): number {
     const table = this.#table
     const hash = this.#hash(rank, hashLo, hashHi)
+    const { words } = this.#timers
     for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) {
       const timer = table.idAt(slot)
-      if (this.#isTimer(timer, rank, hashLo, hashHi)) return timer
+      const at = timerWords * timer
+      if (words[at] === hashLo && words[at + 1] === hashHi && this.#runs.words[runWords * words[at + 2]!] === rank)
+        return timer
     }
     return -1
   }
 
-  /** A timer that was dropped belongs to `noRank`. */
-  #isTimer(timer: number, rank: Rank, hashLo: number, hashHi: number): boolean {
+  #isAt(timer: number, hashes: HashColumn, block: number): boolean {
     const { words } = this.#timers
     const at = timerWords * timer
-    return words[at] === rank && words[at + 1] === hashLo && words[at + 2] === hashHi
+    return words[at] === hashes[2 * block] && words[at + 1] === hashes[2 * block + 1]
   }
 
   #drop(timer: number): void {
     const { words } = this.#timers
     const at = timerWords * timer
-    const rank = words[at]!
-    this.#table.deleteId(this.#hash(rank, words[at + 1]!, words[at + 2]!), timer)
-    this.#timers.remove(ofRank, this.#ranks, rank, timer)
-    this.#timers.remove(ofList, this.#lists, words[at + 4]!, timer)
+    const run = words[at + 2]!
+    const rank = this.#runs.words[runWords * run]!
+    this.#table.deleteId(this.#hash(rank, words[at]!, words[at + 1]!), timer)
+    this.#leave(run, timer)
+    this.#rankSizes[rank]!--
     this.#timers.release(timer)
-    words[at] = noRank
   }
 
   #hash(rank: Rank, hashLo: number, hashHi: number): number {
     return mixWords(this.#seed, rank, hashLo, hashHi, 0)
   }
 }
-
-const noRank = 0xffff_ffff

@@ -80,10 +80,7 @@ export class PredictedIndex {
     const count = Math.min(blockCount, this.#blocksMax)
     if (count === 0) return 'ok'
     this.#findReported(rank, sequence, count)
-    this.#batch.clear()
-    this.#batch.stored(rank, undefined, sequence, local, count)
-    this.index.apply(this.#batch, this.#report)
-    const status = this.#report.statusOf(0)
+    const status = this.#store(rank, local, sequence, count)
     if (status !== 'ok' && status !== 'duplicate_store') return status
     this.#expiry.start(rank, sequence, count, nowMs, this.#hasReported ? this.#isReported : undefined)
     this.#evict()
@@ -128,6 +125,25 @@ export class PredictedIndex {
   clearRank(rank: Rank): number {
     this.#expiry.cancelRank(rank)
     return this.index.clearRank(rank)
+  }
+
+  #store(rank: Rank, local: HashColumn, sequence: HashColumn, count: number): EventStatus {
+    const known = this.#storedPrefix(rank, sequence, count)
+    if (known === count) return 'duplicate_store'
+    const parent = known === 0 ? undefined : sequence.subarray(2 * known - 2, 2 * known)
+    this.#batch.clear()
+    this.#batch.stored(rank, parent, sequence.subarray(2 * known), local.subarray(2 * known), count - known)
+    this.index.apply(this.#batch, this.#report)
+    return this.#report.statusOf(0)
+  }
+
+  /**
+   * How many leading blocks need not be stored again. A timer says that we stored the block, not that a cap of the index
+   * has left it there; where a rank holds as many blocks as it has timers, and all are ours, none is missing.
+   */
+  #storedPrefix(rank: Rank, sequence: HashColumn, count: number): number {
+    if (this.#hasReported || this.index.blocksOf(rank) !== this.#expiry.sizeOf(rank)) return 0
+    return this.#expiry.prefixOf(rank, sequence, count)
   }
 
   /** A block that is held without a timer was reported by the engine: a decision does not make it mortal. */
