@@ -26,6 +26,11 @@ for (const [worker, engine] of (['vllm', 'sglang', 'vllm', 'sglang'] as const).e
 const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
 const gateway = createGateway({
   listen: { port: 0 },
+  log: {
+    debug: (fields, sentence) => sentence === 'a request ended' && noteEnded(fields),
+    info() {},
+    warn() {},
+  },
   deadlines: { noProgressMs: 2_000, totalMs: 8_000 },
   health: { intervalMs: 500, timeoutMs: 1_000, quarantineMs: [100, 1_000] },
   models: [
@@ -43,6 +48,17 @@ const gateway = createGateway({
 })
 const { url } = await gateway.listen()
 
+/** How the last requests ended inside the gateway: tells a hung gateway from a hung client. */
+const ended = new Map<string, unknown>()
+function noteEnded(fields: Record<string, unknown>): void {
+  ended.set(String(fields['request_id']), {
+    status: fields['status'],
+    ms: fields['duration_ms'],
+    worker: fields['worker'],
+  })
+  if (ended.size > 4096) ended.delete(ended.keys().next().value!)
+}
+
 const counts = { requests: 0, completed: 0, refused: 0, aborted: 0, broken: 0, hung: 0, restarts: 0, faults: 0 }
 const started = Date.now()
 const isOver = (): boolean => Date.now() - started > seconds * 1000
@@ -50,21 +66,26 @@ const memory: number[] = []
 
 async function client(): Promise<void> {
   while (!isOver()) {
-    counts.requests++
+    const id = `soak-${++counts.requests}`
+    const ask = questionOf()
     const abort = new AbortController()
     const leaves = below(4) === 0 ? setTimeout(() => abort.abort(), below(60)) : undefined
     const hung = setTimeout(() => {
       counts.hung++
+      const inside = ended.get(id) ?? 'still runs in the gateway'
+      console.error(
+        JSON.stringify({ hung: id, path: ask.path, stream: ask.body['stream'], inside, workers: gateway.workers() }),
+      )
       abort.abort()
     }, hungMs)
     try {
-      const response = await fetch(`${url}${below(3) === 0 ? '/v1/completions' : '/v1/chat/completions'}`, {
+      const response = await fetch(url + ask.path, {
         method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(bodyOf()),
+        headers: { 'content-type': 'application/json', 'x-request-id': id },
+        body: JSON.stringify(ask.body),
         signal: abort.signal,
       })
-      const text = await response.text()
+      const text = below(8) === 0 ? await readSlowly(response) : await response.text()
       if (response.status !== 200) counts.refused++
       else if (text.includes('"WR_')) counts.broken++
       else counts.completed++
@@ -78,18 +99,42 @@ async function client(): Promise<void> {
   }
 }
 
-function bodyOf(): object {
+/** A client that is slower than the engine. */
+async function readSlowly(response: Response): Promise<string> {
+  let text = ''
+  const decoder = new TextDecoder()
+  for await (const part of response.body as unknown as AsyncIterable<Uint8Array>) {
+    text += decoder.decode(part, { stream: true })
+    await new Promise((resolve) => setTimeout(resolve, below(10)))
+  }
+  return text
+}
+
+interface Question {
+  readonly path: string
+  readonly body: Record<string, unknown>
+}
+
+function questionOf(): Question {
   const system = `system ${below(8)} `.repeat(10 + below(200))
   const content = `question ${below(1000)}`
-  return {
-    model: 'sim',
-    stream: below(2) === 0,
-    max_tokens: 1 + below(40),
-    prompt: system + content,
-    messages: [
-      { role: 'system', content: system },
-      { role: 'user', content },
-    ],
+  const common = { model: 'sim', stream: below(2) === 0, max_tokens: 1 + below(40) }
+  const messages = [{ role: 'user', content }]
+  switch (below(8)) {
+    case 0:
+    case 1:
+      return { path: '/v1/completions', body: { ...common, prompt: system + content } }
+    case 2:
+      return { path: '/v1/messages', body: { ...common, system, messages } }
+    case 3:
+      return { path: '/v1/responses', body: { ...common, instructions: system, input: content } }
+    case 4:
+      return { path: '/tokenize', body: { model: 'sim', prompt: system + content } }
+    default:
+      return {
+        path: '/v1/chat/completions',
+        body: { ...common, messages: [{ role: 'system', content: system }, ...messages] },
+      }
   }
 }
 
