@@ -4,7 +4,7 @@ import { Command } from 'commander'
 import type { ServerConfig } from '../config/index.js'
 import { readPolicyConfig } from '../config/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
-import type { GatewayAddress } from '../server/index.js'
+import type { GatewayAddress, WorkerMode, WorkerRole } from '../server/index.js'
 import { gatewayOptionsOf, hashKey, thresholdsOf } from '../server/index.js'
 import type { AssemblyOptions } from './assemble/assembly.js'
 import { Assembly } from './assemble/assembly.js'
@@ -47,6 +47,7 @@ Asks each engine what it is and where its events are, starts to route at once by
 exact as events arrive. Engines that are down are asked again and join when they answer.
 
   warmroute serve http://gpu1:8000 http://gpu2:8000
+  warmroute serve prefill=http://gpu1:8000 decode=http://gpu2:8000
   warmroute serve --config warmroute.yaml --api-key secret
 
 Every setting can stand in the file, in the environment (WARMROUTE_PORT) or here; docs/reference/config.md has them all.
@@ -68,7 +69,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
   const loaded = await readSettings(options.words, options.configPath, options.env)
   for (const warning of loaded.warnings) say(`warning: ${warning}`)
   const settings = loaded.values.serve
-  const addresses = loaded.rest.map((word) => ({ url: readAddress(word), apiKey: settings.engineApiKey }))
+  const addresses = loaded.rest.map((word) => ({ ...readWorker(word), apiKey: settings.engineApiKey }))
   const configured = settings.workers.map((it) => ({ ...it, apiKey: it.apiKey ?? settings.engineApiKey }))
   const workers = [...configured, ...addresses]
   if (workers.length === 0)
@@ -85,7 +86,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
     const address = await assembly.listen()
     await assembly.looked()
     await assembly.until(
-      (reports) => reports.every(({ verdict }) => !verdict || verdict.fix !== undefined || verdict.mode === 'exact'),
+      (reports) => reports.every(({ verdict }) => !verdict || verdict.fix !== undefined || isSettled(verdict.mode)),
       settleMs,
     )
     say(greeting(address, loaded))
@@ -106,6 +107,8 @@ async function assemblyOptions({ values, origins }: Settings): Promise<Omit<Asse
     policy: own.routerMode,
     policies: routerPolicyConfig === undefined ? undefined : await readPolicyConfig(routerPolicyConfig),
     thresholds: thresholdsOf(server),
+    enforceDisagg: own.enforceDisagg,
+    prefillFallback: own.prefillFallback,
     tokenizerPath: own.tokenizer,
     hubCache: own.hubCache,
     gateway: {
@@ -115,6 +118,16 @@ async function assemblyOptions({ values, origins }: Settings): Promise<Omit<Asse
       adminKeyHashes: [...server.adminKeyHashes, ...own.adminKeys.map(hashKey)],
     },
   }
+}
+
+/** `prefill=http://gpu1:8000` says what the worker does, where its engine does not. */
+function readWorker(word: string): { readonly url: string; readonly role?: WorkerRole } {
+  const [, role, address] = /^(aggregated|prefill|decode)=(.*)$/.exec(word) ?? []
+  return address === undefined ? { url: readAddress(word) } : { url: readAddress(address), role: role as WorkerRole }
+}
+
+function isSettled(mode: WorkerMode): boolean {
+  return mode === 'exact' || mode === 'load-only'
 }
 
 /** Clients need a key, and nobody said where to listen: then everywhere. */

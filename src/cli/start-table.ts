@@ -3,8 +3,10 @@ import type { AddressReport } from './assemble/assembly.js'
 import { table } from './table.js'
 
 export function startTable(reports: readonly AddressReport[]): string[] {
-  const head = ['worker', 'address', 'engine', 'model', 'events', 'tokenizer', 'mode']
-  const lines = table(head, reports.map(rowOf)).map((line) => `  ${line}`)
+  const hasPairs = reports.some(({ role }) => role !== undefined && role !== 'aggregated')
+  const head = ['worker', 'address', 'engine', 'model', 'events', 'tokenizer', 'mode', ...(hasPairs ? ['role'] : [])]
+  const rows = reports.map((report) => [...rowOf(report), ...(hasPairs ? [report.role ?? '-'] : [])])
+  const lines = table(head, rows).map((line) => `  ${line}`)
   const advice = reports.flatMap(adviceOf)
   return advice.length === 0 ? lines : [...lines, '', ...advice]
 }

@@ -4,14 +4,34 @@ import { WarmrouteError } from '../core/protocol/index.js'
 import type { OptionGroup } from './group.js'
 import { defineGroup } from './group.js'
 import type { Option } from './option.js'
-import { choice, optionalText, structure } from './option.js'
+import { choice, optionalText, structure, toggle } from './option.js'
 
 export interface ConfiguredWorker {
   readonly url: string
   readonly apiKey?: string | undefined
   readonly events?: string | undefined
   readonly replay?: string | undefined
+  readonly role?: 'aggregated' | 'prefill' | 'decode' | undefined
+  readonly transfer?: ConfiguredTransfer | undefined
+  readonly taints?: readonly string[] | undefined
+  readonly topologyDomains?: Readonly<Record<string, string>> | undefined
+  readonly kvTransferDomain?: string | undefined
+  readonly kvTransferEnforcement?: 'required' | 'preferred' | undefined
+  readonly kvTransferPreferredWeight?: number | undefined
 }
+
+/** How a prefill worker's KV reaches a decode worker, where the engine does not say it. */
+export interface ConfiguredTransfer {
+  readonly connector?: (typeof connectors)[number] | undefined
+  readonly host?: string | undefined
+  readonly port?: number | undefined
+  readonly engineIds?: readonly string[] | undefined
+  readonly tpSize?: number | undefined
+  readonly ppSize?: number | undefined
+  readonly leaseMs?: number | undefined
+}
+
+const connectors = ['nixl', 'nixl_push', 'mooncake', 'shared_cache', 'sglang'] as const
 
 export interface ServeConfig {
   readonly workers: readonly ConfiguredWorker[]
@@ -20,6 +40,8 @@ export interface ServeConfig {
   readonly apiKeys: readonly string[]
   readonly adminKeys: readonly string[]
   readonly routerMode: (typeof routerModes)[number]
+  readonly enforceDisagg: boolean
+  readonly prefillFallback: boolean
   readonly tokenizer: string | undefined
   readonly hubCache: string | undefined
   readonly log: 'text' | 'json' | 'off'
@@ -34,6 +56,19 @@ const workerSchema = z.union([
     api_key: z.string().optional(),
     events: z.string().optional(),
     replay: z.string().optional(),
+    role: z.enum(['aggregated', 'prefill', 'decode']).optional(),
+    connector: z.enum(connectors).optional(),
+    transfer_host: z.string().optional(),
+    transfer_port: z.number().int().min(1).max(65_535).optional(),
+    engine_ids: z.array(z.string()).optional(),
+    tp_size: z.number().int().min(1).optional(),
+    pp_size: z.number().int().min(1).optional(),
+    kv_lease_ms: z.number().positive().optional(),
+    taints: z.array(z.string()).optional(),
+    topology_domains: z.record(z.string(), z.string()).optional(),
+    kv_transfer_domain: z.string().optional(),
+    kv_transfer_enforcement: z.enum(['required', 'preferred']).optional(),
+    kv_transfer_preferred_weight: z.number().optional(),
   }),
 ])
 
@@ -41,7 +76,7 @@ const options = {
   workers: structure(
     z.array(workerSchema),
     [],
-    'The engines: addresses, or objects with `url`, `api_key`, and `events` and `replay` (ZeroMQ addresses) for an engine that does not say them itself. Addresses on the command line come on top.',
+    'The engines: addresses, or objects with `url`, `api_key`, and `events` and `replay` (ZeroMQ addresses) for an engine that does not say them itself; `role`, `connector` and more for disaggregated workers (docs/pairs.md). Addresses on the command line come on top.',
     'a list',
   ),
   engineApiKey: optionalText(
@@ -56,6 +91,15 @@ const options = {
     'kv',
     'How a worker is chosen. `kv` looks at caches and load, as `routing` says; the others look at no cache.',
     { env: ['DYN_ROUTER_MODE'] },
+  ),
+  enforceDisagg: toggle(
+    false,
+    'Remote prefill or nothing: a model without prefill workers is hidden and answers 503. Off: the decode workers do it alone.',
+    { env: ['DYN_ENFORCE_DISAGG'] },
+  ),
+  prefillFallback: toggle(
+    true,
+    'A prefill that failed on two workers is done by the decode worker. Off: the request fails. enforce_disagg switches it off.',
   ),
   tokenizer: optionalText(
     "A folder with the model's tokenizer.json. None: looked for where the engine says the model is and in hub_cache; the engine is asked last.",
@@ -84,8 +128,33 @@ function isHttp(url: string): boolean {
 
 function toWorker(value: z.infer<typeof workerSchema>): ConfiguredWorker {
   if (typeof value === 'string') return { url: value }
-  const { url, api_key: apiKey, events, replay } = value
-  return { url, apiKey, events, replay }
+  const { url, api_key: apiKey, events, replay, role, taints } = value
+  return {
+    url,
+    apiKey,
+    events,
+    replay,
+    role,
+    taints,
+    transfer: toTransfer(value),
+    topologyDomains: value.topology_domains,
+    kvTransferDomain: value.kv_transfer_domain,
+    kvTransferEnforcement: value.kv_transfer_enforcement,
+    kvTransferPreferredWeight: value.kv_transfer_preferred_weight,
+  }
+}
+
+function toTransfer(value: Exclude<z.infer<typeof workerSchema>, string>): ConfiguredTransfer | undefined {
+  const transfer = {
+    connector: value.connector,
+    host: value.transfer_host,
+    port: value.transfer_port,
+    engineIds: value.engine_ids,
+    tpSize: value.tp_size,
+    ppSize: value.pp_size,
+    leaseMs: value.kv_lease_ms,
+  }
+  return Object.values(transfer).some((it) => it !== undefined) ? transfer : undefined
 }
 
 function keysIn(value: string | undefined): string[] {

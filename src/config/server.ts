@@ -62,6 +62,11 @@ const options = {
     'Without a byte of the request and without any progress of its worker. 0 waits for ever.',
   ),
   idleTimeoutMs: number(0, 'Between two bytes of a stream, whatever else its worker does. 0 waits for ever.'),
+  prefillTimeoutMs: number(120_000, 'From dispatch of a remote prefill to its answer. 0 waits for ever.'),
+  transferTimeoutMs: number(
+    60_000,
+    'From dispatch of a streamed decode after a remote prefill to its first token, transfer included. 0 waits for ever.',
+  ),
   gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end.', {
     env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
   }),
@@ -130,6 +135,8 @@ const durations = [
   'totalTimeoutMs',
   'noProgressTimeoutMs',
   'idleTimeoutMs',
+  'prefillTimeoutMs',
+  'transferTimeoutMs',
   'gracefulShutdownTimeoutSecs',
   'healthIntervalMs',
   'metricsIntervalMs',

@@ -1,5 +1,7 @@
 /** What a router must know of an engine before it sends the first request; each fact with where it was read. */
 
+import type { Connector } from './transfer/connector.js'
+
 export const engineKinds = ['vllm', 'sglang', 'trtllm', 'llamacpp', 'tgi', 'lmdeploy', 'ollama', 'unknown'] as const
 
 export type EngineKind = (typeof engineKinds)[number]
@@ -49,6 +51,9 @@ export interface EngineFacts {
   readonly runningRequestsMax?: Fact<number>
   /** `prefill`, `decode`, or absent where the engine does both or does not say. */
   readonly role?: Fact<'prefill' | 'decode'>
+  /** Where the two halves of an SGLang pair meet. */
+  readonly bootstrapPort?: Fact<number>
+  readonly connector?: Fact<Connector>
   /** Empty: events are off. Absent: the engine does not say, ask its sockets. */
   readonly eventSources?: Fact<readonly EventSourceFact[]>
   /** Differs between incarnations of the process. */

@@ -13,6 +13,19 @@ export { readOrcaHeader, readSglangLoad, readSglangLoads, readVllmLoad } from '.
 export type { RankLoad } from './load-signals.js'
 export { HttpProbe } from './probe.js'
 export type { HttpProbeOptions, Probe, ProbeReply } from './probe.js'
+export {
+  canDecodeAlone,
+  canPair,
+  connectorOf,
+  connectors,
+  isSequential,
+  leaseMarginMs,
+  leaseMsOf,
+} from './transfer/connector.js'
+export type { Connector, TransferFacts } from './transfer/connector.js'
+export { appointment, releasingDecode, sequentialDecode, sequentialPrefill, unpairable } from './transfer/leg-bodies.js'
+export type { Appointment, AppointmentInput, LegEdit } from './transfer/leg-bodies.js'
+export { readTransferParams } from './transfer/read-params.js'
 export { TrtllmPollReader } from './trtllm/poll-reader.js'
 export { pollTrtllm } from './trtllm/poller.js'
 export type { PollerOptions } from './trtllm/poller.js'

@@ -19,6 +19,8 @@ export function gatewayOptionsOf(
       totalMs: config.totalTimeoutMs,
       noProgressMs: config.noProgressTimeoutMs,
       idleMs: config.idleTimeoutMs,
+      prefillMs: config.prefillTimeoutMs,
+      transferMs: config.transferTimeoutMs,
       drainMs: config.gracefulShutdownTimeoutSecs * 1000,
     },
     health: {

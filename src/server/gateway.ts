@@ -82,7 +82,7 @@ class HttpGateway implements Gateway {
   get engineConnections(): number {
     let count = 0
     for (const model of this.#context.hub.all())
-      for (const worker of model.fleet.all()) count += worker.link.connectionCount
+      for (const worker of model.workers()) count += worker.link.connectionCount
     return count
   }
 
@@ -121,29 +121,32 @@ class HttpGateway implements Gateway {
   }
 
   setWorker(model: string, spec: WorkerSpec): void {
-    this.#context.hub.resolve(model).model.fleet.set(spec)
+    this.#context.hub.resolve(model).model.setWorker(spec)
   }
 
   removeWorker(workerId: bigint): boolean {
-    for (const model of this.#context.hub.all()) if (model.fleet.remove(workerId)) return true
+    for (const model of this.#context.hub.all()) if (model.fleetOf(workerId)?.remove(workerId)) return true
     return false
   }
 
   async drainWorker(workerId: bigint): Promise<void> {
-    for (const model of this.#context.hub.all()) if (model.fleet.get(workerId)) return model.fleet.drain(workerId)
+    for (const model of this.#context.hub.all()) {
+      const fleet = model.fleetOf(workerId)
+      if (fleet) return fleet.drain(workerId)
+    }
     throw new WarmrouteError('WR_WORKER_NOT_FOUND', { reason: `worker ${workerId}` })
   }
 
   workers(): readonly WorkerReport[] {
     const reports: WorkerReport[] = []
     for (const model of this.#context.hub.all())
-      for (const worker of model.fleet.all()) reports.push(reportOf(worker, model.name))
+      for (const worker of model.workers()) reports.push(reportOf(worker, model.name))
     return reports
   }
 
   noteProgress(workerId: bigint): void {
     for (const model of this.#context.hub.all()) {
-      const worker = model.fleet.get(workerId)
+      const worker = model.fleetOf(workerId)?.get(workerId)
       if (worker) worker.progressAtMs = this.#context.now()
     }
   }

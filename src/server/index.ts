@@ -5,6 +5,7 @@ export type { Gateway, GatewayAddress } from './gateway.js'
 export { hashKey } from './http/keys.js'
 export type {
   Deadlines,
+  DisaggSpec,
   GatewayOptions,
   HealthOptions,
   Limits,
@@ -12,9 +13,13 @@ export type {
   Log,
   ModelFigures,
   ModelSpec,
+  PrefillPool,
   WorkerMode,
+  WorkerRole,
   WorkerSpec,
 } from './options.js'
+export { workerRoles } from './options.js'
+export { prefillPoolOf } from './pairs/index.js'
 export { policyNames } from './policies/pick-rank.js'
 export type { PolicyName } from './policies/pick-rank.js'
 export { createPolicyRouter } from './policies/policy-router.js'

@@ -4,7 +4,8 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../core/protocol/index.js'
-import type { RouteAnswer } from '../routing/index.js'
+import type { LegEdit } from '../engines/index.js'
+import type { PromptHashes, RouteAnswer } from '../routing/index.js'
 import { RequestGuard } from '../routing/index.js'
 import type { GatewayContext } from './context.js'
 import { answerError } from './http/answer.js'
@@ -25,6 +26,8 @@ import type { PromptTokens } from './request/prompt.js'
 import type { AnswerEdits } from './request/nvext-answer.js'
 import { answerDryRun, editsOf } from './request/nvext-answer.js'
 import { routeRequestOf } from './request/route-request.js'
+import type { PrefillAnswer } from './pairs/index.js'
+import { PairedRequest } from './pairs/index.js'
 import { RequestSpan } from './telemetry/request-span.js'
 import type { ModelMeters, RequestType, ShedReason } from './telemetry/request-meters.js'
 import { errorTypeOf, shedReasonOf } from './telemetry/request-meters.js'
@@ -56,9 +59,12 @@ export class Inference implements Timed {
   #givenUp: WarmrouteError | undefined
   #span: RequestSpan | undefined
   #closeSession: (() => void) | undefined
+  /** Where the model has prefill workers: the other half of this request. */
+  #pair: PairedRequest | undefined
   #shed: ShedReason | undefined
   #rank = 0
   #promptTokens = 0
+  answerBeforeMs: number | undefined
   firstDispatchedAtMs = 0
   dispatchedAtMs = 0
   byteAtMs = 0
@@ -111,6 +117,7 @@ export class Inference implements Timed {
   giveUp(error: WarmrouteError): void {
     this.#givenUp ??= error
     this.#abort.abort(error)
+    this.#pair?.abort(error)
     this.#relay?.abort(error)
   }
 
@@ -157,9 +164,12 @@ export class Inference implements Timed {
     const { model, hints } = prepared
     const hashes = prompt?.hash && model.hashesOf(prompt.hash, hints.cacheSalt, prepared.loraName)
     const failed = new Set<bigint>()
+    const pair = (this.#pair = this.#openPair(prepared, prompt, hashes))
     let firstError: WarmrouteError | undefined
     for (let attempt = 1; ; attempt++) {
-      const request = routeRequestOf(this.id, prepared, prompt, hashes, failed, this.#abort.signal)
+      const terms = pair && (hints.isDryRun ? await pair.query() : await pair.before())
+      if (pair?.refusal) return this.#passRefusal(pair.refusal)
+      const request = routeRequestOf(this.id, prepared, prompt, hashes, failed, this.#abort.signal, terms)
       let answer: RouteAnswer
       try {
         answer = asReusable(await model.spec.router.route(request), prompt, model.spec.blockSize)
@@ -167,17 +177,66 @@ export class Inference implements Timed {
         throw firstError ?? error
       }
       this.#span?.routed(model.name, answer)
-      if (hints.isDryRun) return answerDryRun(this.#response, prepared, prompt, answer, this.publicId)
+      if (hints.isDryRun)
+        return answerDryRun(this.#response, prepared, prompt, answer, this.publicId, pair?.prefillChoice)
       const isLast = attempt === attemptsMax || request.pin !== undefined
       const outcome = await this.#dispatch(prepared, prompt, answer, isLast)
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
       if (this.#givenUp) throw this.#givenUp
+      if (pair?.refusal) return this.#passRefusal(pair.refusal)
       const error = outcome.kind === 'failed' ? outcome.error : refusal(outcome.status, this.#context.overloadStatus)
+      if (pair?.isPrefillFault(error) && !this.#relay?.isCommitted) {
+        attempt-- // the decode worker is not to blame; `before` says when enough was tried
+        continue
+      }
       firstError ??= error
-      if (isLast || !mayMove(outcome, error)) throw error
+      if (isLast || !mayMove(outcome, error, pair?.isRemote ?? false)) throw pair ? pair.naming(error) : error
       failed.add(answer.workerId)
       model.meters.retried()
     }
+  }
+
+  /** Undefined for almost every model: nobody there only prefills. */
+  #openPair(
+    prepared: Prepared,
+    prompt: PromptTokens | undefined,
+    hashes: PromptHashes | undefined,
+  ): PairedRequest | undefined {
+    const side = prepared.model.prefill
+    if (!side?.isUsed || !this.#row.generates) return undefined
+    return new PairedRequest({
+      context: this.#context,
+      side,
+      prepared,
+      prompt,
+      hashes,
+      id: this.id,
+      publicId: this.publicId,
+      headers: this.#span?.headersFor(this.#request.headers) ?? this.#request.headers,
+      signal: this.#abort.signal,
+      noteDispatched: (nowMs) => (this.firstDispatchedAtMs ||= nowMs),
+    })
+  }
+
+  #decodeSent(pair: PairedRequest, worker: Worker): void {
+    const { transferMs } = this.#context.deadlines
+    this.#meters!.pairs.decodeSent(worker.label, pair.skipped)
+    const isWatched = pair.isRemote && this.isStream && transferMs > 0 // a whole answer shows nothing before its end
+    this.answerBeforeMs = isWatched ? this.dispatchedAtMs + transferMs : undefined
+  }
+
+  /** The prefill worker says that the request is wrong: so would every other. */
+  #passRefusal({ head, body }: PrefillAnswer): number {
+    const type = head.headers.find(([name]) => name === 'content-type')?.[1] ?? 'application/json'
+    if (!this.#response.headersSent && !this.#response.destroyed) {
+      this.#response.writeHead(head.status, {
+        'content-type': type,
+        'content-length': body.length,
+        'x-request-id': this.publicId,
+      })
+      this.#response.end(body)
+    }
+    return head.status
   }
 
   async #dispatch(
@@ -197,8 +256,11 @@ export class Inference implements Timed {
         this.#closeSession = await model.agents.begin(prepared.hints.sessionControl, worker.id)
         this.#abort.signal.throwIfAborted()
       }
-      model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
-      const outcome = await this.#relayFrom(worker, prepared, answer, isLast)
+      const leg = this.#pair && (await this.#pair.decodeLeg())
+      this.#abort.signal.throwIfAborted()
+      if (this.#pair?.isRemote !== true)
+        model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
+      const outcome = await this.#relayFrom(worker, prepared, answer, isLast, leg)
       if (outcome.kind === 'completed') this.#settle(outcome, guard, answer)
       else guard.end(this.#givenUp ? 'stopped' : 'failed')
       if (outcome.kind === 'failed' && !this.#givenUp && isFault(outcome.error))
@@ -209,11 +271,19 @@ export class Inference implements Timed {
       return { kind: 'failed', error, isCommitted: false, isUntouched: true }
     } finally {
       guard.end('failed')
+      this.#pair?.decodeEnded()
     }
   }
 
-  #relayFrom(worker: Worker, prepared: Prepared, answer: RouteAnswer, isLast: boolean): Promise<RelayOutcome> {
+  #relayFrom(
+    worker: Worker,
+    prepared: Prepared,
+    answer: RouteAnswer,
+    isLast: boolean,
+    leg: LegEdit | undefined,
+  ): Promise<RelayOutcome> {
     const { now, clock, allowedEngineFields, passesAuthorization, isStrict } = this.#context
+    const isRemote = this.#pair?.isRemote ?? false
     const asksForUsage = wantsUsageSample(this.#context, prepared)
     const request = engineRequest({
       prepared,
@@ -224,12 +294,14 @@ export class Inference implements Timed {
       allowedEngineFields,
       passesAuthorization,
       asksForUsage,
+      leg,
     })
     this.#worker = worker
     this.#rank = answer.dpRank
     this.dispatchedAtMs = this.byteAtMs = now()
     this.firstDispatchedAtMs ||= this.dispatchedAtMs
     this.lastCommentAtMs = this.dispatchedAtMs
+    if (this.#pair) this.#decodeSent(this.#pair, worker)
     worker.enter()
     return new Promise<RelayOutcome>((resolve) => {
       const relay = new AnswerRelay(
@@ -238,7 +310,7 @@ export class Inference implements Timed {
           endpoint: this.#row.endpoint,
           headers: this.#ownHeaders(answer),
           wantsStream: prepared.isStream,
-          isWithheld: (status) => (!isLast && isRetriable(status)) || (isStrict && isHidden(status)),
+          isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (isStrict && isHidden(status)),
           ...this.#edits(prepared, answer, asksForUsage),
         },
         {
@@ -254,11 +326,20 @@ export class Inference implements Timed {
       clock.add(this)
       relay.attach(worker.link.call(request, relay))
       this.#guard!.dispatched()
+      this.#pair?.decodeSent((error) => {
+        if (!relay.isCommitted) relay.abort(error)
+      })
     })
   }
 
   #edits(prepared: Prepared, answer: RouteAnswer, removesUsage: boolean): AnswerEdits {
-    const edits = editsOf(prepared, answer, removesUsage, () => this.#context.now() - this.startedAtMs)
+    const edits = editsOf(
+      prepared,
+      answer,
+      removesUsage,
+      () => this.#context.now() - this.startedAtMs,
+      this.#pair?.prefillChoice,
+    )
     const { editBody } = edits
     if (!this.#context.isStrict || this.#row.isAnthropic) return edits
     return {
@@ -283,6 +364,8 @@ export class Inference implements Timed {
     this.#firstTokenAtMs = now
     this.#meters!.firstToken(now - this.startedAtMs)
     this.#span?.firstToken()
+    this.answerBeforeMs = undefined
+    if (this.#pair?.isRemote) this.#pair.firstToken(now - this.dispatchedAtMs, now)
     this.#meters!.workerFirstToken(this.#worker!.id, this.#rank, now - this.startedAtMs, this.#promptTokens)
     this.#leaveQueue()
   }
@@ -300,7 +383,8 @@ export class Inference implements Timed {
     if (usage?.outputTokens !== undefined) this.#outputTokens = usage.outputTokens
     if (usage?.cachedTokens !== undefined) {
       this.#meters!.cachedTokens(usage.cachedTokens)
-      this.#meters!.reported(this.#worker!.label, answer.cachedTokens, usage.cachedTokens)
+      const { label, cachedTokens } = this.#pair?.prefilled ?? { label: this.#worker!.label, ...answer }
+      this.#meters!.reported(label, cachedTokens, usage.cachedTokens)
     }
     const first = this.#firstTokenAtMs
     if (first !== undefined && this.#outputTokens > 1)
@@ -336,7 +420,8 @@ export class Inference implements Timed {
       ['x-request-id', this.publicId],
       ['x-warmroute-worker-id', String(answer.workerId)],
       ['x-warmroute-dp-rank', String(answer.dpRank)],
-      ['x-warmroute-cached-tokens', String(answer.cachedTokens)],
+      ['x-warmroute-cached-tokens', String((this.#pair?.prefilled ?? answer).cachedTokens)],
+      ...(this.#pair?.headers() ?? []),
     ]
   }
 
@@ -361,6 +446,7 @@ export class Inference implements Timed {
   #finish(status: number): void {
     const { meters, overloadStatus, now, log } = this.#context
     this.#guard?.end('dropped')
+    this.#pair?.end()
     const own = this.#meters ?? meters.unknown
     if (!this.#meters) own.started(this.#row.endpoint, this.#type)
     this.#meters = own
@@ -387,14 +473,14 @@ function asReusable(answer: RouteAnswer, prompt: PromptTokens | undefined, block
   return { ...answer, cachedTokens: reusableTokens(answer.cachedTokens, prompt.tokens.length, blockSize) }
 }
 
-function mayMove(outcome: RelayOutcome, error: WarmrouteError): boolean {
-  if (outcome.kind === 'refused') return isRetriable(outcome.status)
+function mayMove(outcome: RelayOutcome, error: WarmrouteError, isRemote: boolean): boolean {
+  if (outcome.kind === 'refused') return isRetriable(outcome.status, isRemote)
   return outcome.kind === 'failed' && !outcome.isCommitted && isReplaceable(error)
 }
 
-/** Another worker may do better. */
-function isRetriable(status: number): boolean {
-  return status === 502 || status === 503
+/** Another worker may do better; a decode that could not get its prompt's KV may have it from another prefill. */
+function isRetriable(status: number, isRemote: boolean): boolean {
+  return status === 502 || status === 503 || (isRemote && status === 500)
 }
 
 function isReplaceable(error: WarmrouteError): boolean {

@@ -2,15 +2,18 @@
 import type { BlockHasher, HashScheme } from '../core/hashing/index.js'
 import { createHashScheme } from '../core/hashing/index.js'
 import type { WorkerCapacity } from '../core/load/index.js'
+import { WarmrouteError } from '../core/protocol/index.js'
 import { reapIntervalMs, StickySessions } from '../core/sessions/index.js'
 import type { PromptHashes } from '../routing/index.js'
 import { AgentController, WorkerMonitor } from '../routing/index.js'
-import type { Deadlines, HealthOptions, Log, ModelSpec } from './options.js'
+import type { Deadlines, HealthOptions, Log, ModelSpec, WorkerSpec } from './options.js'
+import { PrefillSide } from './pairs/index.js'
 import { isPolicyRouter } from './policies/policy-router.js'
 import type { PromptTokens } from './request/prompt.js'
 import type { ModelMeters } from './telemetry/request-meters.js'
 import { EngineSessions } from './workers/engine-sessions.js'
 import { Fleet } from './workers/fleet.js'
+import type { Worker } from './workers/worker.js'
 
 export interface ModelContext {
   readonly deadlines: Deadlines
@@ -27,7 +30,10 @@ const schemesMax = 256
 
 export class Model {
   readonly spec: ModelSpec
+  /** Who decodes, and who does both halves of a request. */
   readonly fleet: Fleet
+  /** Who only prefills, where the model takes such workers. */
+  readonly prefill: PrefillSide | undefined
   readonly monitor: WorkerMonitor
   readonly meters: ModelMeters
   /** False: the router looks at load alone, so that making tokens would be wasted. */
@@ -47,16 +53,16 @@ export class Model {
     this.#context = context
     this.#plain = createHashScheme({ blockSize: spec.blockSize })
     this.meters = context.metersOf(spec.name)
-    this.fleet = new Fleet({
-      model: spec.name,
-      router: spec.router,
+    const fleetOptions = {
       deadlines,
       health,
       log,
       now,
       onChange: () => this.meters.setReady(this.isReady),
-      onGone: (worker) => this.meters.forget(worker.label),
-    })
+      onGone: (worker: Worker) => this.meters.forget(worker.label),
+    }
+    this.fleet = new Fleet({ ...fleetOptions, model: spec.name, router: spec.router })
+    this.prefill = this.#createPrefillSide(fleetOptions)
     this.monitor = this.#createMonitor()
     const sessions = new StickySessions({
       onExpired: (sessionId, workerId) => this.agents.closeLater(sessionId, workerId),
@@ -73,7 +79,7 @@ export class Model {
       for (const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } of changed)
         this.monitor.report({ workerId, dpRank, activeDecodeBlocks, activePrefillTokens })
     })
-    for (const worker of spec.workers ?? []) this.fleet.set(worker)
+    for (const worker of spec.workers ?? []) this.setWorker(worker)
     void this.monitor.start()
   }
 
@@ -82,7 +88,29 @@ export class Model {
   }
 
   get isReady(): boolean {
-    return this.fleet.servingCount > 0
+    return this.fleet.servingCount > 0 && (this.prefill?.canServe ?? true)
+  }
+
+  /** Joins the side that its role names, or says something new of itself. Throws `WR_INVALID_CONFIG`. */
+  setWorker(spec: WorkerSpec): void {
+    const isPrefill = spec.role === 'prefill'
+    if (isPrefill && !this.prefill)
+      throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `the model ${this.name} takes no prefill workers` })
+    const other = isPrefill ? this.fleet : this.prefill?.fleet
+    other?.remove(spec.id)
+    if (isPrefill) this.prefill!.setWorker(spec)
+    else this.fleet.set(spec)
+  }
+
+  /** The side that a worker belongs to. */
+  fleetOf(workerId: bigint): Fleet | undefined {
+    if (this.fleet.get(workerId)) return this.fleet
+    return this.prefill?.fleet.get(workerId) ? this.prefill.fleet : undefined
+  }
+
+  *workers(): IterableIterator<Worker> {
+    yield* this.fleet.all()
+    if (this.prefill) yield* this.prefill.fleet.all()
   }
 
   /** Block hashes of a prompt whose source can make them cheaper than the router would. */
@@ -100,6 +128,7 @@ export class Model {
     this.#stopLoads()
     clearInterval(this.#reaper)
     await this.agents.close()
+    await this.prefill?.close()
     this.fleet.close()
     await this.monitor.close()
   }
@@ -114,6 +143,12 @@ export class Model {
       this.#schemes.set(key, scheme)
     }
     return scheme
+  }
+
+  #createPrefillSide(fleet: ConstructorParameters<typeof PrefillSide>[0]['fleet']): PrefillSide | undefined {
+    const { disagg, name, blockSize } = this.spec
+    if (!disagg) return undefined
+    return new PrefillSide({ model: name, blockSize, disagg, decodeFleet: this.fleet, fleet, log: this.#context.log })
   }
 
   #createMonitor(): WorkerMonitor {

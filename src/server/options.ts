@@ -2,7 +2,8 @@
 import type { Tracer } from '@opentelemetry/api'
 import type { WorkerConfig } from '../core/protocol/index.js'
 import type { LoadThresholds } from '../core/load/index.js'
-import type { EngineKind } from '../engines/index.js'
+import type { ConditionalSettings } from '../core/prefill/index.js'
+import type { EngineKind, TransferFacts } from '../engines/index.js'
 import type { RouterPort } from '../routing/index.js'
 import type { Metrics } from '../telemetry/index.js'
 import type { PromptTokenizer } from './request/prompt.js'
@@ -20,7 +21,16 @@ export interface WorkerSpec {
   readonly servedModel?: string | undefined
   /** What we claim about our knowledge of its cache; it is shown, and set again as that changes. */
   readonly mode?: WorkerMode | undefined
+  /** What it does of a request; both halves unless told. */
+  readonly role?: WorkerRole | undefined
+  /** How its KV reaches a decode worker, for a prefill worker. */
+  readonly transfer?: TransferFacts | undefined
+  /** Tokens per block, where a prefill worker's differ from the model's. */
+  readonly blockSize?: number | undefined
 }
+
+export const workerRoles = ['aggregated', 'prefill', 'decode'] as const
+export type WorkerRole = (typeof workerRoles)[number]
 
 export type WorkerMode = 'exact' | 'degraded' | 'approximate' | 'load-only'
 
@@ -39,8 +49,31 @@ export interface ModelSpec {
   readonly thresholds?: LoadThresholds
   readonly contextWindow?: number
   readonly tracksOutputBlocks?: boolean
+  /** How its prefill workers are used; without it the model takes none. */
+  readonly disagg?: DisaggSpec | undefined
   /** Figures that others keep, asked for before each scrape. */
   readonly figures?: (() => ModelFigures) | undefined
+}
+
+/** The prefill workers of one model that share a router: same engine, same connector, same blocks. */
+export interface PrefillPool {
+  readonly identity: string
+  readonly engine: EngineKind
+  readonly blockSize: number
+}
+
+/** Disaggregated serving of one model. */
+export interface DisaggSpec {
+  /** Remote prefill or nothing: without prefill workers the model is hidden and answers 503. */
+  readonly enforce: boolean
+  /** Makes the router that chooses among prefill workers; they are told to it by the gateway. */
+  readonly openPrefill: (pool: PrefillPool, signal: AbortSignal) => Promise<RouterPort>
+  /** Another pool took its place, or the model is removed. */
+  readonly closePrefill?: ((router: RouterPort) => Promise<void>) | undefined
+  /** When a remote prefill is not worth it. None: never. */
+  readonly conditional?: ConditionalSettings | undefined
+  /** A prefill that failed twice is done by the decode worker. Not where disaggregation is enforced. */
+  readonly fallsBack?: boolean | undefined
 }
 
 export interface ModelFigures {
@@ -79,6 +112,10 @@ export interface Deadlines {
   readonly idleMs: number
   /** How long `close` waits for streams to end. */
   readonly drainMs: number
+  /** From dispatch of a remote prefill to its answer; 0 is none. */
+  readonly prefillMs: number
+  /** From dispatch of a streamed decode after a remote prefill to its first token, transfer included; 0 is none. */
+  readonly transferMs: number
 }
 
 export interface HealthOptions {
@@ -146,6 +183,8 @@ export const defaultDeadlines: Deadlines = {
   noProgressMs: 30_000,
   idleMs: 0,
   drainMs: 5_000,
+  prefillMs: 120_000,
+  transferMs: 60_000,
 }
 
 export const defaultHealth: HealthOptions = {

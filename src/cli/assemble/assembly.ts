@@ -4,11 +4,25 @@
  * with words around it.
  */
 import type { LoadThresholds } from '../../core/load/index.js'
+import type { ConditionalSettings } from '../../core/prefill/index.js'
 import type { RouterConfig, WorkerConfig } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
-import type { EngineFacts, EventSourceFact } from '../../engines/index.js'
-import type { Gateway, GatewayAddress, GatewayOptions, Log, PolicyName, WorkerSpec } from '../../server/index.js'
-import { createGateway, createServiceTokenizer } from '../../server/index.js'
+import type { EngineFacts, EventSourceFact, TransferFacts } from '../../engines/index.js'
+import { connectorOf, leaseMsOf } from '../../engines/index.js'
+import type { RouterPort } from '../../routing/index.js'
+import { prefillRouterConfig } from '../../routing/index.js'
+import type {
+  DisaggSpec,
+  Gateway,
+  GatewayAddress,
+  GatewayOptions,
+  Log,
+  PolicyName,
+  PrefillPool,
+  WorkerRole,
+  WorkerSpec,
+} from '../../server/index.js'
+import { createGateway, createServiceTokenizer, prefillPoolOf } from '../../server/index.js'
 import type { ModelStatus } from '../../tokens/index.js'
 import { TokenService } from '../../tokens/index.js'
 import { ModelRuntime } from './model-runtime.js'
@@ -24,6 +38,10 @@ export interface AssemblyOptions {
   /** Classes of requests, from `router_policy_config`. */
   readonly policies?: PolicyConfig | undefined
   readonly thresholds?: LoadThresholds
+  /** Remote prefill or nothing. */
+  readonly enforceDisagg?: boolean
+  /** A prefill that failed is done by the decode worker; not where disaggregation is enforced. */
+  readonly prefillFallback?: boolean
   readonly gateway?: Omit<GatewayOptions, 'models' | 'log'>
   /** A folder with the tokenizer of the model; otherwise it is looked for, and the engine is asked last. */
   readonly tokenizerPath?: string | undefined
@@ -40,6 +58,7 @@ export interface AddressReport {
   readonly state: KeeperState
   readonly facts: EngineFacts | undefined
   readonly model: string | undefined
+  readonly role: WorkerRole | undefined
   readonly tokens: ModelStatus | undefined
   readonly verdict: ModeVerdict | undefined
   /** Event batches applied since it joined. */
@@ -51,6 +70,7 @@ export interface AddressReport {
 interface Joined {
   readonly keeper: WorkerKeeper
   readonly runtime: ModelRuntime
+  readonly role: WorkerRole
   facts: EngineFacts
   verdict: ModeVerdict
   batches: number
@@ -68,6 +88,10 @@ export class Assembly implements KeeperHouse {
   readonly #tokens = new TokenService({ threads: 1 })
   readonly #keepers: readonly WorkerKeeper[]
   readonly #runtimes = new Map<string, Promise<ModelRuntime>>()
+  /** Of prefill workers, by model and pool. */
+  readonly #prefillRuntimes = new Map<string, Promise<ModelRuntime>>()
+  /** Prefill workers whose model is not known yet: nobody decodes it. */
+  readonly #early = new Map<bigint, { readonly keeper: WorkerKeeper; readonly facts: EngineFacts }>()
   readonly #joined = new Map<bigint, Joined>()
   readonly #tokenHosts = new Map<string, bigint>()
   readonly #listeners = new Set<() => void>()
@@ -122,6 +146,7 @@ export class Assembly implements KeeperHouse {
         state: keeper.state,
         facts: joined?.facts,
         model,
+        role: joined?.role,
         tokens: model === undefined ? undefined : this.#tokens.status(model),
         verdict: joined?.verdict,
         batches: joined ? joined.runtime.batchesOf(keeper.id) : 0,
@@ -138,21 +163,34 @@ export class Assembly implements KeeperHouse {
   // ---- what keepers tell
 
   async join(keeper: WorkerKeeper, facts: EngineFacts): Promise<void> {
-    const runtime = await this.#runtimeFor(facts)
+    const role = roleOf(keeper, facts)
+    const name = nameOf(facts)
+    if (role === 'prefill' && !this.#runtimes.has(name)) {
+      this.#early.set(keeper.id, { keeper, facts })
+      return
+    }
+    const main = await this.#runtimeFor(facts)
+    const runtime = role === 'prefill' ? await this.#prefillRuntimeFor(keeper, facts, main) : main
     if (this.#stop.signal.aborted) return
-    const joined: Joined = { keeper, runtime, facts, verdict: starting, batches: 0, restarts: 0 }
+    const joined: Joined = { keeper, runtime, role, facts, verdict: starting, batches: 0, restarts: 0 }
     this.#joined.set(keeper.id, joined)
-    this.gateway.setWorker(runtime.name, specOf(joined))
+    const spec = specOf(joined)
+    if (role === 'prefill') runtime.port.setWorker(spec.id, spec.config!) // before its events: a stream belongs to a known rank
+    this.gateway.setWorker(runtime.name, spec)
     this.#follow(joined)
     await this.#findTokens(runtime)
     this.#refresh()
+    if (role !== 'prefill') await this.#joinEarly(name)
   }
 
   async seen(keeper: WorkerKeeper, facts: EngineFacts, before: EngineFacts): Promise<void> {
     const joined = this.#joined.get(keeper.id)
-    if (!joined) return
+    if (!joined) {
+      if (this.#early.has(keeper.id)) await this.join(keeper, facts)
+      return
+    }
     joined.facts = facts
-    if (facts.models!.value[0]!.name !== before.models!.value[0]!.name || isOtherShape(facts, before)) {
+    if (nameOf(facts) !== nameOf(before) || isOtherShape(facts, before)) {
       this.leave(keeper) // another model or another number of ranks is another worker
       return this.join(keeper, facts)
     }
@@ -166,6 +204,7 @@ export class Assembly implements KeeperHouse {
   }
 
   leave(keeper: WorkerKeeper): void {
+    this.#early.delete(keeper.id)
     const joined = this.#joined.get(keeper.id)
     if (!joined) return
     this.#joined.delete(keeper.id)
@@ -181,7 +220,7 @@ export class Assembly implements KeeperHouse {
   // ---- how it is done
 
   #runtimeFor(facts: EngineFacts): Promise<ModelRuntime> {
-    const name = facts.models!.value[0]!.name
+    const name = nameOf(facts)
     let runtime = this.#runtimes.get(name)
     if (!runtime) {
       runtime = this.#createRuntime(name, facts)
@@ -189,6 +228,71 @@ export class Assembly implements KeeperHouse {
       runtime.catch(() => this.#runtimes.delete(name)) // the next look tries again
     }
     return runtime
+  }
+
+  /** Somebody decodes the model now. */
+  async #joinEarly(name: string): Promise<void> {
+    for (const [id, { keeper, facts }] of this.#early) {
+      if (nameOf(facts) !== name) continue
+      this.#early.delete(id)
+      await this.join(keeper, facts).catch((error: unknown) => this.failed(keeper, error))
+    }
+  }
+
+  #prefillRuntimeFor(keeper: WorkerKeeper, facts: EngineFacts, main: ModelRuntime): Promise<ModelRuntime> {
+    const blockSize = facts.blockSize?.value
+    const spec = {
+      id: keeper.id,
+      url: keeper.address.url,
+      engine: facts.kind.value,
+      transfer: transferOf(keeper, facts),
+      blockSize,
+    }
+    return this.#prefillRuntime(main.name, prefillPoolOf(spec, main.blockSize))
+  }
+
+  /** The router among prefill workers: the decode router's settings, without what only decoding needs. */
+  #prefillRuntime(name: string, { identity, blockSize }: PrefillPool): Promise<ModelRuntime> {
+    const key = `${name}\0${identity}`
+    let runtime = this.#prefillRuntimes.get(key)
+    if (!runtime) {
+      const { config, policy = 'kv', policies } = this.#options
+      runtime = ModelRuntime.create({
+        name,
+        blockSize,
+        policy,
+        config: prefillRouterConfig(config),
+        policies,
+        workerType: 'prefill',
+        metrics: this.gateway.metrics,
+        log: this.#log,
+        now: () => performance.now(),
+        onRemoved: (workerId) => this.#removed(workerId),
+      })
+      this.#prefillRuntimes.set(key, runtime)
+      runtime.catch(() => this.#prefillRuntimes.delete(key))
+    }
+    return runtime
+  }
+
+  async #closePrefill(port: RouterPort): Promise<void> {
+    for (const [key, promise] of this.#prefillRuntimes) {
+      const runtime = await promise
+      if (runtime.port !== port) continue
+      this.#prefillRuntimes.delete(key)
+      await runtime.close()
+    }
+  }
+
+  #disaggOf(name: string): DisaggSpec {
+    const { config, enforceDisagg = false, prefillFallback = true } = this.#options
+    return {
+      enforce: enforceDisagg,
+      fallsBack: prefillFallback,
+      conditional: config.conditionalDisaggEnabled ? conditionalOf(config) : undefined,
+      openPrefill: async (pool) => (await this.#prefillRuntime(name, pool)).port,
+      closePrefill: (port) => this.#closePrefill(port),
+    }
   }
 
   async #createRuntime(name: string, facts: EngineFacts): Promise<ModelRuntime> {
@@ -214,6 +318,7 @@ export class Assembly implements KeeperHouse {
       router: runtime.port,
       tokenizer: createServiceTokenizer(this.#tokens, { model: name }),
       tracksOutputBlocks: config.routerTrackOutputBlocks,
+      disagg: this.#disaggOf(name),
       figures: () => ({ indexBlocks: runtime.indexBlocks }),
       ...(thresholds ? { thresholds } : {}),
       ...(first!.contextTokens === undefined ? {} : { contextWindow: first!.contextTokens }),
@@ -229,7 +334,7 @@ export class Assembly implements KeeperHouse {
   /** Files of the model first; an engine that serves it, where there are none. */
   async #findTokens(runtime: ModelRuntime): Promise<void> {
     if (!runtime.looksAtCaches || this.#tokenHosts.has(runtime.name)) return
-    const host = [...this.#joined.values()].find((it) => it.runtime === runtime && dialectOf(it.facts))
+    const host = [...this.#joined.values()].find((it) => it.runtime.name === runtime.name && dialectOf(it.facts))
     if (!host) return
     this.#tokenHosts.set(runtime.name, host.keeper.id)
     const { url, apiKey } = host.keeper.address
@@ -278,6 +383,7 @@ export class Assembly implements KeeperHouse {
         blockSize: runtime.looksAtCaches ? runtime.blockSize : undefined,
         hasTokens: this.#tokens.status(runtime.name).source !== 'none',
         feeds: runtime.feedsOf(keeper.id),
+        keepsNoPrompts: joined.role === 'decode' && facts.kind.value === 'sglang',
         wasExact: verdict.mode === 'exact' || verdict.mode === 'degraded',
       })
       if (now.mode === verdict.mode && now.reason === verdict.reason) continue
@@ -304,22 +410,70 @@ export class Assembly implements KeeperHouse {
     await Promise.all(this.#keepers.map((keeper) => keeper.close()))
     await this.gateway.close()
     const runtimes = await Promise.allSettled(this.#runtimes.values())
-    for (const runtime of runtimes) if (runtime.status === 'fulfilled') await runtime.value.close()
+    const prefills = await Promise.allSettled(this.#prefillRuntimes.values())
+    for (const runtime of [...runtimes, ...prefills]) if (runtime.status === 'fulfilled') await runtime.value.close()
     await this.#tokens.close()
   }
 }
 
 const starting: ModeVerdict = { mode: 'approximate', reason: 'it has just joined', fix: undefined }
 
-function specOf({ keeper, facts, verdict }: Joined): WorkerSpec {
-  const { url, apiKey } = keeper.address
+function nameOf(facts: EngineFacts): string {
+  return facts.models!.value[0]!.name
+}
+
+/** What its owner says beats what the engine says. */
+function roleOf({ address }: WorkerKeeper, facts: EngineFacts): WorkerRole {
+  return address.role ?? facts.role?.value ?? 'aggregated'
+}
+
+function transferOf({ address }: WorkerKeeper, facts: EngineFacts): TransferFacts {
+  const said = address.transfer
+  const connector = said?.connector ?? facts.connector?.value
+  const known = connectorOf(facts.kind.value, { connector })
+  return {
+    ...said,
+    connector,
+    port: said?.port ?? facts.bootstrapPort?.value,
+    leaseMs: said?.leaseMs ?? (known && leaseMsOf(known, facts.version?.value)),
+  }
+}
+
+function conditionalOf(config: RouterConfig): ConditionalSettings {
+  return {
+    policy: config.conditionalDisaggPolicy,
+    effIslThreshold: config.conditionalDisaggEffIslThreshold,
+    effIslRatioThreshold: config.conditionalDisaggEffIslRatioThreshold,
+    prefillBusyThreshold: config.conditionalDisaggPrefillBusyThreshold,
+    routerQueueThreshold: config.routerQueueThreshold,
+    decodeBusyThreshold: config.conditionalDisaggDecodeBusyThreshold,
+  }
+}
+
+function specOf({ keeper, facts, verdict, role }: Joined): WorkerSpec {
+  const { url, apiKey, taints, ...places } = keeper.address
   const config: WorkerConfig = {
     dataParallelStartRank: 0,
     dataParallelSize: facts.dpRanks?.value ?? 1,
     totalKvBlocks: facts.usableBlocks?.value,
     maxNumBatchedTokens: facts.batchTokensMax?.value,
+    taints: taints && new Set(taints),
+    topologyDomains: places.topologyDomains,
+    kvTransferDomain: places.kvTransferDomain,
+    kvTransferEnforcement: places.kvTransferEnforcement,
+    kvTransferPreferredWeight: places.kvTransferPreferredWeight,
   }
-  return { id: keeper.id, url, apiKey, engine: facts.kind.value, config, mode: verdict.mode }
+  return {
+    id: keeper.id,
+    url,
+    apiKey,
+    engine: facts.kind.value,
+    config,
+    mode: verdict.mode,
+    role,
+    transfer: transferOf(keeper, facts),
+    blockSize: facts.blockSize?.value,
+  }
 }
 
 /** What the operator names beats what the engine says. */
@@ -334,7 +488,11 @@ function sourcesText(keeper: WorkerKeeper, facts: EngineFacts): string {
 }
 
 function isOtherShape(facts: EngineFacts, before: EngineFacts): boolean {
-  return facts.dpRanks?.value !== before.dpRanks?.value || facts.blockSize?.value !== before.blockSize?.value
+  return (
+    facts.dpRanks?.value !== before.dpRanks?.value ||
+    facts.blockSize?.value !== before.blockSize?.value ||
+    facts.role?.value !== before.role?.value
+  )
 }
 
 function dialectOf(facts: EngineFacts): 'vllm' | 'sglang' | undefined {

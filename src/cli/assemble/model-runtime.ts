@@ -25,6 +25,8 @@ export interface ModelRuntimeOptions {
   readonly policy: 'kv' | PolicyName
   readonly config: RouterConfig
   readonly policies?: PolicyConfig | undefined
+  /** Whose choice it makes. */
+  readonly workerType?: 'decode' | 'prefill'
   readonly metrics: Metrics
   readonly log: Log
   /** A worker was taken from the router, by whomever. */
@@ -48,15 +50,20 @@ export class ModelRuntime {
   static async create(options: ModelRuntimeOptions): Promise<ModelRuntime> {
     if (options.policy !== 'kv')
       return new ModelRuntime(options, createPolicyRouter({ policy: options.policy }), new Set())
-    const { metrics, log } = options
+    const { metrics, log, workerType = 'decode' } = options
     // Workers join after the router stands; until enough are there the model is simply not ready.
     const config = { ...options.config, routerMinInitialWorkers: 0 }
-    const routerMetrics = new RouterMetrics(metrics, { namespace: 'warmroute', component: 'router', routerId: 1n })
+    const routerMetrics = new RouterMetrics(metrics, {
+      namespace: 'warmroute',
+      component: workerType === 'prefill' ? 'prefill-router' : 'router',
+      routerId: workerType === 'prefill' ? 2n : 1n,
+    })
     const exactWorkers = new Set<bigint>()
     let made: { readonly source: ZmqSource; readonly ranks: RankTable } | undefined
     const router = await InProcessRouter.create({
       blockSize: options.blockSize,
       modelName: options.name,
+      workerType,
       policies: options.policies,
       // Workers without events live by predictions beside the exact index; those with events are kept out of it.
       config: config.useKvEvents
@@ -66,7 +73,7 @@ export class ModelRuntime {
         ? { recordsDecisions: ({ workerId }: WorkerRank) => !exactWorkers.has(workerId) }
         : {}),
       log: { isDebug: false, debug() {}, info: log.debug.bind(log), warn: log.warn.bind(log) },
-      observer: newMetricsObserver(metrics, routerMetrics, 'decode'),
+      observer: newMetricsObserver(metrics, routerMetrics, workerType),
       subscribe(intake) {
         made = { source: newSource(intake, options.blockSize), ranks: intake.ranks }
         return Promise.resolve(made.source)

@@ -5,7 +5,8 @@
  *                          └──taken away by an admin──► dismissed
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import type { EngineFacts } from '../../engines/index.js'
+import type { EngineFacts, TransferFacts } from '../../engines/index.js'
+import type { WorkerRole } from '../../server/index.js'
 import { detectEngine, HttpProbe } from '../../engines/index.js'
 
 export interface WorkerAddress {
@@ -15,6 +16,14 @@ export interface WorkerAddress {
   /** ZeroMQ addresses, for an engine that does not say them itself. */
   readonly events?: string | undefined
   readonly replay?: string | undefined
+  /** What its owner says of its half of disaggregated requests; otherwise what the engine says. */
+  readonly role?: WorkerRole | undefined
+  readonly transfer?: TransferFacts | undefined
+  readonly taints?: readonly string[] | undefined
+  readonly topologyDomains?: Readonly<Record<string, string>> | undefined
+  readonly kvTransferDomain?: string | undefined
+  readonly kvTransferEnforcement?: 'required' | 'preferred' | undefined
+  readonly kvTransferPreferredWeight?: number | undefined
 }
 
 export interface KeeperTimes {

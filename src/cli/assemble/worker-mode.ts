@@ -17,6 +17,8 @@ export interface ModeInput {
   readonly feeds: readonly FeedView[]
   /** It was exact before: what is missing now is a loss, not a beginning. */
   readonly wasExact: boolean
+  /** It only decodes, and keeps no prompts for others (SGLang). */
+  readonly keepsNoPrompts?: boolean
 }
 
 export interface ModeVerdict {
@@ -51,6 +53,7 @@ export function judgeMode(input: ModeInput): ModeVerdict {
   const { facts, blockSize, hasTokens, feeds, wasExact } = input
   const kind = facts.kind.value
   if (blockSize === undefined) return verdict('load-only', 'the chosen policy does not look at caches', undefined)
+  if (input.keepsNoPrompts) return verdict('load-only', 'it only decodes, and its prompts come from others', undefined)
   if (facts.hasPrefixCache?.value === false) {
     const fix = kind === 'sglang' ? 'drop --disable-radix-cache' : '--enable-prefix-caching'
     return verdict('load-only', 'its prefix cache is off', fix)

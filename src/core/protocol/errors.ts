@@ -29,6 +29,8 @@ export const errorTexts = {
   WR_NO_ENDPOINTS: 'no endpoints available to route work',
   WR_PINNED_WORKER_NOT_ALLOWED: 'the pinned worker is not in the allowed worker set',
   WR_PINNED_WORKER_OVERLOADED: 'the pinned worker is overloaded',
+  WR_PREFILL_FAILED: 'the prompt could not be prefilled',
+  WR_PREFILL_UNAVAILABLE: 'no prefill worker can serve',
   WR_QUEUE_REJECTED: 'the queue is full',
   WR_REQUEST_CANCELLED: 'Request cancelled',
   WR_REQUEST_NOT_FOUND: 'no request with this id is booked',

@@ -29,6 +29,7 @@ function factsOf(info: JsonRecord, host: string): Omit<EngineFacts, 'kind'> {
   const batchTokens = asCount(info['chunked_prefill_size']) ?? asCount(info['max_prefill_tokens'])
   const running = asCount(info['max_running_requests'])
   const role = info['disaggregation_mode']
+  const bootstrapPort = asCount(info['disaggregation_bootstrap_port'])
   const events = eventSources(info, host)
   return {
     ...(version && { version: fact(version, source) }),
@@ -44,6 +45,8 @@ function factsOf(info: JsonRecord, host: string): Omit<EngineFacts, 'kind'> {
     ...(batchTokens && { batchTokensMax: fact(batchTokens, source) }),
     ...(running && { runningRequestsMax: fact(running, source) }),
     ...((role === 'prefill' || role === 'decode') && { role: fact(role, `${source} disaggregation_mode`) }),
+    ...(role === 'prefill' &&
+      bootstrapPort && { bootstrapPort: fact(bootstrapPort, `${source} disaggregation_bootstrap_port`) }),
     ...(events && { eventSources: events }),
     ...(info['startup_time'] !== undefined && {
       incarnation: fact(JSON.stringify(info['startup_time']), `${source} startup_time`),

@@ -6,6 +6,7 @@ import { asCount, asList, asRecord, asText, parseRecord } from '../json.js'
 import type { MetricSample } from '../metrics-text.js'
 import { pickSamples } from '../metrics-text.js'
 import type { Probe } from '../probe.js'
+import type { Connector } from '../transfer/connector.js'
 
 const devPath = '/server_info?config_format=json'
 
@@ -126,12 +127,34 @@ function fromDevInfo(config: JsonRecord | undefined, host: string): Omit<EngineF
   const running = asCount(scheduler?.['max_num_seqs'])
   const tokenizer = asText(asRecord(config['model_config'])?.['tokenizer'])
   const events = readSource(0, asRecord(config['kv_events_config']), host)
+  const transfer = asRecord(config['kv_transfer_config'])
+  const connector = connectorNames[String(transfer?.['kv_connector'])]
+  const role = roleNames[String(transfer?.['kv_role'])]
   return {
     ...(batchTokens && { batchTokensMax: fact(batchTokens, source) }),
     ...(running && { runningRequestsMax: fact(running, source) }),
     ...(tokenizer && { tokenizer: fact(tokenizer, source) }),
     ...(events && { eventSources: fact([events], source) }),
+    ...(connector && { connector: fact(connector, source) }),
+    ...(role && { role: fact(role, source) }),
   }
+}
+
+/** `kv_both` does both halves, so it says nothing of the one that is meant. */
+const roleNames: Readonly<Partial<Record<string, 'prefill' | 'decode'>>> = {
+  kv_producer: 'prefill',
+  kv_consumer: 'decode',
+}
+
+const connectorNames: Readonly<Partial<Record<string, Connector>>> = {
+  NixlConnector: 'nixl',
+  NixlPullConnector: 'nixl',
+  NixlPushConnector: 'nixl_push',
+  MooncakeConnector: 'mooncake',
+  MooncakeStoreConnector: 'shared_cache',
+  LMCacheConnectorV1: 'shared_cache',
+  LMCacheMPConnector: 'shared_cache',
+  OffloadingConnector: 'shared_cache',
 }
 
 function positive(text: string | undefined): number | undefined {

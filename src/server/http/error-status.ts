@@ -31,6 +31,8 @@ export const errorStatus: Readonly<Record<ErrorCode, number | 'overload'>> = {
   WR_NO_ENDPOINTS: 503,
   WR_PINNED_WORKER_NOT_ALLOWED: 400,
   WR_PINNED_WORKER_OVERLOADED: 'overload',
+  WR_PREFILL_FAILED: 502,
+  WR_PREFILL_UNAVAILABLE: 503,
   WR_QUEUE_REJECTED: 'overload',
   WR_REQUEST_CANCELLED: 499,
   WR_REQUEST_NOT_FOUND: 404,

@@ -1,5 +1,5 @@
 /**
- * Watches every running request with one timer: comments on silent streams, and the three ways to run out of time. A
+ * Watches every running request with one timer: comments on silent streams, and the ways to run out of time. A
  * timer per request and per chunk would cost more than the chunk.
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
@@ -17,6 +17,8 @@ export interface Timed {
   /** A whole answer is judged by its worker alone: nothing of it can arrive before its end. */
   readonly isStream: boolean
   readonly lastCommentAtMs: number
+  /** A prefill's answer, or the first token after one, must be there by then. */
+  readonly answerBeforeMs?: number | undefined
   comment(): void
   expire(error: WarmrouteError): void
 }
@@ -65,6 +67,8 @@ export class DeadlineClock {
     const { totalMs, idleMs, noProgressMs } = this.#deadlines
     if (now - timed.firstDispatchedAtMs > totalMs)
       return new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: `not finished within ${totalMs} ms` })
+    if (timed.answerBeforeMs !== undefined && now > timed.answerBeforeMs)
+      return silent(`no answer within ${Math.round(timed.answerBeforeMs - timed.dispatchedAtMs)} ms`)
     if (idleMs > 0 && timed.isStream && now - timed.byteAtMs > idleMs) return silent(`no byte within ${idleMs} ms`)
     const moved = timed.isStream ? Math.max(timed.byteAtMs, timed.workerProgressAtMs) : timed.workerProgressAtMs
     if (noProgressMs > 0 && now - Math.max(moved, timed.dispatchedAtMs) > noProgressMs)
@@ -74,8 +78,8 @@ export class DeadlineClock {
 
   /** A quarter of the shortest limit, within 10 ms and 1 s. */
   #period(): number {
-    const { totalMs, idleMs, noProgressMs } = this.#deadlines
-    const limits = [totalMs, idleMs, noProgressMs, this.#keepAliveMs].filter((ms) => ms > 0)
+    const { totalMs, idleMs, noProgressMs, prefillMs, transferMs } = this.#deadlines
+    const limits = [totalMs, idleMs, noProgressMs, prefillMs, transferMs, this.#keepAliveMs].filter((ms) => ms > 0)
     return Math.min(1_000, Math.max(10, Math.min(...limits) / 4))
   }
 }

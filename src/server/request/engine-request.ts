@@ -1,6 +1,7 @@
 /** What is sent to the chosen worker: the client's own bytes, with fields spliced in or out, and known headers only. */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { WorkerRank } from '../../core/protocol/index.js'
+import type { LegEdit } from '../../engines/index.js'
 import { requestControls } from '../../engines/index.js'
 import type { BodyEdit } from '../splice-body.js'
 import { spliceBody } from '../splice-body.js'
@@ -19,6 +20,8 @@ export interface EngineRequestOptions {
   /** The client's own key goes on when neither we nor the worker have one. */
   readonly passesAuthorization: boolean
   readonly asksForUsage: boolean
+  /** What a half of a disaggregated request says besides. */
+  readonly leg?: LegEdit | undefined
 }
 
 /** Headers of a client that an engine may see. Everything else stays here. */
@@ -58,6 +61,7 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
   const set: Record<string, string> = {}
   for (const name in controls.fields) set[name] = JSON.stringify(controls.fields[name])
   setFields(options, set)
+  if (options.leg) Object.assign(set, options.leg.set)
   return { method: 'POST', path, headers, body: edited(options, set, controls.strip) }
 }
 
@@ -73,12 +77,19 @@ function priorityOf({ prepared, allowedEngineFields }: EngineRequestOptions): nu
 
 function edited(options: EngineRequestOptions, set: Record<string, string>, strip: readonly string[]): Uint8Array {
   const { prepared } = options
-  const remove = fieldsToRemove(prepared.body, strip, options.allowedEngineFields)
+  const remove = withLeg(fieldsToRemove(prepared.body, strip, options.allowedEngineFields), options.leg)
   let hasEdit = remove !== undefined
   for (const _name in set) hasEdit = true
   if (!hasEdit) return prepared.bytes
   const edit: BodyEdit = remove ? { remove, set } : { set }
   return spliceBody(prepared.bytes, prepared.fields(), edit)
+}
+
+function withLeg(remove: Set<string> | undefined, leg: LegEdit | undefined): Set<string> | undefined {
+  if (!leg || leg.remove.length === 0) return remove
+  const all = remove ?? new Set<string>()
+  for (const name of leg.remove) all.add(name)
+  return all
 }
 
 function setFields(options: EngineRequestOptions, set: Record<string, string>): void {

@@ -17,6 +17,8 @@ export function editsOf(
   answer: RouteAnswer,
   removesUsage: boolean,
   sinceStartMs: () => number,
+  /** Who computed the prompt, where somebody else did. */
+  prefill: RouteAnswer | undefined,
 ): AnswerEdits {
   const { extraFields } = prepared.hints
   const hasWorker = extraFields.has('worker_id')
@@ -26,8 +28,8 @@ export function editsOf(
   let firstMs: number | undefined
   const member = (isFinal: boolean): string | undefined => {
     const parts: string[] = []
-    if (hasWorker) parts.push(`"worker_id":${workerIdJson(answer)}`)
-    if (hasTiming && isFinal) parts.push(`"timing":${timingJson(answer, prepared, firstMs, sinceStartMs())}`)
+    if (hasWorker) parts.push(`"worker_id":${workerIdJson(prefill ?? answer, answer)}`)
+    if (hasTiming && isFinal) parts.push(`"timing":${timingJson(prefill ?? answer, prepared, firstMs, sinceStartMs())}`)
     return parts.length === 0 ? undefined : `"nvext":{${parts.join(',')}}`
   }
   return {
@@ -56,6 +58,7 @@ export function answerDryRun(
   prompt: PromptTokens | undefined,
   answer: RouteAnswer,
   requestId: string,
+  prefill: RouteAnswer | undefined,
 ): number {
   const isChat = prepared.row.endpoint !== 'completions'
   const object = isChat ? (prepared.isStream ? 'chat.completion.chunk' : 'chat.completion') : 'text_completion'
@@ -68,7 +71,7 @@ export function answerDryRun(
     choices: [],
   })
   const tokenIds = prompt?.isExact ? [...prompt.tokens] : []
-  const nvext = `"nvext":{"worker_id":${workerIdJson(answer)},"token_ids":${JSON.stringify(tokenIds)}}`
+  const nvext = `"nvext":{"worker_id":${workerIdJson(prefill ?? answer, answer)},"token_ids":${JSON.stringify(tokenIds)}}`
   const body = `${head.slice(0, -1)},${nvext}}`
   const type = prepared.isStream ? 'text/event-stream; charset=utf-8' : 'application/json'
   response.writeHead(200, { 'content-type': type, 'x-request-id': requestId })
@@ -76,9 +79,10 @@ export function answerDryRun(
   return 200
 }
 
-/** One worker did both halves. Written by hand: ids have 64 bits. */
-function workerIdJson({ workerId, dpRank }: RouteAnswer): string {
-  return `{"prefill_worker_id":${workerId},"prefill_dp_rank":${dpRank},"decode_worker_id":${workerId},"decode_dp_rank":${dpRank}}`
+/** Twice the same where one worker did both halves. Written by hand: ids have 64 bits. */
+function workerIdJson(prefill: RouteAnswer, decode: RouteAnswer): string {
+  const first = `"prefill_worker_id":${prefill.workerId},"prefill_dp_rank":${prefill.dpRank}`
+  return `{${first},"decode_worker_id":${decode.workerId},"decode_dp_rank":${decode.dpRank}}`
 }
 
 function timingJson(answer: RouteAnswer, prepared: Prepared, firstMs: number | undefined, totalMs: number): string {

@@ -1,7 +1,18 @@
 /** What the router is asked: the prompt, the request's own wishes, and who is left out right now. */
+import type { RouterConfigOverride } from '../../core/protocol/index.js'
 import type { PromptHashes, RouteRequest } from '../../routing/index.js'
 import type { Prepared } from './prepare.js'
 import type { PromptTokens } from './prompt.js'
+
+/** What a remote prefill, or its absence, adds to the choice of a worker. */
+export interface RouteTerms {
+  readonly override?: RouterConfigOverride | undefined
+  readonly excluded?: ReadonlySet<bigint> | undefined
+  readonly requiredTaints?: readonly string[] | undefined
+  readonly preferredTaints?: Readonly<Record<string, number>> | undefined
+}
+
+const noTerms: RouteTerms = {}
 
 export function routeRequestOf(
   requestId: string,
@@ -10,6 +21,7 @@ export function routeRequestOf(
   hashes: PromptHashes | undefined,
   failed: ReadonlySet<bigint>,
   signal: AbortSignal,
+  terms: RouteTerms = noTerms,
 ): RouteRequest {
   const { model, hints, loraName } = prepared
   const named = hints.decodeWorkerId ?? hints.backendWorkerId
@@ -28,18 +40,30 @@ export function routeRequestOf(
     policyClass: hints.policyClass,
     expectedOutputTokens: hints.expectedOutputTokens,
     pin: workerId === undefined ? undefined : { workerId, dpRank: hints.dpRank },
-    excludedWorkerIds: workerId === undefined ? leftOut(prepared, failed) : undefined,
-    requiredTaints: hints.requiredTaints,
-    preferredTaints: hints.preferredTaints,
+    excludedWorkerIds: workerId === undefined ? leftOut(prepared, failed, terms.excluded) : undefined,
+    requiredTaints: terms.requiredTaints
+      ? [...(hints.requiredTaints ?? []), ...terms.requiredTaints]
+      : hints.requiredTaints,
+    preferredTaints: terms.preferredTaints
+      ? { ...terms.preferredTaints, ...hints.preferredTaints }
+      : hints.preferredTaints,
+    override: terms.override,
     isQueryOnly: hints.isDryRun,
     signal,
   }
 }
 
 /** Usually nobody, and then no set is made. A pin goes to its worker whatever we think of it. */
-function leftOut({ model }: Prepared, failed: ReadonlySet<bigint>): ReadonlySet<bigint> | undefined {
+function leftOut(
+  { model }: Prepared,
+  failed: ReadonlySet<bigint>,
+  excluded: ReadonlySet<bigint> | undefined,
+): ReadonlySet<bigint> | undefined {
   const { unavailable } = model.fleet
   const busy = model.monitor.isConfigured ? model.monitor.excludedWorkers() : failed
-  if (failed.size === 0 && busy.size === 0) return unavailable.size === 0 ? undefined : unavailable
-  return new Set([...unavailable, ...busy, ...failed])
+  if (failed.size === 0 && busy.size === 0) {
+    if (!excluded) return unavailable.size === 0 ? undefined : unavailable
+    if (unavailable.size === 0) return excluded
+  }
+  return new Set([...unavailable, ...busy, ...failed, ...(excluded ?? [])])
 }

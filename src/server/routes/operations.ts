@@ -60,7 +60,7 @@ function endpoints(context: GatewayContext): readonly string[] {
 
 function instances(context: GatewayContext): readonly object[] {
   return [...context.hub.all()].flatMap((model) =>
-    [...model.fleet.all()].map((worker) => ({
+    [...model.workers()].map((worker) => ({
       model: model.name,
       instance_id: worker.label,
       state: worker.state,

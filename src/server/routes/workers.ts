@@ -7,12 +7,13 @@ import {
   WarmrouteError,
 } from '../../core/protocol/index.js'
 import type { JsonObject } from '../../core/protocol/index.js'
-import type { EngineKind } from '../../engines/index.js'
-import { engineKinds } from '../../engines/index.js'
+import type { EngineKind, TransferFacts } from '../../engines/index.js'
+import { connectors, engineKinds } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
 import { readBody } from '../http/read-body.js'
 import type { WorkerSpec } from '../options.js'
+import { workerRoles } from '../options.js'
 import type { Route, WorkerAdmin } from './route.js'
 
 export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): readonly Route[] {
@@ -89,6 +90,9 @@ function readWorker(text: string, freeId: () => bigint): { model: string; spec: 
       config,
       apiKey: textOf(body, 'api_key'),
       servedModel: textOf(body, 'served_model'),
+      role: wordOf(body, 'role', workerRoles),
+      blockSize: countOf(body, 'block_size'),
+      transfer: readTransfer(body),
     },
   }
 }
@@ -103,9 +107,55 @@ function readConfig(body: JsonObject): WorkerConfig {
     totalKvBlocks: countOf(body, 'total_kv_blocks'),
     maxNumBatchedTokens: countOf(body, 'max_num_batched_tokens'),
     taints: taints === undefined ? undefined : new Set(taints as string[]),
+    topologyDomains: readDomains(body),
+    kvTransferDomain: textOf(body, 'kv_transfer_domain'),
+    kvTransferEnforcement: wordOf(body, 'kv_transfer_enforcement', ['required', 'preferred']),
+    kvTransferPreferredWeight: numberOf(body, 'kv_transfer_preferred_weight'),
   }
   validateWorkerConfig(config)
   return config
+}
+
+/** How its KV reaches a decode worker; what is not said the engine's kind decides. */
+function readTransfer(body: JsonObject): TransferFacts {
+  const ids = body['engine_ids'] ?? undefined
+  if (ids !== undefined && (!Array.isArray(ids) || ids.some((it) => typeof it !== 'string')))
+    throw refused('engine_ids must be a list of texts')
+  return {
+    connector: wordOf(body, 'connector', connectors),
+    host: textOf(body, 'transfer_host'),
+    port: countOf(body, 'transfer_port'),
+    engineIds: ids as string[] | undefined,
+    tpSize: countOf(body, 'tp_size'),
+    ppSize: countOf(body, 'pp_size'),
+    leaseMs: countOf(body, 'kv_lease_ms'),
+  }
+}
+
+function readDomains(body: JsonObject): Record<string, string> | undefined {
+  const domains = body['topology_domains'] ?? undefined
+  if (domains === undefined) return undefined
+  const isMap = typeof domains === 'object' && !Array.isArray(domains)
+  if (!isMap || Object.values(domains).some((it) => typeof it !== 'string'))
+    throw refused('topology_domains must be an object of texts')
+  return { ...domains } as Record<string, string>
+}
+
+function wordOf<const Words extends readonly string[]>(
+  body: JsonObject,
+  name: string,
+  words: Words,
+): Words[number] | undefined {
+  const value = textOf(body, name)
+  if (value !== undefined && !words.includes(value)) throw refused(`${name} must be one of ${words.join(', ')}`)
+  return value
+}
+
+function numberOf(body: JsonObject, name: string): number | undefined {
+  const value = body[name] ?? undefined
+  if (value === undefined) return undefined
+  if (typeof value !== 'number' && typeof value !== 'bigint') throw refused(`${name} must be a number`)
+  return Number(value)
 }
 
 function isHttp(url: string): boolean {

@@ -4,6 +4,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Counter, Gauge, Histogram, Metrics, WorkerType } from '../../telemetry/index.js'
 import { workerLabels } from '../../telemetry/index.js'
 import type { Endpoint } from '../request/endpoints.js'
+import { PairMeters } from './pair-meters.js'
 
 export type RequestType = 'stream' | 'unary'
 export type ErrorType =
@@ -30,6 +31,7 @@ const shedReasons: Readonly<Partial<Record<ErrorCode, ShedReason>>> = {
   WR_MODEL_NOT_READY: 'not_ready',
   WR_NO_ENDPOINTS: 'not_ready',
   WR_PINNED_WORKER_OVERLOADED: 'busy',
+  WR_PREFILL_UNAVAILABLE: 'not_ready',
   WR_QUEUE_REJECTED: 'queue',
   WR_SHUTTING_DOWN: 'draining',
   WR_TRACKER_FULL: 'limit',
@@ -97,6 +99,7 @@ export class ModelMeters {
   readonly #outputTotal: Counter
   readonly #firstToken: Histogram
   readonly #tokenGap: Histogram
+  #pairs: PairMeters | undefined
   #inflightCount = 0
   #queuedCount = 0
 
@@ -115,6 +118,11 @@ export class ModelMeters {
     this.#outputTotal = metrics.outputTokens.with(labels)
     this.#firstToken = metrics.timeToFirstToken.with(labels)
     this.#tokenGap = metrics.interTokenLatency.with(labels)
+  }
+
+  /** Of disaggregated requests; made when the first one comes. */
+  get pairs(): PairMeters {
+    return (this.#pairs ??= new PairMeters(this.#metrics, this.model))
   }
 
   get inFlight(): number {
@@ -191,6 +199,7 @@ export class ModelMeters {
       this.#metrics.comparedTokens.remove({ ...labels, source })
     }
     for (const key of this.#counters.keys()) if (key.endsWith(`/${worker}`)) this.#counters.delete(key)
+    this.#pairs?.forget(worker)
   }
 
   /** Last seen of a worker; the series end with it. Aggregated workers count as decode workers, as upstream does. */

@@ -32,7 +32,7 @@ export class WorkerGauges {
     for (const model of this.#hub.all()) {
       const figures = model.spec.figures?.()
       if (figures?.indexBlocks !== undefined) indexBlocks.set({ model: model.name }, figures.indexBlocks)
-      for (const worker of model.fleet.all()) {
+      for (const worker of model.workers()) {
         const labels = { model: model.name, worker: worker.label }
         shown.add(JSON.stringify(labels))
         workerAvailable.set(labels, worker.mayServe ? 1 : 0)

@@ -37,7 +37,7 @@ export class Caretaker {
   #every(ms: number, act: (model: Model, worker: Worker) => Promise<void>): void {
     const timer = setInterval(() => {
       for (const model of this.#context.hub.all())
-        for (const worker of model.fleet.all()) {
+        for (const worker of model.workers()) {
           const task: Promise<void> = act(model, worker).finally(() => this.#running.delete(task))
           this.#running.add(task)
         }
@@ -49,16 +49,14 @@ export class Caretaker {
   async #checkHealth(model: Model, worker: Worker): Promise<void> {
     if (worker.isQuarantined || worker.state !== 'ready' || this.#asked.has(worker)) return
     this.#asked.add(worker)
-    const isUp = await model.fleet.probe(worker)
+    const fleet = model.fleetOf(worker.id)
+    const isUp = fleet === undefined || (await fleet.probe(worker))
     this.#asked.delete(worker)
     if (isUp || this.#stop.signal.aborted) return
     // An engine that streams and is slow to say so is not down.
     const { now, health } = this.#context
     if (worker.inFlight > 0 && now() - worker.progressAtMs < health.timeoutMs) return
-    model.fleet.fault(
-      worker,
-      new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the health check was not answered' }),
-    )
+    fleet?.fault(worker, new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the health check was not answered' }))
   }
 
   /** Only where somebody needs it: requests wait on the worker's progress, or thresholds want its figures. */
@@ -73,7 +71,8 @@ export class Caretaker {
       if (status !== 200) return
       const loads = source.read(text)
       this.#noteProgress(worker, JSON.stringify(loads))
-      if (model.monitor.isConfigured) for (const load of loads) report(model, worker, load)
+      if (model.monitor.isConfigured && worker.spec.role !== 'prefill')
+        for (const load of loads) report(model, worker, load)
     } catch (error) {
       if (!(error instanceof WarmrouteError)) throw error // a poll that fails says nothing new: faults are found by requests
     }

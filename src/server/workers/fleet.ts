@@ -10,7 +10,8 @@ import { Worker } from './worker.js'
 
 export interface FleetOptions {
   readonly model: string
-  readonly router: RouterPort
+  /** Who is told who exists. */
+  readonly router: Pick<RouterPort, 'setWorker' | 'removeWorker'>
   readonly deadlines: Deadlines
   readonly health: HealthOptions
   readonly log: Log

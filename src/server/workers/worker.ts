@@ -10,7 +10,7 @@
  */
 import type { WorkerConfig } from '../../core/protocol/index.js'
 import { defaultWorkerConfig } from '../../core/protocol/index.js'
-import type { WorkerMode, WorkerSpec } from '../options.js'
+import type { WorkerMode, WorkerRole, WorkerSpec } from '../options.js'
 import { EngineLink } from '../wire/engine-link.js'
 
 export type WorkerState = 'ready' | 'draining' | 'gone'
@@ -20,7 +20,8 @@ export class Worker {
   readonly label: string
   readonly link: EngineLink
   readonly addedAtMs: number
-  spec: WorkerSpec
+  #spec: WorkerSpec
+  #config: WorkerConfig
   state: WorkerState = 'ready'
   mode: WorkerMode
   /** Left out of selection until a probe is answered. */
@@ -35,15 +36,25 @@ export class Worker {
   constructor(spec: WorkerSpec, connectMs: number, now: number) {
     this.id = spec.id
     this.label = String(spec.id)
-    this.spec = spec
+    this.#spec = spec
+    this.#config = withTopology(spec.config)
     this.mode = spec.mode ?? 'approximate'
     this.link = new EngineLink({ url: spec.url, apiKey: spec.apiKey, connectMs })
     this.addedAtMs = now
     this.progressAtMs = now
   }
 
+  get spec(): WorkerSpec {
+    return this.#spec
+  }
+
+  set spec(spec: WorkerSpec) {
+    this.#spec = spec
+    this.#config = withTopology(spec.config)
+  }
+
   get config(): WorkerConfig {
-    return this.spec.config ?? defaultWorkerConfig
+    return this.#config
   }
 
   get mayServe(): boolean {
@@ -68,6 +79,7 @@ export interface WorkerReport {
   readonly engine: string
   readonly state: WorkerState
   readonly mode: WorkerMode
+  readonly role: WorkerRole
   readonly is_quarantined: boolean
   readonly in_flight: number
   readonly faults: number
@@ -84,12 +96,26 @@ export function reportOf(worker: Worker, model: string): WorkerReport {
     engine: worker.spec.engine,
     state: worker.state,
     mode: worker.mode,
+    role: worker.spec.role ?? 'aggregated',
     is_quarantined: worker.isQuarantined,
     in_flight: worker.inFlight,
     faults: worker.faults,
     data_parallel_start_rank: config.dataParallelStartRank,
     data_parallel_size: config.dataParallelSize,
   }
+}
+
+/** Where a worker stands is also a label that requests may ask for. */
+function withTopology(config: WorkerConfig = defaultWorkerConfig): WorkerConfig {
+  const { topologyDomains, taints } = config
+  if (!topologyDomains) return config
+  const places = Object.entries(topologyDomains).map(([domain, value]) => topologyTaint(domain, value))
+  return { ...config, taints: new Set([...(taints ?? []), ...places]) }
+}
+
+/** Upstream's name for a place. */
+export function topologyTaint(domain: string, value: string): string {
+  return `dynamo.topology/${domain}=${value}`
 }
 
 function withoutCredentials(url: string): string {

@@ -1,0 +1,134 @@
+/**
+ * What the two legs of a disaggregated request change in the client's body. Pure: fields to set, as JSON texts, and fields
+ * to take out; everything else of the body stays the client's own bytes.
+ */
+import type { Connector, TransferFacts } from './connector.js'
+
+export interface LegEdit {
+  readonly set: Readonly<Record<string, string>>
+  readonly remove: readonly string[]
+}
+
+/** The two halves of a transfer that is agreed before anything is computed. */
+export interface Appointment {
+  readonly prefill: LegEdit
+  readonly decode: LegEdit
+}
+
+type Body = Readonly<Record<string, unknown>>
+
+const unread = {
+  do_remote_decode: true,
+  do_remote_prefill: false,
+  remote_engine_id: null,
+  remote_block_ids: null,
+  remote_host: null,
+  remote_port: null,
+} as const
+
+/** One token, not streamed: only a whole answer carries the parameters, and they are made at its end. */
+export function prefillOnly(body: Body, transferParams: unknown): LegEdit {
+  const set: Record<string, string> = { stream: 'false', max_tokens: '1' }
+  if (body['max_completion_tokens'] !== undefined) set['max_completion_tokens'] = '1'
+  if (transferParams !== undefined) set['kv_transfer_params'] = JSON.stringify(transferParams)
+  return { set, remove: ['stream_options', 'min_tokens', 'min_completion_tokens'] }
+}
+
+/** vLLM, where the prefill comes first. */
+export function sequentialPrefill(connector: Connector, body: Body): LegEdit {
+  return prefillOnly(body, connector === 'nixl' ? unread : undefined)
+}
+
+/** The decode leg that reads what a prefill left; `params` is the prefill's own text. Without them it finds the KV by itself. */
+export function sequentialDecode(params: string | undefined): LegEdit {
+  return { set: params === undefined ? {} : { kv_transfer_params: params }, remove: [] }
+}
+
+/** Reads what a prefill left and throws it away: the only way to make vLLM let go before its lease ends. */
+export function releasingDecode(body: Body, params: string): LegEdit {
+  const edit = prefillOnly(body, undefined)
+  return { ...edit, set: { ...edit.set, kv_transfer_params: params } }
+}
+
+export interface AppointmentInput {
+  readonly connector: Connector
+  readonly body: Body
+  /** Where decode workers reach the prefill worker. */
+  readonly host: string
+  readonly facts: TransferFacts | undefined
+  /** Of the prefill worker, counted from 0. */
+  readonly dpRank: number
+  /** Unique among running requests. */
+  readonly transferId: string
+  /** SGLang's meeting place; made for the rank. */
+  readonly room: bigint
+}
+
+/** For connectors whose legs start together. */
+export function appointment(input: AppointmentInput): Appointment {
+  if (input.connector === 'sglang') return sglangAppointment(input)
+  if (input.connector === 'mooncake') return mooncakeAppointment(input)
+  return pushAppointment(input)
+}
+
+/** The room leads to the prefill rank by itself; a pin besides it would have to agree with it. */
+function sglangAppointment({ host, facts, room }: AppointmentInput): Appointment {
+  const set = {
+    bootstrap_host: JSON.stringify(host),
+    bootstrap_port: facts?.port === undefined ? 'null' : String(facts.port),
+    bootstrap_room: String(room),
+  }
+  const edit: LegEdit = { set, remove: [] }
+  return { prefill: edit, decode: edit }
+}
+
+function mooncakeAppointment({ body, host, facts, dpRank, transferId }: AppointmentInput): Appointment {
+  const shared = { transfer_id: `xfer-${transferId}` }
+  const bracketed = host.includes(':') ? `[${host}]` : host
+  const decode = {
+    do_remote_decode: false,
+    do_remote_prefill: true,
+    remote_bootstrap_addr: `http://${bracketed}:${facts?.port ?? 8998}`,
+    remote_engine_id: facts?.engineIds?.[dpRank] ?? null,
+    ...shared,
+  }
+  return {
+    prefill: prefillOnly(body, { do_remote_decode: true, do_remote_prefill: false, ...shared }),
+    decode: { set: { kv_transfer_params: JSON.stringify(decode) }, remove: [] },
+  }
+}
+
+function pushAppointment({ body, host, facts, dpRank, transferId }: AppointmentInput): Appointment {
+  const decode = {
+    do_remote_decode: false,
+    do_remote_prefill: true,
+    remote_engine_id: facts?.engineIds?.[dpRank] ?? null,
+    remote_host: host,
+    remote_port: (facts?.port ?? 5600) + dpRank,
+    tp_size: facts?.tpSize ?? 1,
+    pp_size: facts?.ppSize ?? 1,
+    remote_request_id: transferId,
+  }
+  return {
+    prefill: prefillOnly(body, unread),
+    decode: { set: { kv_transfer_params: JSON.stringify(decode) }, remove: [] },
+  }
+}
+
+/** Why a body cannot go over a pair; undefined when it can. Each sequence would read, and release, the same KV. */
+export function unpairable(connector: Connector, body: Body): 'sequences' | 'prompt_logprobs' | undefined {
+  if (connector === 'sglang') return undefined // rooms of several sequences are counted up by the engine
+  if (isAboveOne(body['n']) || isAboveOne(body['best_of']) || isBatch(body['prompt'])) return 'sequences'
+  if (typeof body['prompt_logprobs'] === 'number' || (body['echo'] === true && body['logprobs'] !== undefined))
+    return 'prompt_logprobs'
+  return undefined
+}
+
+function isAboveOne(value: unknown): boolean {
+  return typeof value === 'number' && value > 1
+}
+
+/** Several prompts in one body: texts, or lists of tokens. */
+function isBatch(prompt: unknown): boolean {
+  return Array.isArray(prompt) && prompt.length > 0 && typeof prompt[0] !== 'number'
+}

@@ -1,0 +1,145 @@
+/**
+ * One prefill sent to one worker: from its booking to its answer, its failure or its abort, whichever comes first. The
+ * booking is freed and the worker left on every path; what was answered is bounded.
+ */
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { RouteAnswer, RouterPort } from '../../routing/index.js'
+import type { Deadlines } from '../options.js'
+import type { DeadlineClock, Timed } from '../request/deadlines.js'
+import type { AnswerHandlers, EngineRequest } from '../wire/engine-connection.js'
+import type { EngineCall } from '../wire/engine-link.js'
+import type { ResponseHead } from '../wire/response-head.js'
+import type { Fleet } from '../workers/fleet.js'
+import type { Worker } from '../workers/worker.js'
+
+export interface PrefillAnswer {
+  readonly head: ResponseHead
+  readonly body: Buffer
+  readonly atMs: number
+}
+
+export interface PrefillLegOptions {
+  readonly router: RouterPort
+  readonly fleet: Fleet
+  /** Under which it is booked. */
+  readonly bookingId: string
+  readonly choice: RouteAnswer
+  readonly clock: DeadlineClock
+  readonly deadlines: Deadlines
+  readonly now: () => number
+  /** When anything of the request was first sent. */
+  readonly firstDispatchedAtMs: number
+}
+
+const answerBytesMax = 16 * 1024 * 1024
+
+export class PrefillLeg implements AnswerHandlers, Timed {
+  readonly worker: Worker
+  readonly choice: RouteAnswer
+  readonly isStream = false
+  readonly dispatchedAtMs: number
+  readonly firstDispatchedAtMs: number
+  readonly answerBeforeMs: number | undefined
+  lastCommentAtMs = Number.POSITIVE_INFINITY
+  byteAtMs: number
+  readonly #options: PrefillLegOptions
+  readonly #parts: Buffer[] = []
+  readonly #answered: Promise<PrefillAnswer>
+  #resolve: (answer: PrefillAnswer) => void = () => {}
+  #reject: (error: WarmrouteError) => void = () => {}
+  #call: EngineCall | undefined
+  #head: ResponseHead | undefined
+  #size = 0
+  #isOver = false
+
+  /** Takes over the booking of `choice`. Throws `WR_ENGINE_UNREACHABLE` when the worker left in between. */
+  constructor(options: PrefillLegOptions) {
+    const { fleet, choice, now, deadlines } = options
+    const worker = fleet.get(choice.workerId)
+    if (!worker) {
+      options.router.free(options.bookingId)
+      throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
+    }
+    this.#options = options
+    this.worker = worker
+    this.choice = choice
+    this.dispatchedAtMs = this.byteAtMs = now()
+    this.firstDispatchedAtMs = options.firstDispatchedAtMs
+    this.answerBeforeMs = deadlines.prefillMs > 0 ? this.dispatchedAtMs + deadlines.prefillMs : undefined
+    this.#answered = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    this.#answered.catch(() => undefined) // whoever aborted it may not be waiting any more
+  }
+
+  get isOver(): boolean {
+    return this.#isOver
+  }
+
+  get workerProgressAtMs(): number {
+    return this.worker.progressAtMs
+  }
+
+  /** Sends; the answer, or why there is none. */
+  send(request: EngineRequest): Promise<PrefillAnswer> {
+    if (this.#isOver) return this.#answered
+    this.worker.enter()
+    this.#options.clock.add(this)
+    this.#call = this.worker.link.call(request, this)
+    return this.#answered
+  }
+
+  /** In this turn of the loop; the engine sees the connection close. */
+  abort(error: WarmrouteError): void {
+    if (this.#isOver) return
+    this.#call?.abort()
+    this.#end(() => this.#reject(error))
+  }
+
+  expire(error: WarmrouteError): void {
+    this.abort(error)
+  }
+
+  comment(): void {}
+
+  onHead(head: ResponseHead): void {
+    this.#moved()
+    this.#head = head
+  }
+
+  onData(buffer: Buffer, ranges: readonly number[]): void {
+    this.#moved()
+    for (let at = 0; at < ranges.length; at += 2) {
+      const part = buffer.subarray(ranges[at], ranges[at + 1])
+      this.#size += part.length
+      this.#parts.push(part)
+    }
+    if (this.#size > answerBytesMax)
+      this.abort(new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'the answer of the prefill is too large' }))
+  }
+
+  onEnd(): void {
+    const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
+    const answer = { head: this.#head!, body, atMs: this.#options.now() }
+    this.#end(() => this.#resolve(answer))
+  }
+
+  onError(error: WarmrouteError): void {
+    this.#end(() => this.#reject(error))
+  }
+
+  #moved(): void {
+    this.byteAtMs = this.worker.progressAtMs = this.#options.now()
+  }
+
+  #end(settle: () => void): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    const { clock, router, bookingId } = this.#options
+    clock.delete(this)
+    router.free(bookingId)
+    if (this.#call) this.worker.leave()
+    settle()
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * Lets go of KV that a prefill worker holds and nobody was sent for: a decode of one token that reads it and is thrown
+ * away. vLLM knows no other way before the lease ends. Runs beside the request that left it, never after the lease, and
+ * only with a ticket that nobody used: a second reader could read blocks that are somebody else's by then.
+ */
+import type { IncomingHttpHeaders } from 'node:http'
+import type { TransferTicket } from '../../core/prefill/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import { releasingDecode } from '../../engines/index.js'
+import { decodeOverride } from '../../routing/index.js'
+import type { GatewayContext } from '../context.js'
+import { engineRequest } from '../request/engine-request.js'
+import type { Prepared } from '../request/prepare.js'
+import { routeRequestOf } from '../request/route-request.js'
+import { fetchText } from '../wire/fetch-text.js'
+import type { PrefillSide } from './prefill-side.js'
+
+export interface Release {
+  readonly context: GatewayContext
+  readonly prepared: Prepared
+  readonly side: PrefillSide
+  readonly bookingId: string
+  readonly headers: IncomingHttpHeaders
+  readonly publicId: string
+  readonly params: string
+  readonly ticket: TransferTicket
+}
+
+/** Returns at once. */
+export function releaseHeld(release: Release): void {
+  const { side, context, prepared } = release
+  const stop = new AbortController()
+  const untrack = side.trackRelease(stop)
+  const { pairs } = prepared.model.meters
+  const timeoutMs = Math.max(1, release.ticket.sendBeforeMs - context.now())
+  const timer = setTimeout(() => stop.abort(), timeoutMs)
+  timer.unref()
+  void read(release, stop.signal, timeoutMs)
+    .then((isSent) => pairs.released(isSent ? 'read' : 'lease'))
+    .catch((error: unknown) => {
+      if (!(error instanceof WarmrouteError)) throw error
+      pairs.released('lease') // its worker lets go by itself when the lease ends
+    })
+    .finally(() => {
+      clearTimeout(timer)
+      untrack()
+    })
+}
+
+async function read(release: Release, signal: AbortSignal, timeoutMs: number): Promise<boolean> {
+  const { context, prepared, side, bookingId, headers, publicId, params, ticket } = release
+  const { model } = prepared
+  const terms = { excluded: side.notForDecode, override: decodeOverride(undefined) }
+  const choice = await model.spec.router.route(
+    routeRequestOf(bookingId, prepared, undefined, undefined, new Set(), signal, terms),
+  )
+  try {
+    const worker = model.fleet.get(choice.workerId)
+    if (!worker || ticket.take(context.now()) !== 'taken') return false
+    const request = engineRequest({
+      prepared,
+      worker,
+      rank: choice,
+      requestId: publicId,
+      headers,
+      allowedEngineFields: context.allowedEngineFields,
+      passesAuthorization: context.passesAuthorization,
+      asksForUsage: false,
+      leg: releasingDecode(prepared.body, params),
+    })
+    worker.enter()
+    try {
+      await fetchText(worker.link, request, { timeoutMs, bytesMax: 16 * 1024 * 1024, signal })
+      return true
+    } finally {
+      worker.leave()
+    }
+  } finally {
+    model.spec.router.free(bookingId)
+  }
+}

@@ -1,0 +1,78 @@
+/** The metrics of disaggregated requests, each leg by itself. Series of a worker end with it. */
+import type { Counter, Histogram, Metrics } from '../../telemetry/index.js'
+
+export class PairMeters {
+  readonly #metrics: Metrics
+  readonly #model: string
+  readonly #counters = new Map<string, Counter>()
+  readonly #prefill: Histogram
+  readonly #transfer: Histogram
+  readonly #decodeFirstToken: Histogram
+
+  constructor(metrics: Metrics, model: string) {
+    this.#metrics = metrics
+    this.#model = model
+    this.#prefill = metrics.prefillLegSeconds.with({ model })
+    this.#transfer = metrics.kvTransferSeconds.with({ model })
+    this.#decodeFirstToken = metrics.decodeLegFirstToken.with({ model })
+  }
+
+  prefillEnded(worker: string, ms: number): void {
+    this.#prefillLeg(worker, 'completed')
+    this.#prefill.observe(ms / 1000)
+  }
+
+  prefillFailed(worker: string): void {
+    this.#prefillLeg(worker, 'failed')
+  }
+
+  /** A decode was sent; `skipped` says why its prompt was not computed elsewhere. */
+  decodeSent(worker: string, skipped: string | undefined): void {
+    const prefill = skipped === undefined ? 'remote' : 'local'
+    this.#counter(`decode/${prefill}/${worker}`, () =>
+      this.#metrics.decodeLegs.with({ model: this.#model, worker, prefill }),
+    ).inc()
+    if (skipped !== undefined) this.skipped(skipped)
+  }
+
+  /** From the decode's dispatch; the transfer is at most what lies between the prefill's answer and the first token. */
+  firstToken(sinceDispatchMs: number, sincePrefillMs: number | undefined): void {
+    this.#decodeFirstToken.observe(sinceDispatchMs / 1000)
+    if (sincePrefillMs !== undefined) this.#transfer.observe(Math.max(0, sincePrefillMs) / 1000)
+  }
+
+  /** A decode that would have come after the lease: its prefill is made again. */
+  leaseMissed(): void {
+    this.#counter('lease', () => this.#metrics.prefillLeaseMissed.with({ model: this.#model })).inc()
+  }
+
+  /** Held KV that no decode was sent for: read and thrown away, or left to the end of its lease. */
+  released(how: 'read' | 'lease'): void {
+    this.#counter(`released/${how}`, () => this.#metrics.heldKvReleased.with({ model: this.#model, how })).inc()
+  }
+
+  forget(worker: string): void {
+    const labels = { model: this.#model, worker }
+    for (const outcome of ['completed', 'failed']) this.#metrics.prefillLegs.remove({ ...labels, outcome })
+    for (const prefill of ['remote', 'local']) this.#metrics.decodeLegs.remove({ ...labels, prefill })
+    for (const key of this.#counters.keys()) if (key.endsWith(`/${worker}`)) this.#counters.delete(key)
+  }
+
+  skipped(reason: string): void {
+    this.#counter(`skipped/${reason}`, () =>
+      this.#metrics.remotePrefillSkipped.with({ model: this.#model, reason }),
+    ).inc()
+  }
+
+  #prefillLeg(worker: string, outcome: string): void {
+    this.#counter(`prefill/${outcome}/${worker}`, () =>
+      this.#metrics.prefillLegs.with({ model: this.#model, worker, outcome }),
+    ).inc()
+  }
+
+  #counter(key: string, make: () => Counter): Counter {
+    let counter = this.#counters.get(key)
+    if (!counter) this.#counters.set(key, (counter = make()))
+    return counter
+  }
+}

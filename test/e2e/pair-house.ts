@@ -1,0 +1,82 @@
+/** `warmroute serve` over simulated prefill and decode servers, as an operator would start it, for tests on real sockets. */
+import { expect, vi } from 'vitest'
+import { serve } from '../../src/cli/serve.js'
+import type { Served } from '../../src/cli/serve.js'
+import type { SimEngine, SimEngineOptions } from '../../src/sim/index.js'
+import { startSimEngine } from '../../src/sim/index.js'
+
+export interface PairHouse {
+  readonly url: string
+  readonly served: Served
+  readonly prefill: readonly SimEngine[]
+  readonly decode: readonly SimEngine[]
+  /** Worker ids in the order of the engines, prefill first. */
+  metrics(): Promise<string>
+  close(): Promise<void>
+}
+
+export interface PairHouseOptions {
+  readonly engine: 'vllm' | 'sglang'
+  readonly prefill?: number
+  readonly decode?: number
+  readonly words?: readonly string[]
+  readonly sim?: Partial<SimEngineOptions>
+  readonly prefillSim?: Partial<SimEngineOptions>
+  readonly leaseMs?: number
+}
+
+export async function openPairHouse(options: PairHouseOptions): Promise<PairHouse> {
+  const { engine, prefill: prefills = 2, decode: decodes = 2 } = options
+  const start = (role: 'prefill' | 'decode', worker: number): Promise<SimEngine> =>
+    startSimEngine({
+      engine,
+      worker,
+      models: ['sim'],
+      blockTokens: 16,
+      speedup: 100,
+      healthMs: 0,
+      seed: worker + 1,
+      ...options.sim,
+      ...(role === 'prefill' ? options.prefillSim : {}),
+      pair: {
+        kind: engine === 'vllm' ? 'nixl' : role,
+        connectMs: 200,
+        ...(options.leaseMs === undefined ? {} : { leaseMs: options.leaseMs }),
+      },
+    })
+  const prefill = await Promise.all(Array.from({ length: prefills }, (_, at) => start('prefill', at)))
+  const decode = await Promise.all(Array.from({ length: decodes }, (_, at) => start('decode', prefills + at)))
+  const workers = [
+    ...prefill.map(({ url }) => (engine === 'vllm' ? { url, role: 'prefill', kv_lease_ms: options.leaseMs } : { url })),
+    ...decode.map(({ url }) => (engine === 'vllm' ? { url, role: 'decode' } : { url })),
+  ]
+  const served = await serve({
+    words: ['--port', '0', '--log', 'off', '--workers', JSON.stringify(workers), ...(options.words ?? [])],
+    env: {},
+    times: { watchMs: 200, retryMs: [50, 200] },
+  })
+  const { url } = served.address
+  return {
+    url,
+    served,
+    prefill,
+    decode,
+    metrics: async () => (await fetch(`${url}/metrics`)).text(),
+    async close() {
+      for (const side of [prefill, decode])
+        for (const sim of side) await vi.waitFor(() => expect(sim.stats()).toMatchObject({ held: 0, in_flight: 0 }))
+      await served.close()
+      expect([served.assembly.gateway.inFlight, served.assembly.gateway.engineConnections]).toEqual([0, 0])
+      for (const sim of [...prefill, ...decode]) await sim.close()
+    },
+  }
+}
+
+export function post(url: string, path: string, body: object, headers: Record<string, string> = {}): Promise<Response> {
+  return fetch(url + path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(10_000),
+  })
+}
