@@ -6,6 +6,7 @@
 import { aliasTotal } from './index/aliases'
 import { apply as applyEvents, epochNow, evictOldestOfAll, nextEpoch, oldestAge, setCaps } from './index/apply'
 import { find as findName, prepare } from './index/buckets'
+import { nameBlocks } from './index/chain'
 import { addRun, chunkCount, externalOf, firstSlab, nodeCount, setOf } from './index/chunks'
 import { collect as collectHeld, describe as describeHeld, discard as discardHeld } from './index/dump'
 import { edgeCount } from './index/edges'
@@ -67,6 +68,10 @@ export function nameResults(results: u32, names: u32, count: u32): void {
     const at = results + i * 12
     store<u64>(names + (i << 3), nameOf(recordOf(load<u32>(at)), load<u32>(at, 8)))
   }
+}
+
+export function nameChain(rank: u32, isFirst: bool, hashes: u32, count: u32): u32 {
+  return nameBlocks(rank, isFirst, hashes, count)
 }
 
 export function holds(rank: u32, external: u32): bool {

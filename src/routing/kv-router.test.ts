@@ -418,6 +418,24 @@ describe('what is cached', () => {
     await router.close()
   })
 
+  it('prompts are found while the index grows and forgets under their hashes', async () => {
+    const { router, clock, log } = await openScene({ useKvEvents: false, routerTtlSecs: 1 }, { workerIds: [0n] })
+    log.isDebug = false
+    const worker = { workerId: 0n, dpRank: 0 }
+    for (let turn = 0; turn < 30; turn++) {
+      const tokens = tokensFrom(100_000 * turn, 8000)
+      await router.findBestMatch(ask(`${turn}`, { tokens, recordsDecision: true }))
+      router.free(`${turn}`)
+      const [, overlap] = await router.findBestMatch(ask(`${turn}`, { tokens }))
+      router.free(`${turn}`)
+      expect(overlap).toBe(2000)
+      clock.time += turn === 20 ? 5000 : 0 // everything before is forgotten by the next request
+    }
+    expect(await router.getOverlapBlocks({ tokens: tokensFrom(2_000_000, 8000) }, worker)).toBe(0)
+    expect(log.warnings()).toEqual([])
+    await router.close()
+  })
+
   it('what a vanished worker held is forgotten with it', async () => {
     const { router, workers } = await openScene()
     router.applyEvents([storedEvent(1n, prompt, 4)])

@@ -52,7 +52,7 @@ export class KvRouter<Client = undefined> {
   readonly #config: RouterConfig
   readonly #hashing: PromptHashing
   readonly #live: LiveCore
-  readonly #scratch = new PromptScratch()
+  readonly #scratch: PromptScratch
 
   /**
    * In this order: complete and judge the config, build the index, wait for the minimum of workers, start to schedule with
@@ -81,6 +81,7 @@ export class KvRouter<Client = undefined> {
     this.#options = options
     this.#config = config
     this.#live = new LiveCore(options, config)
+    this.#scratch = new PromptScratch(this.#live.core.index)
     for (const sentence of missingParts(config, options)) this.#live.log.warn({}, sentence)
     this.#hashing = new PromptHashing({ config, blockSize, isEagle, modelName, random: this.#live.random })
   }
@@ -156,6 +157,7 @@ export class KvRouter<Client = undefined> {
     // Without an await before the decision the columns can be lent; otherwise the next request would fill them.
     const mustAwait = lookups.mustAwait(input)
     const scratch = mustAwait ? new PromptScratch() : this.#scratch
+    if (!mustAwait) this.#live.expireDue()
     const prompt = inSpan(tracer, 'kv_router.compute_block_hashes', () => this.#hash(input, scratch))
     this.#logInput(input.contextId, prompt)
     const hashMs = sinceStart()
@@ -165,6 +167,7 @@ export class KvRouter<Client = undefined> {
     const seqHashMs = sinceStart()
     const found = mustAwait ? await lookups.ask(input, prompt, this.#live.stop) : undefined
     this.#live.refuseIfOver(input.signal)
+    if (mustAwait) this.#live.expireDue()
     const findFromMs = sinceStart()
     const matches = found?.matches?.() ?? inSpan(tracer, 'kv_router.find_matches', () => this.#live.find(prompt))
     const foundMs = sinceStart()
@@ -219,6 +222,7 @@ export class KvRouter<Client = undefined> {
   async getCacheHitEstimate(question: PromptQuestion, worker: WorkerRank): Promise<WorkerCacheHitEstimate> {
     const input: FindBestMatch = { ...question, updateStates: false }
     const prompt = this.#hash(input, new PromptScratch())
+    this.#live.expireDue()
     const match = this.indexer ? this.#live.find(prompt) : await this.#remoteMatches(input, prompt)
     const rank = this.#live.core.ranks.find(worker.workerId, worker.dpRank)
     if (rank === undefined) return { effectiveOverlapBlocks: 0, cachedTokens: 0 }
@@ -238,6 +242,7 @@ export class KvRouter<Client = undefined> {
     const input: FindBestMatch = { ...question, updateStates: false }
     const prompt = this.#hash(input, scratch)
     const named = nameBlocks(this.#hashing, input, prompt, scratch)
+    this.#live.expireDue()
     const match = this.indexer ? this.#live.find(prompt) : await this.#remoteMatches(input, prompt)
     const cachedTokens = new Float64Array(core.ranks.size)
     fillCachedTokens(cachedTokens, { match }, costSettingsOf(this.#config), this.blockSize)

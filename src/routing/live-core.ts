@@ -182,10 +182,14 @@ export class LiveCore {
     return parked !== undefined
   }
 
-  find(prompt: Prompt): MatchColumns {
+  /** Forgets predictions whose time has ended. Before a prompt is hashed into lent columns: it may take them back. */
+  expireDue(): void {
     const { index } = this.core
     if (index?.nextExpiryMs !== undefined && index.nextExpiryMs <= this.clock.nowMs())
       this.tell((inputs, moment) => inputs.expire(moment))
+  }
+
+  find(prompt: Prompt): MatchColumns {
     return prompt.local ? this.core.find(prompt.local, prompt.blockCount) : this.core.find(noHashes, 0)
   }
 

@@ -1,5 +1,6 @@
 /** A prompt on its way through a routing: its length and its hashes, in columns that are either lent or its own. */
 import { BlockHashes } from '../core/hashing/index.js'
+import type { KvIndex } from '../core/index/index.js'
 import type { HashColumn } from '../core/protocol/index.js'
 import { hashCount, WarmrouteError } from '../core/protocol/index.js'
 import type { FindBestMatch } from './best-match.js'
@@ -13,10 +14,17 @@ export interface Prompt {
   readonly sequence: HashColumn | undefined
 }
 
-/** Lent columns: valid until the next prompt is hashed into them, which no `await` may come before. */
+/**
+ * Lent columns: valid until the next prompt is hashed into them, which no `await` may come before. With an index, what it
+ * is asked by lies in its own memory, and is gone as soon as the index changes: recording a decision comes last.
+ */
 export class PromptScratch {
-  readonly hashes = new BlockHashes()
+  readonly hashes: BlockHashes
   readonly tracking = new BlockHashes()
+
+  constructor(index?: Pick<KvIndex, 'promptColumn'>) {
+    this.hashes = new BlockHashes(index && ((blockCount) => index.promptColumn(blockCount)))
+  }
 }
 
 /** Throws `WR_INVALID_ARGUMENT` for a prompt without a token. */

@@ -139,7 +139,7 @@ function sharedBlocks(
   count: number,
   { media, sharedTokens = 0 }: ExtendOptions,
 ): number {
-  if (known.scheme === undefined || known.count === 0 || !isSameScheme(known.scheme, scheme)) return 0
+  if (known.scheme === undefined || known.count === 0 || !known.isWhole || !isSameScheme(known.scheme, scheme)) return 0
   const blocks = blockCountOf(scheme, commonPrefix(known.tokens, tokens, sharedTokens))
   return commonMediaBlocks(known.media, media, Math.min(blocks, known.count, count))
 }

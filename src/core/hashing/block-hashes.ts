@@ -1,6 +1,10 @@
 /**
  * The hashes of one prompt, together with what they were computed from, so that the next prompt of the conversation can
  * start from them. One instance is filled again and again: its columns grow, are never shrunk, and are valid up to `count`.
+ *
+ * The local hashes may lie in a column that somebody lends, for instance an index in its own memory, so that a lookup need
+ * not copy them. Such an instance is for one prompt after the other: whoever lends may take the column back at any time,
+ * and its length is 0 then.
  */
 import { newHashColumn } from '../protocol/index.js'
 import type { HashColumn } from '../protocol/index.js'
@@ -22,13 +26,22 @@ export class BlockHashes {
   tokens: Uint32Array = new Uint32Array(0)
   scheme: HashScheme | undefined
   media: BlockMedia | undefined
+  readonly #lend: ((blockCount: number) => HashColumn) | undefined
+
+  /** `lend`: where local hashes go, asked for whenever there is no room for them. */
+  constructor(lend?: (blockCount: number) => HashColumn) {
+    this.#lend = lend
+  }
+
+  /** False where a lent column was taken back: nothing is known then. */
+  get isWhole(): boolean {
+    return this.local.length >= 2 * this.count
+  }
 
   /** Makes room for `count` blocks and keeps the first `keep`. */
   reserve(count: number, keep: number): void {
-    if (this.local.length >= 2 * count) return
-    const capacity = Math.max(count, this.local.length) // twice the old capacity, in hashes
-    this.local = grown(this.local, capacity, keep)
-    this.sequence = grown(this.sequence, capacity, keep)
+    if (this.local.length < 2 * count) this.local = this.#roomFor(count, this.local, keep)
+    if (this.sequence.length < 2 * count) this.sequence = grown(this.sequence, count, keep)
   }
 
   /** Forgets the prompt and keeps the memory. */
@@ -47,10 +60,19 @@ export class BlockHashes {
   sequenceColumn(): HashColumn {
     return this.sequence.subarray(0, 2 * this.count)
   }
+
+  #roomFor(count: number, column: HashColumn, keep: number): HashColumn {
+    if (!this.#lend) return grown(column, count, keep)
+    if (keep === 0) return this.#lend(count) // a column that was taken back cannot be read
+    const kept = column.slice(0, 2 * keep) // the new room may be the old one's place
+    const room = this.#lend(count)
+    room.set(kept)
+    return room
+  }
 }
 
-function grown(column: HashColumn, capacity: number, keep: number): HashColumn {
-  const larger = newHashColumn(capacity)
+function grown(column: HashColumn, count: number, keep: number): HashColumn {
+  const larger = newHashColumn(Math.max(count, column.length)) // at least twice the old capacity, in hashes
   larger.set(column.subarray(0, 2 * keep))
   return larger
 }

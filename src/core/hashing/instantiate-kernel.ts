@@ -9,13 +9,20 @@ interface WasmApi {
   readonly Instance: new (module: object, imports?: object) => { readonly exports: Record<string, unknown> }
 }
 
+/** Compiled once, instantiated often: an index of several shards has an instance for each. */
+const modules = new Map<string, object>()
+
 /** `Exports` is what the kernel's source promises; nothing checks it at run time but its tests. */
 export function instantiateKernel<Exports>(base64: string): Exports | undefined {
   const api = (globalThis as { readonly WebAssembly?: WasmApi }).WebAssembly
   if (api === undefined) return undefined
   try {
-    const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))
-    return new api.Instance(new api.Module(bytes), {}).exports as Exports
+    let module = modules.get(base64)
+    if (!module) {
+      module = new api.Module(Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)))
+      modules.set(base64, module)
+    }
+    return new api.Instance(module, {}).exports as Exports
   } catch {
     return undefined
   }

@@ -7,6 +7,7 @@
  */
 import { WarmrouteError } from '../protocol/index.js'
 import { nextSequenceHash } from './compute.js'
+import { layoutFor, type PositionLayout } from './hash128.js'
 
 export interface Lineage {
   readonly position: number
@@ -15,37 +16,29 @@ export interface Lineage {
   readonly parentFragment: bigint
 }
 
-/** Bits of the position and of the parent, by mode. */
-const layouts = [
-  { positionBits: 8n, parentBits: 54n },
-  { positionBits: 16n, parentBits: 46n },
-  { positionBits: 24n, parentBits: 38n },
-] as const
+const layouts: readonly PositionLayout[] = [
+  { positionBits: 8n, fragmentBits: 54n },
+  { positionBits: 16n, fragmentBits: 46n },
+  { positionBits: 24n, fragmentBits: 38n },
+]
 
 export function packLineage(position: number, sequenceHash: bigint, parentSequenceHash: bigint): bigint {
-  const mode = layouts.findIndex(({ positionBits }) => position < 2 ** Number(positionBits))
-  const layout = layouts[mode]
-  if (layout === undefined || !Number.isInteger(position) || position < 0) {
-    throw new WarmrouteError('WR_INVALID_ARGUMENT', {
-      reason: 'a position is an integer below 2^24',
-      position,
-    })
-  }
+  const { mode, layout } = layoutFor(layouts, position)
   const head = (BigInt(mode) << layout.positionBits) | BigInt(position)
-  const parent = BigInt.asUintN(Number(layout.parentBits), parentSequenceHash)
-  return (((head << 64n) | BigInt.asUintN(64, sequenceHash)) << layout.parentBits) | parent
+  const parent = BigInt.asUintN(Number(layout.fragmentBits), parentSequenceHash)
+  return (((head << 64n) | BigInt.asUintN(64, sequenceHash)) << layout.fragmentBits) | parent
 }
 
 export function unpackLineage(lineage: bigint): Lineage {
-  const layout = layouts[Number(lineage >> 126n)]
-  if (layout === undefined || lineage < 0n) {
+  const layout = lineage < 0n ? undefined : layouts[Number(lineage >> 126n)]
+  if (layout === undefined) {
     throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'not a lineage hash', lineage })
   }
-  const sequenceHash = BigInt.asUintN(64, lineage >> layout.parentBits)
+  const sequenceHash = BigInt.asUintN(64, lineage >> layout.fragmentBits)
   return {
-    position: Number(BigInt.asUintN(Number(layout.positionBits), lineage >> (64n + layout.parentBits))),
+    position: Number(BigInt.asUintN(Number(layout.positionBits), lineage >> (64n + layout.fragmentBits))),
     sequenceHash,
-    parentFragment: BigInt.asUintN(Number(layout.parentBits), lineage),
+    parentFragment: BigInt.asUintN(Number(layout.fragmentBits), lineage),
   }
 }
 

@@ -3,7 +3,7 @@
  * Method: the same random steps drive the real index and `NaiveIndex`; statuses, depths, last names, facts and counts
  * are compared. Few ranks, few locals and few names make collisions common, and collisions are where bugs are.
  */
-import { type HashColumn, newHashColumn, toHashColumn } from '../protocol/index.js'
+import { hashAt, type HashColumn, newHashColumn, toHashColumn } from '../protocol/index.js'
 import { ApplyReport } from './apply-report.js'
 import { EventBatch } from './event-batch.js'
 import { NaiveIndex } from './naive-index.case.js'
@@ -89,7 +89,7 @@ export class Differential {
   find(): void {
     const { ranks } = this.#shape
     const local = Array.from({ length: this.#random(this.#shape.blocksMax * 2) }, () => this.#local())
-    const column = toHashColumn(local)
+    const column = this.#columnOf(local)
     const [depths, wanted] = [new Uint32Array(ranks), new Uint32Array(ranks)]
     const last = newHashColumn(ranks)
     const greatest = this.#real.find(column, local.length, depths, last)
@@ -98,8 +98,9 @@ export class Differential {
     for (let rank = 0; rank < ranks; rank++) {
       if (depths[rank] !== wanted[rank])
         fail(`depth of [${local.join()}] at rank ${rank} is ${depths[rank]}, not ${wanted[rank]}`)
-      if (depths[rank]! > 0) this.#checkName(rank, local.slice(0, depths[rank]), last)
+      if (depths[rank]! > 0) this.#checkName(rank, local.slice(0, depths[rank]), last, rank)
     }
+    this.#chain(local, column, depths)
     this.counts.finds++
     this.counts.blocks += local.length
   }
@@ -145,8 +146,27 @@ export class Differential {
     }
   }
 
-  #checkName(rank: number, prefix: bigint[], last: HashColumn): void {
-    const name = (BigInt(last[2 * rank + 1]!) << 32n) | BigInt(last[2 * rank]!)
+  /** Prompts come from anywhere: every other one is written into the index's own memory first. */
+  #columnOf(local: readonly bigint[]): HashColumn {
+    const column = toHashColumn(local)
+    if (this.#random(2) === 0) return column
+    const own = this.#real.promptColumn(local.length)
+    own.set(column)
+    return own
+  }
+
+  /** One rank's names of the whole prefix, and nothing written behind it. */
+  #chain(local: bigint[], column: HashColumn, depths: Uint32Array): void {
+    const rank = this.#random(this.#shape.ranks + 1)
+    const names = newHashColumn(local.length).fill(0xffff_ffff)
+    const count = this.#real.chain(rank, column, local.length, names)
+    if (count !== (depths[rank] ?? 0)) fail(`rank ${rank} names ${count} blocks of [${local.join()}]`)
+    for (let block = 0; block < count; block++) this.#checkName(rank, local.slice(0, block + 1), names, block)
+    if (names.subarray(2 * count).some((word) => word !== 0xffff_ffff)) fail(`names behind the prefix of rank ${rank}`)
+  }
+
+  #checkName(rank: number, prefix: bigint[], column: HashColumn, at: number): void {
+    const name = hashAt(column, at)
     const names = this.#model.namesAt(rank, prefix)
     if (!names.includes(name))
       fail(`rank ${rank} does not call the end of [${prefix.join()}] ${name} but ${names.join()}`)

@@ -5,6 +5,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { lowerTiers, type RouterEvent, type StorageTier } from '../protocol/index.js'
+import { chainOf } from './kv-chain.case.js'
 import { cleared, nameOf, newKv, removed, stored } from './kv-drive.case.js'
 import { NaiveTier, naiveTierWalk } from './naive-tiers.case.js'
 import type { PrefixIndex } from './prefix-index.js'
@@ -60,16 +61,28 @@ class Model {
   }
 
   find(rank: number, prompt: Prefix): number[] {
-    const depthOf = (isHeld: (key: string) => boolean) => {
-      let depth = 0
-      while (depth < prompt.length && isHeld(prompt.slice(0, depth + 1).join())) depth++
-      return depth
-    }
-    const device = depthOf((key) => this.held[rank]!.has(key))
-    const predicted = depthOf((key) => (this.ends[rank]!.get(key) ?? 0) > this.nowMs)
-    const from = { position: device, last: device > 0 ? nameOf(prompt.slice(0, device)) : null }
-    return [Math.max(device, predicted), ...naiveTierWalk(this.tiers, [rank], from, prompt)]
+    const predicted = depthOf(prompt, (key) => (this.ends[rank]!.get(key) ?? 0) > this.nowMs)
+    const { device, tiers } = this.#reported(rank, prompt)
+    return [Math.max(device, predicted), ...tiers]
   }
+
+  /** Every engine gives one prefix the same name here, so the names follow from how many there are. */
+  names(rank: number, prompt: Prefix): bigint[] {
+    const { device, tiers } = this.#reported(rank, prompt)
+    return prompt.slice(0, device + tiers[0]!).map((_, block) => nameOf(prompt.slice(0, block + 1)))
+  }
+
+  #reported(rank: number, prompt: Prefix): { device: number; tiers: number[] } {
+    const device = depthOf(prompt, (key) => this.held[rank]!.has(key))
+    const from = { position: device, last: device > 0 ? nameOf(prompt.slice(0, device)) : null }
+    return { device, tiers: naiveTierWalk(this.tiers, [rank], from, prompt) }
+  }
+}
+
+function depthOf(prompt: Prefix, isHeld: (key: string) => boolean): number {
+  let depth = 0
+  while (depth < prompt.length && isHeld(prompt.slice(0, depth + 1).join())) depth++
+  return depth
 }
 
 const block = fc.bigInt(1n, 3n)
@@ -116,8 +129,10 @@ export function checkKvIndexAgainstFacts(
         applyStep(real, model, step)
         for (const prompt of prompts) {
           const answers = real.find(prompt)
-          for (const [index, [worker, dp]] of fleet.entries())
+          for (const [index, [worker, dp]] of fleet.entries()) {
             expect(answers[`${worker}.${dp}`] ?? [0, 0, 0, 0]).toEqual(model.find(index, prompt))
+            expect(chainOf(real, fleet[index]!, prompt)).toEqual(model.names(index, prompt))
+          }
         }
       }
     }),

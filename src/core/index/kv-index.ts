@@ -9,7 +9,16 @@
  * Synchronous, so that a reset is ordered by being called. Time is an argument.
  */
 import type { HashColumn, MatchColumns, Rank, RankTable, RouterEvent, StorageTier } from '../protocol/index.js'
-import { hashAt, hashCount, lowerTiers, newHashColumn, resetMatchColumns, WarmrouteError } from '../protocol/index.js'
+import {
+  hashAt,
+  hashCount,
+  invariant,
+  lowerTiers,
+  newHashColumn,
+  newMatchColumns,
+  resetMatchColumns,
+  WarmrouteError,
+} from '../protocol/index.js'
 import { ApplyReport, type EventStatus } from './apply-report.js'
 import { applyRouterEvents, type EventTarget } from './apply-router-events.js'
 import { dumpEvents, type FactSource } from './dump-events.js'
@@ -67,8 +76,6 @@ export type DecisionOutcome = 'ignored' | EventStatus
 export const tierBlocksMaxDefault = 16_000_000
 export const predictedBlocksMaxDefault = 4_000_000
 
-const noDepths = new Uint32Array(0)
-
 export class KvIndex {
   readonly counts: EventCounts = new EventCounts()
   /** Asked before plain events make a rank known that nobody named before; whoever owns the ranks may set it. */
@@ -85,8 +92,10 @@ export class KvIndex {
   readonly #reports = reportPerTier()
   readonly #target: EventTarget
   #lastExternal = newHashColumn(0)
-  /** The last lookup's depths without predictions: the caller's column, or our copy where predictions were added. */
-  #exactDepths: Uint32Array = noDepths
+  #hasLastHashes = false
+  /** The last lookup's answer. Depths are those without predictions: the caller's column, or our copy of it. */
+  #lookup: MatchColumns = newMatchColumns()
+  #exactDepths: Uint32Array = new Uint32Array(0)
   #exactCopy = new Uint32Array(0)
   #predictedDepths = new Uint32Array(0)
 
@@ -136,13 +145,24 @@ export class KvIndex {
     return this.#isEnabled ? applyRouterEvents(events, this.#target) : []
   }
 
+  /**
+   * Room for a prompt's hashes where a lookup finds them without copying; one prompt at a time, and not to be kept across
+   * a change of the index.
+   */
+  promptColumn(blockCount: number): HashColumn {
+    return this.#device.promptColumn(blockCount)
+  }
+
   /** Fills the columns with what every rank holds of the prompt's first `blockCount` blocks. Changes nothing held. */
   findMatches(local: HashColumn, blockCount: number, into: MatchColumns): void {
+    invariant(local.length >= 2 * blockCount, 'a lookup has a hash for every block')
     const rankCount = this.#ranks.size
     resetMatchColumns(into, rankCount)
     if (this.#lastExternal.length < 2 * rankCount) this.#lastExternal = newHashColumn(2 * rankCount)
     const needsLast = this.#keepsLastHashes || this.#tiers.heldBlocks > 0
-    this.#exactDepths = needsLast ? into.device : noDepths
+    this.#hasLastHashes = needsLast
+    this.#lookup = into
+    this.#exactDepths = into.device
     if (!this.#isEnabled || blockCount === 0) return
     this.#device.find(local, blockCount, into.device, needsLast ? this.#lastExternal : undefined)
     this.#tiers.extend(local, blockCount, this.#lastExternal, into)
@@ -164,9 +184,27 @@ export class KvIndex {
    * none. Known with `keepLastHashes`, or where lower tiers had to be walked.
    */
   lastMatchedHash(rank: Rank): bigint | undefined {
-    return rank < this.#exactDepths.length && this.#exactDepths[rank]! > 0
+    return this.#hasLastHashes && rank < this.#lookup.rankCount && this.#exactDepths[rank]! > 0
       ? hashAt(this.#lastExternal, rank)
       : undefined
+  }
+
+  /**
+   * How many leading blocks the last lookup found at a rank under names that its engine gave them, on the device and on
+   * from there in pinned host memory: what another worker could fetch. Predictions have no such names.
+   */
+  namedBlocks(rank: Rank): number {
+    if (this.#isApproximate || rank >= this.#lookup.rankCount) return 0
+    return this.#exactDepths[rank]! + this.#lookup.hostPinned[rank]!
+  }
+
+  /** Those names, first block first: as many as `namedBlocks` says for the same prompt. */
+  namedChain(rank: Rank, local: HashColumn, blockCount: number): HashColumn {
+    if (this.#isApproximate || !this.#isEnabled || this.#withheld.has(rank)) return newHashColumn(0)
+    const names = newHashColumn(blockCount)
+    const onDevice = this.#device.chain(rank, local, blockCount, names)
+    const count = this.#tiers.extendChain('host_pinned', rank, local, blockCount, names, onDevice)
+    return names.subarray(0, 2 * count)
   }
 
   /**
@@ -272,7 +310,7 @@ export class KvIndex {
       this.#exactCopy = new Uint32Array(into.device.length)
     }
     const exact = this.#exactCopy
-    if (this.#exactDepths === into.device) this.#exactDepths = exact
+    this.#exactDepths = exact
     const predicted = this.#predictedDepths.fill(0, 0, rankCount)
     this.#predictions!.index.find(local, blockCount, predicted)
     for (let rank = 0; rank < rankCount; rank++) {

@@ -11,7 +11,7 @@
  * 40 bytes per edge, 32 per hold (owner, edge, and its places in the lists of the edge, of the owner and by age), 16 to
  * 32 per edge and per hold in the tables. Storing, removing and walking a block each take one or two table lookups.
  */
-import { type HashColumn, hashCount } from '../protocol/index.js'
+import { type HashColumn, hashCount, type Rank } from '../protocol/index.js'
 import { IdTable, mixWords } from './id-table.js'
 import { LinkedRecords, widened } from './linked-records.js'
 import type { Owner, TierOwners } from './tier-owners.js'
@@ -195,6 +195,18 @@ export class LowerTier {
       if (rank >= 0 && rank < marks.length) marks[rank] = mark
       hold = words[at + nextOfEdge]!
     } while (hold !== first)
+  }
+
+  /** Does the rank own the edge, itself or through its cache owner? */
+  isOwnedBy(edge: number, owners: TierOwners, rank: Rank): boolean {
+    const { words } = this.#holds
+    const first = this.#edges[edgeWords * edge + edgeHead]! - 1
+    let hold = first
+    do {
+      if (owners.rankOf(words[holdWords * hold]!) === rank) return true
+      hold = words[holdWords * hold + nextOfEdge]!
+    } while (hold !== first)
+    return false
   }
 
   /** Everything that one owner holds, in order of arrival. The tier must not change meanwhile; `fact` is reused. */

@@ -6,7 +6,7 @@
  * It has no caps, and says nothing of memory, aliases or hot prefixes.
  */
 import type { HashColumn, Rank } from '../protocol/index.js'
-import { hashAt } from '../protocol/index.js'
+import { hashAt, newHashColumn, setHashAt } from '../protocol/index.js'
 import { type ApplyReport, type EventStatus, eventStatuses } from './apply-report.js'
 import { type EventBatch, eventHeaderWords, eventKinds, hasParentFlag } from './event-batch.js'
 import type { BlockFact, HotPrefix, IndexStats, PrefixIndex } from './prefix-index.js'
@@ -43,6 +43,10 @@ export class NaiveIndex implements PrefixIndex {
     report.count()
   }
 
+  promptColumn(blockCount: number): HashColumn {
+    return newHashColumn(blockCount)
+  }
+
   find(local: HashColumn, blockCount: number, depths: Uint32Array, lastExternal?: HashColumn): number {
     let greatest = 0
     for (const [rank, names] of this.#names) {
@@ -63,6 +67,17 @@ export class NaiveIndex implements PrefixIndex {
       lastExternal[2 * rank + 1] = Number(name >> 32n)
     }
     return greatest
+  }
+
+  chain(rank: Rank, local: HashColumn, blockCount: number, into: HashColumn): number {
+    const prefix: bigint[] = []
+    for (let block = 0; block < blockCount; block++) {
+      prefix.push(hashAt(local, block))
+      const [name] = this.namesAt(rank, prefix)
+      if (name === undefined) return block
+      setHashAt(into, block, name)
+    }
+    return blockCount
   }
 
   holds(rank: Rank, external: HashColumn): boolean {

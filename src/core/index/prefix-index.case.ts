@@ -143,6 +143,21 @@ export function indexConformance(name: string, make: MakeIndex, isOne = true): v
     expect(depth(0, [1, 2, 3])).toBe(2)
   })
 
+  test('removes the blocks of one event in whatever order it names them', () => {
+    const left = [
+      [[104], [102]],
+      [[104, 102]],
+      [[102, 104]],
+    ].map((events) => {
+      const { store, remove, facts, find } = fresh()
+      store(0, [1, 2, 3, 4])
+      for (const names of events) expect(remove(0, names)).toBe('ok')
+      return [facts(0), find([1, 2, 3, 4])]
+    })
+    expect(left[1]).toEqual(left[0])
+    expect(left[2]).toEqual(left[0])
+  })
+
   test('chains stores by parent, and mixes sequences of one rank by their common prefix only', () => {
     const { store, depth } = fresh()
     store(0, [1, 2])

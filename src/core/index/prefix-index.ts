@@ -24,6 +24,18 @@ export interface PrefixIndex {
    */
   find(local: HashColumn, blockCount: number, depths: Uint32Array, lastExternal?: HashColumn): number
 
+  /**
+   * Room for a prompt's hashes, in the index's own memory where it can be: a lookup of what was written there copies
+   * nothing. There is one such place, so one writer at a time; the column is empty (length 0) once the index has grown.
+   */
+  promptColumn(blockCount: number): HashColumn
+
+  /**
+   * Writes into `names` what the rank calls the leading blocks of a prompt, one external hash for each; answers how many,
+   * which is the depth that `find` gives. `names` has room for `blockCount` hashes.
+   */
+  chain(rank: Rank, local: HashColumn, blockCount: number, names: HashColumn): number
+
   /** Does the rank hold a block under this external hash (a column of one hash)? */
   holds(rank: Rank, external: HashColumn): boolean
 

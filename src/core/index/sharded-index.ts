@@ -61,11 +61,20 @@ export class ShardedIndex implements PrefixIndex {
     report.count()
   }
 
+  /** In the memory of the first shard; the others are handed a copy, at once. */
+  promptColumn(blockCount: number): HashColumn {
+    return this.#lanes[0]!.shard.promptColumn(blockCount)
+  }
+
   find(local: HashColumn, blockCount: number, depths: Uint32Array, lastExternal?: HashColumn): number {
     let greatest = 0
     for (const { shard } of this.#lanes)
       greatest = Math.max(greatest, shard.find(local, blockCount, depths, lastExternal))
     return greatest
+  }
+
+  chain(rank: Rank, local: HashColumn, blockCount: number, names: HashColumn): number {
+    return this.#shardOf(rank).chain(rank, local, blockCount, names)
   }
 
   holds(rank: Rank, external: HashColumn): boolean {

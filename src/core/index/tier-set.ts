@@ -93,6 +93,33 @@ export class TierSet {
     into.hasLowerTiers = isSeeded
   }
 
+  /**
+   * Goes on where the rank's `from` names end, through one tier alone, and writes the names of what it holds there. Answers
+   * how many names there are then.
+   */
+  extendChain(
+    name: LowerTierName,
+    rank: Rank,
+    local: HashColumn,
+    blockCount: number,
+    names: HashColumn,
+    from: number,
+  ): number {
+    const tier = this.#tiers.get(name)
+    if (!tier) return from
+    let edge = -1
+    for (let block = from; block < blockCount; block++) {
+      const [lo, hi] = [local[2 * block]!, local[2 * block + 1]!]
+      if (edge >= 0) edge = tier.edgeAfter(edge, lo, hi)
+      else if (block === 0) edge = tier.edgeFrom(false, 0, 0, lo, hi)
+      else edge = tier.edgeFrom(true, names[2 * block - 2]!, names[2 * block - 1]!, lo, hi)
+      if (edge < 0 || !tier.isOwnedBy(edge, this.owners, rank)) return block
+      names[2 * block] = tier.childLo(edge)
+      names[2 * block + 1] = tier.childHi(edge)
+    }
+    return blockCount
+  }
+
   clearOwner(owner: Owner): void {
     for (const tier of this.#tiers.values()) tier.clearOwner(owner)
   }

@@ -2,7 +2,7 @@
  * The exact index in plain TypeScript: for places without WebAssembly, and as the second implementation that the first
  * is compared with. The same contract, other structures.
  */
-import type { HashColumn, Rank } from '../protocol/index.js'
+import { type HashColumn, newHashColumn, type Rank } from '../protocol/index.js'
 import { type ApplyReport, statusCodes } from './apply-report.js'
 import { root } from './block-trie.js'
 import { DepthWalk } from './depth-walk.js'
@@ -19,6 +19,7 @@ export class TsIndex implements Shard {
   readonly #options: ShardOptions
   #knowledge: Knowledge
   readonly #walk = new DepthWalk()
+  #prompt = newHashColumn(0)
 
   constructor(options: ShardOptions) {
     checkCaps(options)
@@ -50,8 +51,26 @@ export class TsIndex implements Shard {
     report.count()
   }
 
+  promptColumn(blockCount: number): HashColumn {
+    if (this.#prompt.length < 2 * blockCount) this.#prompt = newHashColumn(2 * blockCount)
+    return this.#prompt
+  }
+
   find(local: HashColumn, blockCount: number, depths: Uint32Array, lastExternal?: HashColumn): number {
     return this.#walk.run(this.#knowledge, local, blockCount, depths, lastExternal)
+  }
+
+  chain(rank: Rank, local: HashColumn, blockCount: number, names: HashColumn): number {
+    const { trie } = this.#knowledge
+    let node = root
+    for (let block = 0; block < blockCount; block++) {
+      node = trie.childOf(node, local[2 * block]!, local[2 * block + 1]!)
+      if (node === root || !trie.sets.has(trie.holders[node]!, rank)) return block
+      const [lo, hi] = this.#knowledge.nameOf(rank, node)
+      names[2 * block] = lo
+      names[2 * block + 1] = hi
+    }
+    return blockCount
   }
 
   holds(rank: Rank, external: HashColumn): boolean {

@@ -1,24 +1,30 @@
 /**
- * The exact index by the WebAssembly core. This side packs and unpacks: events and prompts are copied into the core's
- * memory, depths out of it. The core's memory may grow in any call that stores, and old views are empty then.
+ * The exact index by the WebAssembly core. This side packs and unpacks: events are copied into the core's memory, depths
+ * out of it; prompts too, unless they were written there in the first place (`promptColumn`). The core's memory may grow
+ * in any call that stores, and old views are empty then.
  */
 import type { HashColumn, Rank } from '../protocol/index.js'
-import { WarmrouteError } from '../protocol/index.js'
+import { newHashColumn, WarmrouteError } from '../protocol/index.js'
 import type { ApplyReport } from './apply-report.js'
 import { statusCodes } from './apply-report.js'
+import { CoreBuffer } from './core-buffer.js'
 import { type EventBatch, eventHeaderWords, eventKinds, ranksMax } from './event-batch.js'
 import { hottestOf } from './hot-prefixes.js'
-import { address, type IndexCore, newIndexCore } from './index-core.js'
+import { type IndexCore, newIndexCore } from './index-core.js'
 import type { BlockFact, HotPrefix, IndexStats } from './prefix-index.js'
 import { checkCaps, type Shard, type ShardOptions } from './shard.js'
 import { openSnapshot } from './snapshot-format.js'
 import { restoreCore, snapshotCore } from './wasm-snapshot.js'
 import { trimToCaps } from './trim.js'
 
-/** A prompt crosses in pieces: one that misses early is not copied in whole. */
-const firstPiece = 64
-const queryHashes = 4096
-const factsPerCall = 512
+/** So many hashes are copied in before the rest: most prompts that nobody holds miss among them (decision 0080). */
+const headHashes = 64
+/** Longer prompts cross in parts of this many hashes, and so do shorter ones where memory is out. */
+const promptHashesMax = 65_536
+const promptHashesMin = 4096
+const scratchBytes = 32_768
+const factsPerCall = scratchBytes / 32
+const namesPerCall = scratchBytes / 8
 const resultBytes = 12
 const unlimited = 0xffff_ffff
 
@@ -32,11 +38,12 @@ export class WasmIndex implements Shard {
   #core: IndexCore
   #bytes!: Uint8Array
   #words!: Uint32Array
-  #input = 0
-  #inputBytes = 0
-  #query = 0
-  #results = 0
-  #resultRanks = 0
+  #input!: CoreBuffer
+  #results!: CoreBuffer
+  /** Prompts that are copied in; the one that is written in place; answers that are read at once. */
+  #prompt!: CoreBuffer
+  #lent!: CoreBuffer
+  #scratch!: CoreBuffer
   #epoch = 0
 
   private constructor(core: IndexCore, options: WasmIndexOptions) {
@@ -63,31 +70,37 @@ export class WasmIndex implements Shard {
     const { wordCount, eventCount } = batch
     report.begin(eventCount)
     const bytes = 4 * wordCount + eventCount
-    if (bytes > this.#inputBytes && !this.#widenInput(bytes)) this.#purge(batch, report)
+    if (bytes > this.#input.bytes && !this.#widenInput(bytes)) this.#purge(batch, report)
     else if (eventCount > 0) {
-      const core = this.#core
-      this.#words.set(batch.words.subarray(0, wordCount), this.#input >>> 2)
-      const statuses = this.#input + 4 * wordCount
-      core.apply(this.#input, eventCount, statuses)
+      this.#words.set(batch.words.subarray(0, wordCount), this.#input.at >>> 2)
+      const statuses = this.#input.at + 4 * wordCount
+      this.#core.apply(this.#input.at, eventCount, statuses)
       this.#view()
       for (let event = 0; event < eventCount; event++) report.statuses[event] = this.#bytes[statuses + event]!
     }
     report.count()
-    if (this.#core.ranks() > this.#resultRanks) this.#widenResults()
+    this.#widenResults()
+  }
+
+  promptColumn(blockCount: number): HashColumn {
+    if (8 * blockCount > this.#lent.bytes) {
+      // The old place is not given back: somebody may still write to it. Together they take less than twice the last.
+      const wider = new CoreBuffer(this.#core, Math.max(8 * promptHashesMin, 2 * this.#lent.bytes))
+      if (blockCount > promptHashesMax || !wider.reserve(8 * blockCount)) return newHashColumn(blockCount)
+      this.#lent = wider
+    }
+    this.#view()
+    return new Uint32Array(this.#words.buffer, this.#lent.at, this.#lent.bytes >>> 2)
   }
 
   find(local: HashColumn, blockCount: number, depths: Uint32Array, lastExternal?: HashColumn): number {
     const core = this.#core
-    core.findBegin(this.#results)
-    for (let from = 0, piece = firstPiece; from < blockCount; piece = queryHashes) {
-      const to = Math.min(blockCount, from + piece)
-      this.#words.set(local.subarray(2 * from, 2 * to), this.#query >>> 2)
-      if (core.findWalk(this.#query, to - from) === 0) break
-      from = to
-    }
+    core.findBegin(this.#results.at)
+    if (local.buffer === this.#words.buffer) core.findWalk(local.byteOffset, blockCount)
+    else this.#copyAndWalk(local, blockCount)
     const found = core.findFinish()
     const words = this.#words
-    let at = this.#results >>> 2
+    let at = this.#results.at >>> 2
     let greatest = 0
     for (let result = 0; result < found; result++, at += 3) {
       const depth = words[at + 1]!
@@ -98,11 +111,25 @@ export class WasmIndex implements Shard {
     return greatest
   }
 
+  chain(rank: Rank, local: HashColumn, blockCount: number, names: HashColumn): number {
+    const part = this.#reservePrompt(blockCount)
+    for (let from = 0; from < blockCount; from += part) {
+      const count = Math.min(part, blockCount - from)
+      this.#copyPrompt(local, from, count)
+      const named = this.#core.nameChain(rank, from === 0 ? 1 : 0, this.#prompt.at, count)
+      const at = this.#prompt.at >>> 2
+      names.set(this.#words.subarray(at, at + 2 * named), 2 * from)
+      if (named < count) return from + named
+    }
+    return blockCount
+  }
+
   holds(rank: Rank, external: HashColumn): boolean {
     if (rank >= ranksMax) return false
-    this.#words[this.#query >>> 2] = external[0]!
-    this.#words[(this.#query >>> 2) + 1] = external[1]!
-    return this.#core.holds(rank, this.#query) !== 0
+    const { at } = this.#scratch
+    this.#words[at >>> 2] = external[0]!
+    this.#words[(at >>> 2) + 1] = external[1]!
+    return this.#core.holds(rank, at) !== 0
   }
 
   clearRank(rank: Rank): number {
@@ -122,8 +149,8 @@ export class WasmIndex implements Shard {
     try {
       for (let from = 0; from < count; from += factsPerCall) {
         const part = Math.min(factsPerCall, count - from)
-        core.describe(rank, from, part, this.#query)
-        for (let at = this.#query >>> 2, end = at + 8 * part; at < end; at += 8) {
+        core.describe(rank, from, part, this.#scratch.at)
+        for (let at = this.#scratch.at >>> 2, end = at + 8 * part; at < end; at += 8) {
           readFact(fact, this.#words, at)
           yield fact
         }
@@ -186,13 +213,17 @@ export class WasmIndex implements Shard {
   }
 
   #adopt(core: IndexCore): void {
-    this.#input = 0
-    this.#inputBytes = 0
-    this.#resultRanks = 0
-    this.#results = 0
-    this.#query = address(core.take(8 * queryHashes))
-    this.#view()
+    this.#input = new CoreBuffer(core, 65_536)
+    this.#results = new CoreBuffer(core, 0)
+    this.#prompt = new CoreBuffer(core, 8 * promptHashesMin)
+    this.#lent = new CoreBuffer(core, 0)
+    this.#scratch = new CoreBuffer(core, scratchBytes)
+    // Taken while there is memory: what is asked later must not fail for want of them.
+    if (!this.#prompt.reserve(8 * promptHashesMin) || !this.#scratch.reserve(scratchBytes)) {
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'too little memory for an index', ...this.#options })
+    }
     this.#widenResults()
+    this.#view()
   }
 
   #view(): void {
@@ -203,37 +234,56 @@ export class WasmIndex implements Shard {
   }
 
   #widenInput(bytes: number): boolean {
-    const wanted = Math.max(bytes, 2 * this.#inputBytes, 65_536)
-    const input = address(this.#core.take(wanted))
-    if (input === 0) return false
-    if (this.#inputBytes > 0) this.#core.give(this.#input, this.#inputBytes)
-    this.#input = input
-    this.#inputBytes = wanted
-    this.#view()
-    return true
+    const isWide = this.#input.reserve(bytes)
+    if (isWide) this.#view()
+    return isWide
+  }
+
+  #copyAndWalk(local: HashColumn, blockCount: number): void {
+    const head = Math.min(blockCount, headHashes)
+    this.#copyPrompt(local, 0, head)
+    if (this.#core.findWalk(this.#prompt.at, head) === 0) return
+    const most = this.#reservePrompt(blockCount)
+    for (let from = head; from < blockCount; from += most) {
+      const count = Math.min(most, blockCount - from)
+      this.#copyPrompt(local, from, count)
+      if (this.#core.findWalk(this.#prompt.at, count) === 0) return
+    }
+  }
+
+  /** How many hashes of a prompt can be copied in at once. */
+  #reservePrompt(blockCount: number): number {
+    const prompt = this.#prompt
+    const bytes = 8 * Math.min(blockCount, promptHashesMax)
+    if (bytes > prompt.bytes && prompt.reserve(bytes)) this.#view()
+    return prompt.bytes >>> 3
+  }
+
+  #copyPrompt(local: HashColumn, from: number, count: number): void {
+    this.#words.set(local.subarray(2 * from, 2 * (from + count)), this.#prompt.at >>> 2)
   }
 
   /** One result per rank that was ever used; `find` must never be short of room. */
   #widenResults(): void {
-    const wanted = Math.max(64, 2 * this.#core.ranks())
-    const results = address(this.#core.take(wanted * resultBytes))
-    if (results === 0) throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'no memory for that many ranks' })
-    if (this.#results > 0) this.#core.give(this.#results, this.#resultRanks * resultBytes)
-    this.#results = results
-    this.#resultRanks = wanted
+    const bytes = Math.max(64, this.#core.ranks()) * resultBytes
+    if (bytes <= this.#results.bytes) return
+    if (!this.#results.reserve(bytes)) {
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'no memory for that many ranks' })
+    }
     this.#view()
   }
 
   #nameResults(found: number, lastExternal: HashColumn): void {
     const words = this.#words
-    for (let from = 0; from < found; from += queryHashes) {
-      const count = Math.min(queryHashes, found - from)
-      const results = this.#results + resultBytes * from
-      this.#core.nameResults(results, this.#query, count)
+    const names = this.#scratch.at
+    for (let from = 0; from < found; from += namesPerCall) {
+      const count = Math.min(namesPerCall, found - from)
+      const results = this.#results.at + resultBytes * from
+      this.#core.nameResults(results, names, count)
       for (let result = 0; result < count; result++) {
         const rank = words[(results >>> 2) + 3 * result]!
-        lastExternal[2 * rank] = words[(this.#query >>> 2) + 2 * result]!
-        lastExternal[2 * rank + 1] = words[(this.#query >>> 2) + 2 * result + 1]!
+        lastExternal[2 * rank] = words[(names >>> 2) + 2 * result]!
+        lastExternal[2 * rank + 1] = words[(names >>> 2) + 2 * result + 1]!
       }
     }
   }

@@ -12,7 +12,7 @@ export { narrowToLora } from './lora-narrowing.js'
 export type { LoraNarrowing } from './lora-narrowing.js'
 export { parseWorkerSelection, selectionWorkerTypes } from './parse-worker-selection.js'
 export type { PolicyFactory, SelectionWorkerType } from './parse-worker-selection.js'
-export { bestHintSource } from './router-hint.js'
+export { bestHintSource, routerHint } from './router-hint.js'
 export type { HintPeer, HintSource } from './router-hint.js'
 export { defaultPolicy } from './selection-policy.js'
 export type {

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
+import { toHashColumn } from '../protocol/index.js'
 import type { HintPeer } from './router-hint.js'
-import { bestHintSource } from './router-hint.js'
+import { bestHintSource, routerHint } from './router-hint.js'
 import { fleetOf } from './selection.case.js'
 
 const giver = (workerType = 'decode'): HintPeer => ({ workerType, controlEndpoint: 'tcp://peer' })
@@ -13,7 +14,9 @@ function source(
 ): bigint | undefined {
   const { workers, request } = fleetOf(Object.fromEntries(depths.map((device, index) => [index + 1, { device }])))
   const peerOf = (rank: number) => (rank in peers ? peers[rank] : giver())
-  const best = bestHintSource(workers, request.cache.match, 0, promptBlocks, peerOf)
+  const { device } = request.cache.match
+  const target = { rank: 0, blocks: device[0]!, promptBlocks }
+  const best = bestHintSource(workers, target, (rank) => device[rank]!, peerOf)
   return best && workers.ranks.pairOf(best.rank).workerId
 }
 
@@ -39,6 +42,37 @@ it('gives none where a prefix is longer than the prompt', () => {
 
 it('takes another rank of the chosen worker', () => {
   const { workers, request } = fleetOf({ 1: {} }, {}, {}, { 1: { dataParallelSize: 2 } })
-  request.cache.match.device[1] = 4
-  expect(bestHintSource(workers, request.cache.match, 0, 8, () => giver())).toMatchObject({ rank: 1, blocks: 4 })
+  const { device } = request.cache.match
+  device[1] = 4
+  const target = { rank: 0, blocks: 0, promptBlocks: 8 }
+  const best = bestHintSource(
+    workers,
+    target,
+    (rank) => device[rank]!,
+    () => giver(),
+  )
+  expect(best).toMatchObject({ rank: 1, blocks: 4 })
+})
+
+it('counts the target’s own blocks by what the caller says, predictions included', () => {
+  const { workers } = fleetOf({ 1: {}, 2: {} })
+  const source = (blocks: number) =>
+    bestHintSource(
+      workers,
+      { rank: 0, blocks, promptBlocks: 9 },
+      () => 4,
+      () => giver(),
+    )
+  expect([source(3)?.blocks, source(4)]).toEqual([4, undefined])
+})
+
+it('hands on as many of the source’s hashes as it is a source of, and none where they are too few', () => {
+  const source = { rank: 1, controlEndpoint: 'tcp://peer', blocks: 2 }
+  const blockHashes = [7n, 2n ** 64n - 1n]
+  expect(routerHint(source, toHashColumn([...blockHashes, 9n]))).toEqual({
+    sourceControlEndpoint: 'tcp://peer',
+    blockHashes,
+  })
+  expect(routerHint(source, toHashColumn([7n]))).toBeUndefined()
+  expect(routerHint({ ...source, blocks: 0 }, toHashColumn([]))).toBeUndefined()
 })
