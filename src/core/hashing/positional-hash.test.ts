@@ -26,7 +26,11 @@ it.each([
 describe.each(hashers)('$backend', (hasher) => {
   it('names the blocks of the vector three-blocks', () => {
     const hashes = new BlockHashes()
-    hasher.hash(Uint32Array.from({ length: 12 }, (_, at) => at + 1), createHashScheme({ blockSize: 4 }), hashes)
+    hasher.hash(
+      Uint32Array.from({ length: 12 }, (_, at) => at + 1),
+      createHashScheme({ blockSize: 4 }),
+      hashes,
+    )
     const local = toBigInts(hashes.localColumn())
     const names = toBigInts(hashes.sequenceColumn()).map((sequence, at) => packPositional(at, sequence, local[at]!))
     expect(names.map(hex)).toEqual([
@@ -80,12 +84,15 @@ describe('as it travels', () => {
     )
   })
 
-  it.each([[[]], [Array(15).fill(0)], [Array(17).fill(0)], [[...Array(15).fill(0), 256]], [[...Array(15).fill(0), 0.5]]])(
-    'refuses %j',
-    (bytes) => {
-      expect(() => fromBytes128(bytes)).toThrow('a name travels as 16 bytes')
-    },
-  )
+  it.each([
+    [[]],
+    [Array(15).fill(0)],
+    [Array(17).fill(0)],
+    [[...Array(15).fill(0), 256]],
+    [[...Array(15).fill(0), 0.5]],
+  ])('refuses %j', (bytes) => {
+    expect(() => fromBytes128(bytes)).toThrow('a name travels as 16 bytes')
+  })
 
   it.each([-1n, 1n << 128n])('refuses to write %d', (name) => {
     expect(() => toBytes128(name)).toThrow('a name is a number of 128 bits')

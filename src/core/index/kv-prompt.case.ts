@@ -12,7 +12,11 @@ export function kvPromptConformance(name: string, newIndex: () => PrefixIndex): 
   const hasher = createBlockHasher()
 
   /** Depth of rank `a` for a prompt that is hashed straight into the index's memory. */
-  function depthOfTokens(it: ReturnType<typeof newKv>, prompt: Uint32Array, options: typeof names | object = {}): number {
+  function depthOfTokens(
+    it: ReturnType<typeof newKv>,
+    prompt: Uint32Array,
+    options: typeof names | object = {},
+  ): number {
     const hashes = new BlockHashes((blocks) => it.kv.promptColumn(blocks))
     hasher.hash(prompt, createHashScheme({ blockSize: 4, ...options }), hashes)
     const columns = newMatchColumns()
@@ -81,6 +85,22 @@ export function kvPromptConformance(name: string, newIndex: () => PrefixIndex): 
     })
   })
 
+  it(`${name}: a list of older and newer publishers: a missing domain is the worker’s, what is unknown is passed over`, () => {
+    const it = newKv(newIndex)
+    const outcomes = it.apply(
+      { ...stored(a, [1n, 2n]), residencyDomain: 'missing' },
+      { ...stored(a, [9n]), residencyDomain: 'unknown' },
+      { ...stored(a, [8n]), residencyDomain: 'invalid' },
+      stored(b, [1n]),
+    )
+    const unsupported = 'unsupported_residency_domain'
+    expect(outcomes).toEqual(['ok', unsupported, unsupported, 'ok'])
+    expect(it.find([1n, 2n])).toEqual({ '1.0': [2, 0, 0, 0], '2.0': [1, 0, 0, 0] })
+    expect([it.find([9n]), it.find([8n])]).toEqual([{}, {}])
+    it.apply({ ...cleared(a), residencyDomain: 'missing' })
+    expect(it.find([1n, 2n])).toEqual({ '2.0': [1, 0, 0, 0] })
+  })
+
   it(`${name}: a store’s start position is read and has no effect: a block lies where its parent says`, () => {
     const it = newKv(newIndex)
     it.apply(atPosition(stored(a, [1n, 2n]), 10), atPosition(stored(a, [3n], { after: [1n, 2n] }), 11))
@@ -90,5 +110,8 @@ export function kvPromptConformance(name: string, newIndex: () => PrefixIndex): 
 }
 
 function atPosition(event: RouterEvent, startPosition: number): RouterEvent {
-  return { ...event, event: { ...event.event, data: { ...event.event.data, startPosition } as typeof event.event.data } }
+  return {
+    ...event,
+    event: { ...event.event, data: { ...event.event.data, startPosition } as typeof event.event.data },
+  }
 }

@@ -144,11 +144,7 @@ export function indexConformance(name: string, make: MakeIndex, isOne = true): v
   })
 
   test('removes the blocks of one event in whatever order it names them', () => {
-    const left = [
-      [[104], [102]],
-      [[104, 102]],
-      [[102, 104]],
-    ].map((events) => {
+    const left = [[[104], [102]], [[104, 102]], [[102, 104]]].map((events) => {
       const { store, remove, facts, find } = fresh()
       store(0, [1, 2, 3, 4])
       for (const names of events) expect(remove(0, names)).toBe('ok')

@@ -1,3 +1,4 @@
+import { decode, encode } from '@msgpack/msgpack'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { WarmrouteError } from './errors.js'
@@ -19,6 +20,42 @@ it('writes and reads the bytes of the reference event', () => {
   expect(stringifyRouterEvents([stored])).toBe(`[${storedText}]`)
   expect(parseRouterEvents(`[${storedText}]`)).toEqual([stored])
 })
+
+// The event plane carries the same members as MessagePack maps; this is upstream's own sample of them.
+const storedBytes =
+  '9184a9776f726b65725f696407ac73746f726167655f74696572a6646576696365b07265736964656e63795f646f6d61696ea6776f726b6572a56576656e7483a86576656e745f696401a46461746181a673746f72656483ab706172656e745f68617368c0ae73746172745f706f736974696f6ec0a6626c6f636b739183aa626c6f636b5f6861736865ab746f6b656e735f686173680bad6d6d5f65787472615f696e666fc0a764705f72616e6b00'
+
+it('has the members of the MessagePack form, in its order', () => {
+  const members = wholeNumbers(decode(Buffer.from(storedBytes, 'hex'), { useBigInt64: true })) as JsonValue[]
+  expect(members.map((it) => readRouterEvent(it))).toEqual([stored])
+  const written = JSON.parse(stringifyRouterEvents([stored])) as unknown
+  expect(Buffer.from(encode(written)).toString('hex')).toBe(storedBytes)
+})
+
+it('reads a list of older and newer publishers: what it cannot place is marked, and its neighbours are kept', () => {
+  const of = (domain: unknown) => ({
+    worker_id: 7,
+    ...(domain === undefined ? {} : { residency_domain: domain }),
+    event: { event_id: 1, data: 'cleared' },
+  })
+  const bytes = encode([of(undefined), of('worker'), of('of_tomorrow'), of(null), of('cache_owner')])
+  const members = wholeNumbers(decode(bytes, { useBigInt64: true })) as JsonValue[]
+  expect(members.map((it) => readRouterEvent(it).residencyDomain)).toEqual([
+    'missing',
+    'worker',
+    'unknown',
+    'invalid',
+    'cache_owner',
+  ])
+})
+
+/** MessagePack's small integers arrive as numbers, JSON's never do. */
+function wholeNumbers(value: unknown): unknown {
+  if (typeof value === 'number') return BigInt(value)
+  if (Array.isArray(value)) return value.map(wholeNumbers)
+  if (value === null || typeof value !== 'object') return value
+  return Object.fromEntries(Object.entries(value).map(([key, it]) => [key, wholeNumbers(it)]))
+}
 
 it('keeps every event through text, u64 values included', () => {
   fc.assert(

@@ -13,7 +13,7 @@ export type { LoraNarrowing } from './lora-narrowing.js'
 export { parseWorkerSelection, selectionWorkerTypes } from './parse-worker-selection.js'
 export type { PolicyFactory, SelectionWorkerType } from './parse-worker-selection.js'
 export { bestHintSource, routerHint } from './router-hint.js'
-export type { HintPeer, HintSource } from './router-hint.js'
+export type { HintPeer, HintSource, HintTarget, RouterHint } from './router-hint.js'
 export { defaultPolicy } from './selection-policy.js'
 export type {
   Candidate,

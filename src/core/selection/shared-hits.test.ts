@@ -13,6 +13,25 @@ it('counts hits from a position on, inside and between ranges', () => {
 })
 
 it.each([
+  { says: 'nothing', hits: [], ranges: [] },
+  { says: 'misses', hits: [0, 0], ranges: [] },
+  { says: 'a run', hits: [1, 1, 1], ranges: [[0, 3]] },
+  {
+    says: 'runs between misses',
+    hits: [1, 0, 1, 1, 0, 0, 1],
+    ranges: [
+      [0, 1],
+      [2, 4],
+      [6, 7],
+    ],
+  },
+])('builds ranges from one answer per block: $says', ({ hits, ranges }) => {
+  const built = SharedCacheHits.fromHits(hits.map((hit) => hit === 1))
+  expect(built.ranges()).toEqual(ranges)
+  expect(built.totalHits).toBe(hits.filter((hit) => hit === 1).length)
+})
+
+it.each([
   [[[3, 1]]],
   [
     [

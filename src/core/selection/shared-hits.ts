@@ -8,6 +8,19 @@ export class SharedCacheHits {
   readonly #ends: number[] = []
   readonly #hitsFrom: number[] = []
 
+  /** From one answer per block: neighbours that hit become one range. */
+  static fromHits(hits: Iterable<boolean>): SharedCacheHits {
+    const ranges: [start: number, end: number][] = []
+    let position = 0
+    for (const isHit of hits) {
+      const last = ranges.at(-1)
+      if (isHit && last?.[1] === position) last[1]++
+      else if (isHit) ranges.push([position, position + 1])
+      position++
+    }
+    return new SharedCacheHits(ranges)
+  }
+
   /** Ranges must ascend and not overlap; empty ones are dropped. Throws `WR_INVALID_ARGUMENT`. */
   constructor(ranges: Iterable<readonly [start: number, end: number]>) {
     let last = 0
