@@ -1,17 +1,23 @@
 /** What every request handler of one gateway shares. */
 import type { Tracer } from '@opentelemetry/api'
 import type { BlockHasher } from '../core/hashing/index.js'
+import type { BufferPool } from './http/buffer-pool.js'
+import type { Callers } from './http/callers.js'
 import type { ErrorShape } from './http/error-body.js'
 import type { Inference } from './inference.js'
 import type { ModelHub } from './model-hub.js'
 import type { Deadlines, HealthOptions, Limits, Log } from './options.js'
 import type { DeadlineClock } from './request/deadlines.js'
+import type { LoopTurns } from './request/loop-turns.js'
 import type { Meters } from './telemetry/request-meters.js'
 
 export interface GatewayContext {
   readonly hub: ModelHub
   readonly meters: Meters
   readonly clock: DeadlineClock
+  readonly turns: LoopTurns
+  readonly callers: Callers
+  readonly buffers: BufferPool
   readonly log: Log
   readonly tracer: Tracer | undefined
   readonly now: () => number

@@ -2,17 +2,20 @@
 import { createServer } from 'node:http'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { createBlockHasher } from '../core/hashing/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { Metrics } from '../telemetry/index.js'
 import { createMetrics } from '../telemetry/index.js'
 import type { GatewayContext } from './context.js'
+import { BufferPool } from './http/buffer-pool.js'
+import { Callers } from './http/callers.js'
 import { Model } from './model.js'
 import { ModelHub } from './model-hub.js'
 import type { GatewayOptions, ListenOptions, Log, ModelSpec, WorkerSpec } from './options.js'
 import { defaultDeadlines, defaultHealth, defaultLimits } from './options.js'
 import { DeadlineClock } from './request/deadlines.js'
+import { LoopTurns } from './request/loop-turns.js'
 import { createDoor } from './routes/door.js'
 import { Meters } from './telemetry/request-meters.js'
 import { WorkerGauges } from './telemetry/worker-gauges.js'
@@ -183,7 +186,7 @@ class HttpGateway implements Gateway {
     handler: (request: IncomingMessage, response: ServerResponse) => void,
   ): Promise<string> {
     const { host = '127.0.0.1', port = 8080, tls } = listen
-    const { limits } = this.#context
+    const { limits, callers } = this.#context
     const settings = {
       maxHeaderSize: limits.headerBytesMax,
       requestTimeout: 0, // bodies have a deadline of their own
@@ -192,6 +195,8 @@ class HttpGateway implements Gateway {
       noDelay: true,
     }
     const server = tls ? createTlsServer({ ...settings, ...tls }, handler) : createServer(settings, handler)
+    server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => callers.watch(socket))
+    server.on('checkContinue', handler) // whoever reads the body asks for it
     this.#servers.push(server)
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
@@ -217,6 +222,9 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     hub: new ModelHub(),
     meters: new Meters(metrics),
     clock: new DeadlineClock(deadlines, options.keepAliveMs ?? 15_000, now),
+    turns: new LoopTurns(now),
+    callers: new Callers(),
+    buffers: new BufferPool(),
     log: options.log ?? silent,
     tracer: options.tracer,
     now,

@@ -64,8 +64,11 @@ export class Inference implements Timed {
   #shed: ShedReason | undefined
   #rank = 0
   #promptTokens = 0
+  /** Lent for the body, and for a prompt that is compared by its bytes. */
+  #bytes: Buffer | undefined
+  #tokens: Uint32Array | undefined
   answerBeforeMs: number | undefined
-  firstDispatchedAtMs = 0
+  countsFromMs: number
   dispatchedAtMs = 0
   byteAtMs = 0
   lastCommentAtMs = 0
@@ -75,7 +78,7 @@ export class Inference implements Timed {
     this.#row = row
     this.#request = request
     this.#response = response
-    this.startedAtMs = context.now()
+    this.startedAtMs = this.countsFromMs = context.now()
     this.id = context.nextRequestId()
     this.publicId = clientRequestId(request) ?? this.id
     if (context.tracer) this.#span = new RequestSpan(context.tracer, request.headers, row.endpoint, this.publicId)
@@ -93,24 +96,31 @@ export class Inference implements Timed {
     return this.#worker?.progressAtMs ?? this.dispatchedAtMs
   }
 
+  get isHeldUp(): boolean {
+    return this.#relay?.isHeldUp ?? false
+  }
+
   /** Never rejects. */
   async run(): Promise<void> {
-    const { running } = this.#context
+    const { running, callers, clock } = this.#context
+    const { socket } = this.#request
     running.add(this)
-    const onClose = (): void => {
-      if (!this.#response.writableFinished) this.giveUp(new WarmrouteError('WR_REQUEST_CANCELLED', {}))
-    }
-    this.#response.on('close', onClose)
+    callers.add(socket, this)
     let status = 500
     try {
       status = await this.#serve()
     } catch (error) {
-      status = this.#fail(error)
+      status = this.#fail(this.#givenUp ?? error)
     } finally {
-      this.#response.off('close', onClose)
+      clock.delete(this)
+      callers.delete(socket, this)
       running.delete(this)
       this.#finish(status)
     }
+  }
+
+  left(): void {
+    this.giveUp(new WarmrouteError('WR_REQUEST_CANCELLED', {}))
   }
 
   /** The client left, or the gateway closes: everything of this request ends in this turn of the loop. */
@@ -126,21 +136,34 @@ export class Inference implements Timed {
     this.#relay?.keepAlive()
   }
 
+  /** A worker that was too slow may be replaced; a wait for a worker is over. */
   expire(error: WarmrouteError): void {
-    this.#relay?.abort(error)
+    if (this.dispatchedAtMs > 0) this.#relay?.abort(error)
+    else this.giveUp(error)
   }
 
   async #serve(): Promise<number> {
-    const { limits, deadlines } = this.#context
+    const { limits, deadlines, buffers, clock, turns, now } = this.#context
     requireJson(this.#request)
-    const bytes = await readBody(this.#request, limits.bodyBytesMax, deadlines.bodyMs)
+    const bytes = await readBody(this.#request, this.#response, {
+      bytesMax: limits.bodyBytesMax,
+      timeoutMs: deadlines.bodyMs,
+      buffers,
+    })
+    this.#bytes = bytes
+    this.countsFromMs = now()
+    clock.add(this)
+    const turn = turns.enter()
+    if (turn) await turn
+    this.#abort.signal.throwIfAborted()
     const prepared = prepare(this.#context, this.#row, this.#request, bytes)
     this.#type = prepared.isStream ? 'stream' : 'unary'
     this.#meters = prepared.model.meters
     this.#meters.started(this.#row.endpoint, this.#type)
     this.#checkReady(prepared)
-    const found = promptOf(prepared, this.#abort.signal)
+    const found = promptOf(prepared, this.#abort.signal, buffers)
     const known = found instanceof Promise ? await found : found
+    this.#tokens = known?.tokens
     const prompt = known && known.tokens.length > 0 ? known : undefined
     this.#promptTokens = prompt?.totalTokens ?? prompt?.tokens.length ?? 0
     if (prompt) this.#meters.promptTokens(this.#promptTokens)
@@ -167,6 +190,7 @@ export class Inference implements Timed {
     const pair = (this.#pair = this.#openPair(prepared, prompt, hashes))
     let firstError: WarmrouteError | undefined
     for (let attempt = 1; ; attempt++) {
+      this.dispatchedAtMs = 0
       const terms = pair && (hints.isDryRun ? await pair.query() : await pair.before())
       if (pair?.refusal) return this.#passRefusal(pair.refusal)
       const request = routeRequestOf(this.id, prepared, prompt, hashes, failed, this.#abort.signal, terms)
@@ -214,7 +238,7 @@ export class Inference implements Timed {
       publicId: this.publicId,
       headers: this.#span?.headersFor(this.#request.headers) ?? this.#request.headers,
       signal: this.#abort.signal,
-      noteDispatched: (nowMs) => (this.firstDispatchedAtMs ||= nowMs),
+      countsFromMs: this.countsFromMs,
     })
   }
 
@@ -282,7 +306,7 @@ export class Inference implements Timed {
     isLast: boolean,
     leg: LegEdit | undefined,
   ): Promise<RelayOutcome> {
-    const { now, clock, allowedEngineFields, passesAuthorization, isStrict } = this.#context
+    const { now, allowedEngineFields, passesAuthorization, isStrict } = this.#context
     const isRemote = this.#pair?.isRemote ?? false
     const asksForUsage = wantsUsageSample(this.#context, prepared)
     const request = engineRequest({
@@ -299,7 +323,6 @@ export class Inference implements Timed {
     this.#worker = worker
     this.#rank = answer.dpRank
     this.dispatchedAtMs = this.byteAtMs = now()
-    this.firstDispatchedAtMs ||= this.dispatchedAtMs
     this.lastCommentAtMs = this.dispatchedAtMs
     if (this.#pair) this.#decodeSent(this.#pair, worker)
     worker.enter()
@@ -315,15 +338,14 @@ export class Inference implements Timed {
         },
         {
           onProgress: (tokens) => this.#progress(tokens),
+          onCommit: () => this.#letGoOfBody(),
           onOutcome: (outcome) => {
-            clock.delete(this)
             worker.leave()
             resolve(outcome)
           },
         },
       )
       this.#relay = relay
-      clock.add(this)
       relay.attach(worker.link.call(request, relay))
       this.#guard!.dispatched()
       this.#pair?.decodeSent((error) => {
@@ -443,7 +465,16 @@ export class Inference implements Timed {
     return status
   }
 
+  /** Nobody can be asked again, so the memory of a long body is the next request's. Not while a prefill may still be sent. */
+  #letGoOfBody(): void {
+    if (!this.#bytes || this.#pair || !this.#relay?.isSent) return
+    this.#context.buffers.give(this.#bytes)
+    this.#bytes = undefined
+  }
+
   #finish(status: number): void {
+    endInTime(this.#response, this.#context.deadlines.noProgressMs)
+    if (this.#tokens) this.#context.buffers.give(this.#tokens)
     const { meters, overloadStatus, now, log } = this.#context
     this.#guard?.end('dropped')
     this.#pair?.end()
@@ -506,6 +537,11 @@ function wantsUsageSample(context: GatewayContext, { isStream, row, body }: Prep
   if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given))) return false
   if (given?.include_usage === true || given?.continuous_usage_stats !== undefined) return false
   return context.samplesUsage()
+}
+
+/** The answer is on its way; a client that does not take it is not waited for. Once it has, Node sets a time of its own. */
+function endInTime(response: ServerResponse, ms: number): void {
+  if (ms > 0 && !response.writableFinished) response.socket?.setTimeout(ms)
 }
 
 function requireJson(request: IncomingMessage): void {

@@ -9,7 +9,7 @@ function spliced(text: string, edit: BodyEdit): string {
   const body = encoder.encode(text)
   const fields = scanFields(body)
   if (!fields) throw new Error('not an object')
-  return new TextDecoder().decode(spliceBody(body, fields, edit))
+  return Buffer.concat(spliceBody(body, fields, edit)).toString()
 }
 
 describe('splicing', () => {
@@ -61,7 +61,7 @@ describe('splicing', () => {
 
   it('gives back the same bytes when there is nothing to change', () => {
     const body = encoder.encode('{"a":1}')
-    expect(spliceBody(body, scanFields(body)!, { remove: new Set(['b']) })).toBe(body)
+    expect(spliceBody(body, scanFields(body)!, { remove: new Set(['b']) })[0]).toBe(body)
   })
 })
 

@@ -58,35 +58,32 @@ export function scanFields(body: Uint8Array): readonly FieldSpan[] | undefined {
   }
 }
 
-/** The body with the edit applied. Untouched bytes are copied as they are; without any change the same array comes back. */
-export function spliceBody(body: Uint8Array, fields: readonly FieldSpan[], edit: BodyEdit): Uint8Array {
+/**
+ * The body with the edit applied, in pieces: a long prompt is sent from where it lies. Untouched bytes are as they were;
+ * without any change the body itself is the only piece.
+ */
+export function spliceBody(body: Uint8Array, fields: readonly FieldSpan[], edit: BodyEdit): readonly Uint8Array[] {
   const names = Object.keys(edit.set ?? {})
   const kept = fields.filter((field) => !edit.remove?.has(field.name) && !names.includes(field.name))
-  if (kept.length === fields.length && names.length === 0) return body
-  const added = names.map((name) => encoder.encode(`${JSON.stringify(name)}:${edit.set![name]}`))
-  const parts: Uint8Array[] = []
-  for (const field of kept) parts.push(body.subarray(field.keyStart, field.valueEnd))
-  parts.push(...added)
-  return joinFields(parts)
+  if (kept.length === fields.length && names.length === 0) return [body]
+  const pieces: Uint8Array[] = []
+  for (const field of kept) {
+    pieces.push(pieces.length === 0 ? openText : commaText)
+    pieces.push(body.subarray(field.keyStart, field.valueEnd))
+  }
+  let added = ''
+  for (const name of names) {
+    const isFirst = pieces.length === 0 && added === ''
+    added += `${isFirst ? '{' : ','}${JSON.stringify(name)}:${edit.set![name]}`
+  }
+  pieces.push(encoder.encode(`${pieces.length === 0 && added === '' ? '{' : added}}`))
+  return pieces
 }
 
 const encoder = new TextEncoder()
+const openText = encoder.encode('{')
+const commaText = encoder.encode(',')
 const decoder = new TextDecoder('utf-8', { fatal: true })
-
-function joinFields(parts: readonly Uint8Array[]): Uint8Array {
-  let size = 2 + Math.max(0, parts.length - 1)
-  for (const part of parts) size += part.length
-  const body = new Uint8Array(size)
-  body[0] = openBrace
-  let at = 1
-  for (const [index, part] of parts.entries()) {
-    if (index > 0) body[at++] = comma
-    body.set(part, at)
-    at += part.length
-  }
-  body[at] = closeBrace
-  return body
-}
 
 /** One past the closing quote, or -1. `indexOf` finds quotes much faster than a loop over a 200 KB prompt would. */
 function endOfString(body: Uint8Array, start: number): number {

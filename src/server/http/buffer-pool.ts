@@ -32,7 +32,7 @@ export class BufferPool {
   }
 
   /** Anything may be given; what was not lent here, or came back before, is left alone. */
-  give(buffer: Uint8Array): void {
+  give(buffer: ArrayBufferView): void {
     const memory = buffer.buffer as ArrayBuffer
     if (!this.#lent.delete(memory)) return
     const size = memory.byteLength

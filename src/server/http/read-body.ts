@@ -5,13 +5,28 @@
 import { isAscii, isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import type { BufferPool } from './buffer-pool.js'
+import { pooledBytesMin } from './buffer-pool.js'
+
+export interface ReadBodyOptions {
+  readonly bytesMax: number
+  readonly timeoutMs: number
+  /** Lends the memory of a long body. */
+  readonly buffers?: BufferPool
+}
 
 /** Throws `WR_BODY_TOO_LARGE`, `WR_REQUEST_TIMEOUT` or `WR_REQUEST_CANCELLED`. */
-export function readBody(request: IncomingMessage, bytesMax: number, timeoutMs: number): Promise<Buffer> {
+export function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { bytesMax, timeoutMs, buffers }: ReadBodyOptions,
+): Promise<Buffer> {
   const declared = Number(request.headers['content-length'] ?? 0)
   if (declared > bytesMax) return Promise.reject(tooLarge(bytesMax))
+  if (request.headers.expect !== undefined) response.writeContinue()
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []
+    let whole: Buffer | undefined
     let size = 0
     const timer = setTimeout(
       () => settle(() => reject(new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: 'the body did not arrive' }))),
@@ -23,11 +38,14 @@ export function readBody(request: IncomingMessage, bytesMax: number, timeoutMs: 
       act()
     }
     const onData = (part: Buffer): void => {
+      if (size === 0 && buffers && part.length < declared && declared >= pooledBytesMin) whole = buffers.take(declared)
+      if (whole) part.copy(whole, size)
+      else parts.push(part)
       size += part.length
       if (size > bytesMax) settle(() => reject(tooLarge(bytesMax)))
-      else parts.push(part)
     }
-    const onEnd = (): void => settle(() => resolve(parts.length === 1 ? parts[0]! : Buffer.concat(parts, size)))
+    const onEnd = (): void =>
+      settle(() => resolve(whole ?? (parts.length === 1 ? parts[0]! : Buffer.concat(parts, size))))
     const onGone = (): void => settle(() => reject(new WarmrouteError('WR_REQUEST_CANCELLED', {})))
     request.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone)
   })

@@ -54,8 +54,8 @@ export interface PairedRequestOptions {
   readonly publicId: string
   readonly headers: IncomingHttpHeaders
   readonly signal: AbortSignal
-  /** Something of the request is sent now; answers when the first thing was. */
-  readonly noteDispatched: (nowMs: number) => number
+  /** From when the time of the whole request counts. */
+  readonly countsFromMs: number
 }
 
 /** KV that waits at a prefill worker. */
@@ -393,7 +393,7 @@ export class PairedRequest {
       clock,
       deadlines,
       now,
-      firstDispatchedAtMs: this.#options.noteDispatched(now()),
+      countsFromMs: this.#options.countsFromMs,
     })
     this.#leg = leg
     const { meters } = prepared.model

@@ -27,8 +27,8 @@ export interface PrefillLegOptions {
   readonly clock: DeadlineClock
   readonly deadlines: Deadlines
   readonly now: () => number
-  /** When anything of the request was first sent. */
-  readonly firstDispatchedAtMs: number
+  /** From when the time of the whole request counts. */
+  readonly countsFromMs: number
 }
 
 const answerBytesMax = 16 * 1024 * 1024
@@ -38,7 +38,7 @@ export class PrefillLeg implements AnswerHandlers, Timed {
   readonly choice: RouteAnswer
   readonly isStream = false
   readonly dispatchedAtMs: number
-  readonly firstDispatchedAtMs: number
+  readonly countsFromMs: number
   readonly answerBeforeMs: number | undefined
   lastCommentAtMs = Number.POSITIVE_INFINITY
   byteAtMs: number
@@ -64,7 +64,7 @@ export class PrefillLeg implements AnswerHandlers, Timed {
     this.worker = worker
     this.choice = choice
     this.dispatchedAtMs = this.byteAtMs = now()
-    this.firstDispatchedAtMs = options.firstDispatchedAtMs
+    this.countsFromMs = options.countsFromMs
     this.answerBeforeMs = deadlines.prefillMs > 0 ? this.dispatchedAtMs + deadlines.prefillMs : undefined
     this.#answered = new Promise((resolve, reject) => {
       this.#resolve = resolve

@@ -38,6 +38,8 @@ export interface RelayRequest {
 export interface RelayHooks {
   /** Anything arrived, with so many new tokens in it. */
   onProgress(tokens: number): void
+  /** The first byte is on its way to the client: no other worker can be asked any more. */
+  onCommit?(): void
   /** Exactly once. */
   onOutcome(outcome: RelayOutcome): void
 }
@@ -101,6 +103,8 @@ export class AnswerRelay implements AnswerHandlers {
   #tail: Buffer | undefined
   #isOver = false
   isCommitted = false
+  /** The engine is held back because the client does not read. */
+  isHeldUp = false
 
   constructor(request: RelayRequest, hooks: RelayHooks) {
     this.#request = request
@@ -114,6 +118,11 @@ export class AnswerRelay implements AnswerHandlers {
 
   get isStream(): boolean {
     return this.#watch !== undefined
+  }
+
+  /** The engine has been sent everything. */
+  get isSent(): boolean {
+    return this.#call?.isSent ?? false
   }
 
   onHead(head: ResponseHead): void {
@@ -195,7 +204,8 @@ export class AnswerRelay implements AnswerHandlers {
   /** After a failure in the middle of a stream: says so in the stream and ends it, or cuts the connection where it cannot. */
   endWithFrames(frames: string): void {
     const { response } = this.#request
-    const canSpeak = this.#watch !== undefined && (this.#way !== 'framed' || (this.#call?.isBetweenChunks ?? false))
+    const canSpeak =
+      !this.isHeldUp && this.#watch !== undefined && (this.#way !== 'framed' || (this.#call?.isBetweenChunks ?? false))
     if (!canSpeak || !response.socket) {
       response.destroy()
       return
@@ -251,6 +261,7 @@ export class AnswerRelay implements AnswerHandlers {
   #commit(length?: number): void {
     if (this.isCommitted) return
     this.isCommitted = true
+    this.#hooks.onCommit?.()
     const { response, headers } = this.#request
     const head = this.#head!
     const lines: string[] = []
@@ -295,9 +306,13 @@ export class AnswerRelay implements AnswerHandlers {
 
   #holdUntilDrained(stream: ServerResponse | Socket): void {
     const call = this.#call
-    if (!call) return
+    if (!call || this.isHeldUp) return
+    this.isHeldUp = true
     call.pause()
-    stream.once('drain', () => call.resume())
+    stream.once('drain', () => {
+      this.isHeldUp = false
+      call.resume()
+    })
   }
 
   #finish(outcome: RelayOutcome): void {

@@ -7,9 +7,12 @@ import type { Deadlines } from '../options.js'
 
 /** A request as the clock sees it. */
 export interface Timed {
-  /** To the first worker: a second one gets no more time in all. */
-  readonly firstDispatchedAtMs: number
+  /** When the client had sent all of it: neither a queue nor a second worker gets more time in all. */
+  readonly countsFromMs: number
+  /** 0 while it waits for a worker, which nobody is to blame for. */
   readonly dispatchedAtMs: number
+  /** The engine is held back because the client does not read. */
+  readonly isHeldUp?: boolean
   /** Last byte of this request. */
   readonly byteAtMs: number
   /** Last progress of its worker, whatever it was. */
@@ -57,16 +60,25 @@ export class DeadlineClock {
     for (const timed of this.#running) {
       const error = this.#verdict(timed, now)
       if (error) timed.expire(error)
-      else if (this.#keepAliveMs > 0 && now - Math.max(timed.byteAtMs, timed.lastCommentAtMs) >= this.#keepAliveMs)
-        timed.comment()
+      else if (this.#isSilent(timed, now)) timed.comment()
     }
+  }
+
+  #isSilent(timed: Timed, now: number): boolean {
+    if (this.#keepAliveMs <= 0 || timed.dispatchedAtMs === 0 || timed.isHeldUp) return false
+    return now - Math.max(timed.byteAtMs, timed.lastCommentAtMs) >= this.#keepAliveMs
   }
 
   /** Too long in all is nobody's fault; silence is the worker's, and another one may do better. */
   #verdict(timed: Timed, now: number): WarmrouteError | undefined {
     const { totalMs, idleMs, noProgressMs } = this.#deadlines
-    if (now - timed.firstDispatchedAtMs > totalMs)
+    if (now - timed.countsFromMs > totalMs)
       return new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: `not finished within ${totalMs} ms` })
+    if (timed.dispatchedAtMs === 0) return undefined
+    if (timed.isHeldUp)
+      return noProgressMs > 0 && now - timed.byteAtMs > noProgressMs
+        ? new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: `the client read nothing within ${noProgressMs} ms` })
+        : undefined
     if (timed.answerBeforeMs !== undefined && now > timed.answerBeforeMs)
       return silent(`no answer within ${Math.round(timed.answerBeforeMs - timed.dispatchedAtMs)} ms`)
     if (idleMs > 0 && timed.isStream && now - timed.byteAtMs > idleMs) return silent(`no byte within ${idleMs} ms`)

@@ -75,7 +75,11 @@ function priorityOf({ prepared, allowedEngineFields }: EngineRequestOptions): nu
   return allowedEngineFields.has('priority') ? prepared.hints.priority : undefined
 }
 
-function edited(options: EngineRequestOptions, set: Record<string, string>, strip: readonly string[]): Uint8Array {
+function edited(
+  options: EngineRequestOptions,
+  set: Record<string, string>,
+  strip: readonly string[],
+): EngineRequest['body'] {
   const { prepared } = options
   const remove = withLeg(fieldsToRemove(prepared.body, strip, options.allowedEngineFields), options.leg)
   let hasEdit = remove !== undefined

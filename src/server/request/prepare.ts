@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { JsonObject } from '../../core/protocol/index.js'
 import { parseLosslessJson, WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
+import type { BufferPool } from '../http/buffer-pool.js'
 import { parseObject } from '../http/read-body.js'
 import type { Model } from '../model.js'
 import type { FieldSpan } from '../splice-body.js'
@@ -59,6 +60,7 @@ export function prepare(context: GatewayContext, row: EndpointRow, request: Inco
 export function promptOf(
   prepared: Prepared,
   signal: AbortSignal,
+  buffers: BufferPool,
 ): Promise<PromptTokens | undefined> | PromptTokens | undefined {
   const { row, model, body, bytes, hints } = prepared
   if (row.promptFields.length === 0 || !model.looksAtPrompts) return undefined
@@ -66,10 +68,11 @@ export function promptOf(
   const carried = carriedTokens(row, body)
   if (carried) return carried
   const { tokenizer } = model.spec
-  if (!tokenizer) return byteTokens(row, bytes, prepared.fields())
+  const fromBytes = (): PromptTokens | undefined => byteTokens(row, bytes, prepared.fields(), buffers)
+  if (!tokenizer) return fromBytes()
   const answer = tokenizer.tokenize({ row, model: model.name, body: prepared.wholeBody(), bytes, signal })
-  if (!(answer instanceof Promise)) return answer ?? byteTokens(row, bytes, prepared.fields())
-  return answer.then((tokens) => tokens ?? byteTokens(row, bytes, prepared.fields()))
+  if (!(answer instanceof Promise)) return answer ?? fromBytes()
+  return answer.then((tokens) => tokens ?? fromBytes())
 }
 
 /** `nvext` alone is read again without loss: worker ids have 64 bits. */

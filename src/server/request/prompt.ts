@@ -5,6 +5,7 @@
  */
 import type { BlockHasher, BlockHashes, HashScheme } from '../../core/hashing/index.js'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
+import type { BufferPool } from '../http/buffer-pool.js'
 import type { FieldSpan } from '../splice-body.js'
 import type { EndpointRow } from './endpoints.js'
 
@@ -62,11 +63,12 @@ function toTokens(values: readonly unknown[]): Uint32Array | undefined {
   return tokens
 }
 
-/** The bytes of the prompt's fields as stand-ins for tokens. */
+/** The bytes of the prompt's fields as stand-ins for tokens, in memory that is lent until the request ends. */
 export function byteTokens(
   row: EndpointRow,
   bytes: Uint8Array,
   fields: readonly FieldSpan[],
+  buffers: BufferPool,
 ): PromptTokens | undefined {
   let size = 0
   const spans: FieldSpan[] = []
@@ -77,12 +79,12 @@ export function byteTokens(
     size += span.valueEnd - span.valueStart
   }
   if (size === 0) return undefined
-  const copy = new Uint8Array(size & ~3)
+  const copy = buffers.take(size & ~3)
   let at = 0
   for (const span of spans) {
     const take = Math.min(span.valueEnd - span.valueStart, copy.length - at)
     copy.set(bytes.subarray(span.valueStart, span.valueStart + take), at)
     at += take
   }
-  return { tokens: new Uint32Array(copy.buffer), isExact: false }
+  return { tokens: new Uint32Array(copy.buffer, copy.byteOffset, copy.length >>> 2), isExact: false }
 }

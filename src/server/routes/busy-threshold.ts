@@ -28,7 +28,10 @@ export function busyThresholdRoutes(context: GatewayContext): readonly Route[] {
       path: '/busy_threshold',
       access: 'admin',
       async handle({ request, response }) {
-        const { status, body } = change(context, await readBody(request, 64 * 1024, context.deadlines.bodyMs))
+        const { status, body } = change(
+          context,
+          await readBody(request, response, { bytesMax: 64 * 1024, timeoutMs: context.deadlines.bodyMs }),
+        )
         answerJson(response, status, body)
       },
     },

@@ -16,7 +16,10 @@ export function routerProtocolRoute(context: GatewayContext): Route {
     path: '/router',
     access: 'admin',
     async handle({ request, response, query }) {
-      const bytes = await readBody(request, context.limits.bodyBytesMax, context.deadlines.bodyMs)
+      const bytes = await readBody(request, response, {
+        bytesMax: context.limits.bodyBytesMax,
+        timeoutMs: context.deadlines.bodyMs,
+      })
       const parsed = parseRouterRequest(bytes.toString('utf8'))
       const header = request.headers['x-request-id']
       const contextId = typeof header === 'string' ? header : undefined

@@ -29,7 +29,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
       path: '/workers',
       access: 'admin',
       async handle({ request, response }) {
-        const bytes = await readBody(request, 64 * 1024, context.deadlines.bodyMs)
+        const bytes = await readBody(request, response, { bytesMax: 64 * 1024, timeoutMs: context.deadlines.bodyMs })
         const { model, spec } = readWorker(bytes.toString('utf8'), () => nextId(admin))
         context.hub.resolve(model)
         admin.setWorker(model, spec)

@@ -17,7 +17,8 @@ export interface EngineRequest {
   readonly path: string
   /** Lines without `host`, `content-length` and `connection`; values were checked by whoever took them from a client. */
   readonly headers: readonly (readonly [name: string, value: string])[]
-  readonly body?: Uint8Array | undefined
+  /** Several pieces are sent as one body. */
+  readonly body?: Uint8Array | readonly Uint8Array[] | undefined
 }
 
 /** Every callback runs in the turn of the loop in which the bytes arrived. After `onEnd` or `onError` none comes any more. */
@@ -84,18 +85,15 @@ export class EngineConnection {
     this.#handlers = handlers
     this.#method = request.method
     const { socket } = this
-    const head = headOf(request, this.#host)
-    if (request.body === undefined || request.body.length === 0) socket.write(head, 'latin1')
-    else if (request.body.length < 16_384) {
-      const size = Buffer.byteLength(head, 'latin1')
-      const bytes = Buffer.allocUnsafe(size + request.body.length)
-      bytes.write(head, 0, 'latin1')
-      bytes.set(request.body, size)
-      socket.write(bytes)
-    } else {
+    const pieces = piecesOf(request.body)
+    const size = bytesIn(pieces)
+    const head = headOf(request, this.#host, request.body === undefined ? undefined : size)
+    if (size === 0) socket.write(head, 'latin1')
+    else if (size < joinedBytesMax) socket.write(joined(head, pieces, size))
+    else {
       socket.cork()
       socket.write(head, 'latin1')
-      socket.write(request.body)
+      for (const piece of pieces) socket.write(piece)
       socket.uncork()
     }
   }
@@ -174,10 +172,13 @@ export class EngineConnection {
     if (kind === 'length' && this.#left === 0 && this.#state === 'body') this.#finish(take < bytes.length)
   }
 
-  /** The answer is whole. Bytes behind it mean that the two sides disagree, and the connection is not used again. */
+  /**
+   * The answer is whole. Bytes behind it mean that the two sides disagree, and the connection is not used again; nor is
+   * one whose engine answered before it took in the request, since it may never read the rest.
+   */
   #finish(hasRest: boolean): void {
     const handlers = this.#handlers
-    const isReusable = this.#head!.isReusable && !hasRest
+    const isReusable = this.#head!.isReusable && !hasRest && this.socket.writableLength === 0
     this.#handlers = undefined
     this.#head = undefined
     this.#walker = undefined
@@ -213,9 +214,33 @@ export class EngineConnection {
   }
 }
 
-function headOf(request: EngineRequest, host: string): string {
+/** Up to here one write of a copy is cheaper than several. */
+const joinedBytesMax = 16_384
+
+function piecesOf(body: EngineRequest['body']): readonly Uint8Array[] {
+  if (body === undefined) return []
+  return body instanceof Uint8Array ? [body] : body
+}
+
+function bytesIn(pieces: readonly Uint8Array[]): number {
+  let size = 0
+  for (const piece of pieces) size += piece.length
+  return size
+}
+
+function joined(head: string, pieces: readonly Uint8Array[], size: number): Buffer {
+  const bytes = Buffer.allocUnsafe(head.length + size)
+  let at = bytes.write(head, 0, 'latin1')
+  for (const piece of pieces) {
+    bytes.set(piece, at)
+    at += piece.length
+  }
+  return bytes
+}
+
+function headOf(request: EngineRequest, host: string, bodyBytes: number | undefined): string {
   let head = `${request.method} ${request.path} HTTP/1.1\r\nhost: ${host}\r\n`
   for (const [name, value] of request.headers) head += `${name}: ${value}\r\n`
-  if (request.body !== undefined) head += `content-length: ${request.body.length}\r\n`
+  if (bodyBytes !== undefined) head += `content-length: ${bodyBytes}\r\n`
   return `${head}\r\n`
 }

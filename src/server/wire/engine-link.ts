@@ -27,6 +27,8 @@ export interface EngineCall {
   pause(): void
   resume(): void
   readonly isBetweenChunks: boolean
+  /** Every byte of the request has left this process: nobody reads its body any more. */
+  readonly isSent: boolean
 }
 
 export class EngineLink implements ConnectionOwner {
@@ -181,6 +183,10 @@ class Call implements EngineCall, AnswerHandlers {
     return this.#connection?.isBetweenChunks ?? false
   }
 
+  get isSent(): boolean {
+    return this.#connection?.socket.writableLength === 0
+  }
+
   start(): void {
     const kept = this.#link.takeIdle()
     if (kept) {
@@ -196,11 +202,14 @@ class Call implements EngineCall, AnswerHandlers {
   }
 
   pause(): void {
+    if (this.#isOver) return
     this.#isPaused = true
     this.#connection?.socket.pause()
   }
 
+  /** Too late when the answer is whole: the connection may be another request's by then. */
   resume(): void {
+    if (this.#isOver) return
     this.#isPaused = false
     this.#connection?.socket.resume()
   }
