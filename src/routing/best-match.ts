@@ -1,5 +1,5 @@
 /** What `findBestMatch` is asked and answers, by upstream's names. */
-import type { HashColumn, MmExtraInfo, RouterConfigOverride, WorkerRank } from '../core/protocol/index.js'
+import type { HashColumn, JsonInput, MmExtraInfo, RouterConfigOverride, WorkerRank } from '../core/protocol/index.js'
 import type { Receipt, SchedulingRequest } from '../core/router/index.js'
 import type { SharedCacheHits } from '../core/selection/index.js'
 import type { Prompt } from './prompt.js'
@@ -27,6 +27,8 @@ export interface FindBestMatch {
   readonly requiredTaints?: readonly string[] | undefined
   readonly preferredTaints?: Readonly<Record<string, number>> | undefined
   readonly wantReceipt?: boolean | undefined
+  /** Whatever a selection policy of one's own should see of the conversation. */
+  readonly session?: JsonInput | undefined
   /** Where decisions are remembered, this one is: always, or when the worker that was chosen is one to predict. */
   readonly recordsDecision?: boolean | ((worker: WorkerRank) => boolean) | undefined
   readonly signal?: AbortSignal | undefined
@@ -76,5 +78,6 @@ export function toSchedulingRequest(
     override: input.routerConfigOverride,
     sharedHits,
     wantReceipt: input.wantReceipt,
+    session: input.session,
   }
 }

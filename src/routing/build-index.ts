@@ -2,13 +2,13 @@
 import type { PrefixIndex } from '../core/index/index.js'
 import { createPrefixIndex, KvIndex } from '../core/index/index.js'
 import type { RankTable, RouterConfig } from '../core/protocol/index.js'
-import type { Randomness, RouterClock } from './router-ports.js'
+import type { Randomness } from './router-ports.js'
 
 export function newKvIndex(
   ranks: RankTable,
   config: RouterConfig,
   options: { readonly newIndex?: (() => PrefixIndex) | undefined },
-  clock: RouterClock,
+  startMs: number,
   random: Randomness,
 ): KvIndex {
   const seeds = new Uint32Array(3)
@@ -24,7 +24,7 @@ export function newKvIndex(
         ? { index: newIndex(), ttlMs: 1000 * predictedTtlSecs }
         : undefined,
     isEnabled: config.overlapScoreCredit > 0,
-    startMs: clock.nowMs(),
+    startMs,
     seed: seeds[2]!,
   })
 }

@@ -1,8 +1,4 @@
 import { expect, it } from 'vitest'
-import { readLogHeader, replay } from '../core/router/index.js'
-import { KvIndex, WasmIndex } from '../core/index/index.js'
-import { completeRouterConfig } from '../core/protocol/index.js'
-import { profileFor } from '../core/queue/index.js'
 import { TokensWithHashes } from '../core/hashing/index.js'
 import { InProcessRouter } from './in-process-router.js'
 import { answerRouterRequest } from './request-handler.js'
@@ -116,31 +112,6 @@ it('without events it remembers its own decisions, and those it is told of', asy
   port.free('b')
   expect(await port.route({ requestId: 'c', tokens: other.tokens })).toMatchObject({ workerId: 1n, overlapBlocks: 2 })
   await port.close()
-})
-
-it('what it was told can be written down and replayed', async () => {
-  const pieces: Uint8Array[] = []
-  const config = { ...tight, routerTemperature: 0.5 }
-  const port = await open({ config, recordTo: (bytes) => pieces.push(bytes) })
-  port.applyEvents([storedEvent(1n, tokens, 3)])
-  const waiting: Promise<unknown>[] = []
-  for (let n = 0; n < 20; n++) waiting.push(port.route({ requestId: `r${n}`, tokens: tokensFrom(n * 3, 20) }))
-  for (let n = 0; n < 20; n++) {
-    port.free(`r${n}`)
-    await Promise.resolve()
-  }
-  await Promise.allSettled(waiting)
-  await port.close()
-  const log = new Uint8Array(Buffer.concat(pieces))
-  expect(readLogHeader(log)).toMatchObject({ blockSize: 4, label: 'decode' })
-  const result = replay(log, (header) => ({
-    ...header,
-    config: completeRouterConfig(config),
-    profile: profileFor(undefined, undefined, completeRouterConfig(config)),
-    index: (ranks) => new KvIndex({ ranks, device: WasmIndex.create({ seedLo: 9, seedHi: 9 })!, startMs: 0, seed: 3 }),
-  }))
-  expect(result.firstDifference).toBeUndefined()
-  expect(result.decisions).toBeGreaterThan(20)
 })
 
 it('answers the request protocol', async () => {

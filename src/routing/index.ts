@@ -38,6 +38,7 @@ export type {
   SharedCachePort,
 } from './router-ports.js'
 export { WorkerRegistry } from './worker-registry.js'
+export { replayRouterLog } from './replay-log.js'
 export { exportLoads, newMetricsObserver } from './metrics-observer.js'
 export { createRouter } from './create-router.js'
 export type { Placement, RouteOptions, Router, RouterOptions, WorkerOptions } from './create-router.js'

@@ -1,7 +1,7 @@
 /** What a `KvRouter` is made of. Without a single option but the block size it is a whole router in one process. */
 import type { Tracer } from '@opentelemetry/api'
 import type { KvIndex, PrefixIndex, TieredBatch } from '../core/index/index.js'
-import type { RankTable, RouterConfigInput, RouterEvent } from '../core/protocol/index.js'
+import type { Rank, RankTable, RouterConfigInput, RouterEvent } from '../core/protocol/index.js'
 import type { PolicyConfig } from '../core/queue/index.js'
 import type { LogSink, PrefillEstimator } from '../core/router/index.js'
 import type { WorkerSelector } from '../core/selection/index.js'
@@ -17,13 +17,16 @@ import type {
   SharedCachePort,
 } from './router-ports.js'
 
-/** Where events go in: plain ones, or packed ones on the hot way. */
+/** Where events go in: plain ones, or packed ones on the hot way. A log of the router's inputs sees both. */
 export interface EventIntake {
+  /** To look at. What is changed here directly, no log sees. */
   readonly index: KvIndex
   /** Packed events name ranks by the numbers of this table; a worker's are here once the router was told of it. */
   readonly ranks: RankTable
   applyEvents(events: readonly RouterEvent[]): void
   applyBatch(batch: TieredBatch): void
+  /** While a rank's events are in doubt, what they told counts for nothing. */
+  setWithheld(rank: Rank, isWithheld: boolean): void
 }
 
 export interface Closeable {

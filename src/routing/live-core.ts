@@ -3,7 +3,8 @@
  * Every input goes through here, so that whoever it lets go is told at once.
  */
 import type { Tracer } from '@opentelemetry/api'
-import type { MatchColumns, RouterConfig, RouterEvent } from '../core/protocol/index.js'
+import type { TieredBatch } from '../core/index/index.js'
+import type { MatchColumns, Rank, RouterConfig, RouterEvent } from '../core/protocol/index.js'
 import { queueRecheckIntervalMs, shouldSubscribeToKvEvents, WarmrouteError } from '../core/protocol/index.js'
 import { isQueueing, profileFor } from '../core/queue/index.js'
 import type {
@@ -99,9 +100,10 @@ export class LiveCore {
       this.log.info({ useKvEvents, overlapScoreCredit }, 'skipping KV event subscription')
     } else if (subscribe && index) {
       const applyEvents = (events: readonly RouterEvent[]) => void this.#inputs.applyEvents(events)
+      const applyBatch = (batch: TieredBatch): void => this.#inputs.applyBatch(batch)
+      const setWithheld = (rank: Rank, isWithheld: boolean): void => this.#inputs.setWithheld(rank, isWithheld)
       const { ranks } = this.core
-      const intake = { index, ranks, applyEvents, applyBatch: this.core.applyBatch.bind(this.core) }
-      await this.#keep(await subscribe(intake, this.stop))
+      await this.#keep(await subscribe({ index, ranks, applyEvents, applyBatch, setWithheld }, this.stop))
     }
     if (config.serveIndexer && serveIndexer && index && modelName !== undefined)
       await this.#keep(await serveIndexer(index, modelName, this.stop))
@@ -240,7 +242,10 @@ export class LiveCore {
       blockSize,
       profile: profileFor(policies, modelName, config),
       label: this.#options.workerType ?? 'decode',
-      index: config.useRemoteIndexer ? undefined : (ranks) => newKvIndex(ranks, config, this.#options, clock, random),
+      startMs: clock.nowMs(),
+      index: config.useRemoteIndexer
+        ? undefined
+        : (ranks, startMs) => newKvIndex(ranks, config, this.#options, startMs, random),
       selector,
       estimatePrefill: prefillLoadEstimator,
       onEstimateFailed: (error) => this.log.warn({ error }, 'failed to predict a prefill duration'),

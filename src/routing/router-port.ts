@@ -8,6 +8,7 @@
  */
 import type {
   HashColumn,
+  JsonInput,
   MmExtraInfo,
   RouterConfigOverride,
   RouterEvent,
@@ -48,6 +49,8 @@ export interface RouteRequest {
   /** True: answer, but book nothing. */
   readonly isQueryOnly?: boolean | undefined
   readonly wantReceipt?: boolean | undefined
+  /** Whatever a selection policy of one's own should see of the conversation. */
+  readonly session?: JsonInput | undefined
   /** Aborting takes the request out of the queue, or frees what was booked for it. */
   readonly signal?: AbortSignal | undefined
 }

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import type { RouterConfigInput, RouterEvent, WorkerConfig } from '../../src/core/protocol/index.js'
 import { completeRouterConfig, toHashColumn } from '../../src/core/protocol/index.js'
-import { KvIndex, WasmIndex } from '../../src/core/index/index.js'
+import { KvIndex, TieredBatch, WasmIndex } from '../../src/core/index/index.js'
 import { parsePolicyConfig, profileFor } from '../../src/core/queue/index.js'
 import type {
   Decision,
@@ -49,12 +49,13 @@ export function routerOptions(input: RouterConfigInput, withClasses: boolean): R
     profile: profileFor(withClasses ? policies : undefined, undefined, config),
     label: 'decode',
     estimatePrefill: (tokens) => tokens * 7,
-    index: (ranks) =>
+    startMs: 3,
+    index: (ranks, startMs) =>
       new KvIndex({
         ranks,
         device: WasmIndex.create({ seedLo: 1, seedHi: 2 })!,
         approximateTtlMs: config.useKvEvents ? undefined : 5000,
-        startMs: 0,
+        startMs,
         seed: 1,
       }),
   }
@@ -124,7 +125,9 @@ export class RouterDriver {
     else if (choice < 48) this.#mark()
     else if (choice < 66) this.#free()
     else if (choice < 74) this.#grow()
-    else if (choice < 86) this.#event()
+    else if (choice < 80) this.#event()
+    else if (choice < 85) this.#batch()
+    else if (choice < 86) this.#withhold()
     else if (choice < 89) this.#cancel()
     else if (choice < 91) this.#changeFlags()
     else if (choice < 93) this.#setWorker(BigInt(this.#lots.below(6)))
@@ -203,6 +206,7 @@ export class RouterDriver {
       override: lots.chance(0.1) ? { routerTemperature: lots.next(), trackPrefillTokens: lots.chance(0.5) } : undefined,
       sharedHits: lots.chance(0.1) ? new SharedCacheHits([[0, lots.below(4)]]) : undefined,
       wantReceipt: lots.chance(0.05),
+      session: lots.chance(0.1) ? { turn: lots.below(9), score: lots.next(), tags: ['x', null, 7n] } : undefined,
     }
   }
 
@@ -294,6 +298,29 @@ export class RouterDriver {
       event: { eventId: 1n, dpRank: lots.below(2), data },
     }
     this.#inputs.applyEvents([event])
+  }
+
+  /** What a feed of packed events tells, by rank numbers; ranks must be known. */
+  #batch(): void {
+    const lots = this.#lots
+    const batch = new TieredBatch()
+    for (let left = 1 + lots.below(3); left > 0; left--) {
+      const rank = this.#core.ranks.find(BigInt(lots.below(6)), lots.below(2))
+      if (rank === undefined) continue
+      const prompt = this.#prompt()
+      const [local, external] = [toHashColumn(prompt), toHashColumn(chain(prompt))]
+      const tier = batch.of(lots.of(['device', 'device', 'host_pinned', 'disk'] as const)!)
+      if (lots.chance(0.1)) batch.cleared(rank)
+      else if (lots.chance(0.3)) tier.removed(rank, external)
+      else tier.stored(rank, undefined, external, local)
+    }
+    this.#inputs.applyBatch(batch)
+    batch.clear() // its owner fills it again
+  }
+
+  #withhold(): void {
+    const rank = this.#lots.below(this.#core.ranks.size + 1)
+    this.#inputs.setWithheld(rank, this.#lots.chance(0.4))
   }
 
   #peer(): void {

@@ -5,7 +5,7 @@
  */
 import { createBlockHasher } from '../../core/hashing/index.js'
 import type { KvIndex } from '../../core/index/index.js'
-import type { RankTable, RouterConfig, WorkerRank } from '../../core/protocol/index.js'
+import type { RouterConfig, WorkerRank } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
 import type { EngineFacts, EventSourceFact } from '../../engines/index.js'
 import { KvEventDecoder } from '../../engines/index.js'
@@ -44,7 +44,7 @@ export class ModelRuntime {
   readonly #exactWorkers: Set<bigint>
   readonly #closers: (() => Promise<void>)[] = []
   #source: ZmqSource | undefined
-  #ranks: RankTable | undefined
+  #intake: EventIntake | undefined
   #index: KvIndex | undefined
 
   static async create(options: ModelRuntimeOptions): Promise<ModelRuntime> {
@@ -59,7 +59,7 @@ export class ModelRuntime {
       routerId: workerType === 'prefill' ? 2n : 1n,
     })
     const exactWorkers = new Set<bigint>()
-    let made: { readonly source: ZmqSource; readonly ranks: RankTable } | undefined
+    let made: { readonly source: ZmqSource; readonly intake: EventIntake } | undefined
     const router = await InProcessRouter.create({
       blockSize: options.blockSize,
       modelName: options.name,
@@ -75,13 +75,13 @@ export class ModelRuntime {
       log: { isDebug: false, debug() {}, info: log.debug.bind(log), warn: log.warn.bind(log) },
       observer: newMetricsObserver(metrics, routerMetrics, workerType),
       subscribe(intake) {
-        made = { source: newSource(intake, options.blockSize), ranks: intake.ranks }
+        made = { source: newSource(intake, options.blockSize), intake }
         return Promise.resolve(made.source)
       },
     })
     const runtime = new ModelRuntime(options, router, exactWorkers)
     runtime.#source = made?.source
-    runtime.#ranks = made?.ranks
+    runtime.#intake = made?.intake
     runtime.#index = router.router.indexer
     const stopLoads = exportLoads(router.router, routerMetrics)
     runtime.#closers.push(() => Promise.resolve(stopLoads()))
@@ -106,10 +106,10 @@ export class ModelRuntime {
   /** Follows a worker's streams instead of those before. The router must know the worker. */
   follow(workerId: bigint, sources: readonly EventSourceFact[], facts: EngineFacts): void {
     void this.unfollow(workerId)
-    if (!this.#source || !this.#ranks) return
+    if (!this.#source || !this.#intake) return
     const feeds: Feed[] = []
     for (const { dpRank, endpoint, replayEndpoint, topic } of sources) {
-      const rank = this.#ranks.find(workerId, dpRank)
+      const rank = this.#intake.ranks.find(workerId, dpRank)
       if (rank === undefined) continue // a rank that the engine does not count among its own
       const usableBlocks = facts.usableBlocks?.value
       feeds.push(this.#source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks }))
@@ -144,7 +144,7 @@ export class ModelRuntime {
   /** A rank whose stream is not live gets no credit for what its events told before. */
   withholdDoubtful(workerId: bigint): void {
     for (const { rank, machine } of this.#feeds.get(workerId) ?? [])
-      this.#index?.setWithheld(rank, machine.state !== 'live')
+      this.#intake?.setWithheld(rank, machine.state !== 'live')
   }
 
   /** Batches applied so far: when it grows, the worker lives. */

@@ -21,12 +21,19 @@ export class ByteWriter {
     return taken
   }
 
+  /** Forgets what was written after `length`. */
+  rewind(length: number): void {
+    this.#length = length
+  }
+
   byte(value: number): void {
     this.#reserve(1)
     this.#bytes[this.#length++] = value
   }
 
+  /** Throws `WR_INVALID_ARGUMENT` for what is no count. */
   count(value: number): void {
+    if (!(Number.isSafeInteger(value) && value >= 0)) throw unwritable(`${value} is no count`)
     this.#reserve(8)
     let rest = value
     while (rest >= 0x80) {
@@ -36,13 +43,22 @@ export class ByteWriter {
     this.#bytes[this.#length++] = rest
   }
 
+  /** Any number; counts, which most are, stay short. */
+  number(value: number): void {
+    const isCount = Number.isSafeInteger(value + 1) && value >= 0 && !Object.is(value, -0)
+    this.count(isCount ? value + 1 : 0)
+    if (!isCount) this.float(value)
+  }
+
   float(value: number): void {
     this.#reserve(8)
     this.#view.setFloat64(this.#length, value, true)
     this.#length += 8
   }
 
+  /** Throws `WR_INVALID_ARGUMENT` for what is no unsigned 64-bit number. */
   u64(value: bigint): void {
+    if (value !== BigInt.asUintN(64, value)) throw unwritable(`${value} has no 64 bits`)
     this.#reserve(8)
     this.#view.setBigUint64(this.#length, value, true)
     this.#length += 8
@@ -57,6 +73,11 @@ export class ByteWriter {
   hashes(column: HashColumn, count: number): void {
     this.count(count)
     this.#append(new Uint8Array(column.buffer, column.byteOffset, 8 * count))
+  }
+
+  words(words: Uint32Array, count: number): void {
+    this.count(count)
+    this.#append(new Uint8Array(words.buffer, words.byteOffset, 4 * count))
   }
 
   #append(bytes: Uint8Array): void {
@@ -106,6 +127,11 @@ export class ByteReader {
     return value
   }
 
+  number(): number {
+    const count = this.count()
+    return count === 0 ? this.float() : count - 1
+  }
+
   float(): number {
     return this.#view.getFloat64(this.#advance(8), true)
   }
@@ -132,6 +158,14 @@ export class ByteReader {
     return column
   }
 
+  words(): Uint32Array {
+    const count = this.count()
+    const from = this.#advance(4 * count)
+    const words = new Uint32Array(count)
+    new Uint8Array(words.buffer).set(this.#bytes.subarray(from, from + 4 * count))
+    return words
+  }
+
   /** The bytes that `read` went over. */
   span(read: () => void): Uint8Array {
     const from = this.#at
@@ -145,6 +179,10 @@ export class ByteReader {
     this.#at = from + length
     return from
   }
+}
+
+function unwritable(reason: string): WarmrouteError {
+  return new WarmrouteError('WR_INVALID_ARGUMENT', { reason })
 }
 
 function damaged(offset: number, reason: string, cause?: unknown): WarmrouteError {

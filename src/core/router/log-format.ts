@@ -15,10 +15,11 @@ import {
 } from '../protocol/index.js'
 import { SharedCacheHits } from '../selection/index.js'
 import type { ByteReader, ByteWriter } from './byte-codec.js'
+import { readValue, writeValue } from './log-value.js'
 import type { SchedulingRequest } from './scheduling-request.js'
 
 export const logMagic = 0x474c5257 // "WRLG"
-export const logVersion = 1
+export const logVersion = 2
 
 /** Position is the opcode. Append only. */
 export const opcodes = [
@@ -41,6 +42,8 @@ export const opcodes = [
   'recheck',
   'expire',
   'dispatched',
+  'applyBatch',
+  'setWithheld',
 ] as const
 export type Opcode = (typeof opcodes)[number]
 
@@ -67,27 +70,27 @@ export function readList<T>(from: ByteReader, read: () => T): T[] {
 
 export function writePair(to: ByteWriter, { workerId, dpRank }: WorkerRank): void {
   to.u64(workerId)
-  to.count(dpRank)
+  to.number(dpRank)
 }
 
 export function readPair(from: ByteReader): WorkerRank {
-  return { workerId: from.u64(), dpRank: from.count() }
+  return { workerId: from.u64(), dpRank: from.number() }
 }
 
 /** What the router reads of it; the rest of a worker's report does not change a decision. */
 export function writeWorker(to: ByteWriter, config: WorkerConfig): void {
-  to.count(config.dataParallelStartRank)
-  to.count(config.dataParallelSize)
-  writeOptional(to, config.maxNumBatchedTokens, (it) => to.count(it))
-  writeOptional(to, config.totalKvBlocks, (it) => to.count(it))
+  to.number(config.dataParallelStartRank)
+  to.number(config.dataParallelSize)
+  writeOptional(to, config.maxNumBatchedTokens, (it) => to.number(it))
+  writeOptional(to, config.totalKvBlocks, (it) => to.number(it))
   writeList(to, config.taints ?? [], (it) => to.text(it))
 }
 
 export function readWorker(from: ByteReader): WorkerConfig {
-  const dataParallelStartRank = from.count()
-  const dataParallelSize = from.count()
-  const maxNumBatchedTokens = readOptional(from, () => from.count())
-  const totalKvBlocks = readOptional(from, () => from.count())
+  const dataParallelStartRank = from.number()
+  const dataParallelSize = from.number()
+  const maxNumBatchedTokens = readOptional(from, () => from.number())
+  const totalKvBlocks = readOptional(from, () => from.number())
   const taints = new Set(readList(from, () => from.text()))
   return { dataParallelStartRank, dataParallelSize, maxNumBatchedTokens, totalKvBlocks, taints }
 }
@@ -122,6 +125,7 @@ export function writeRequest(to: ByteWriter, request: SchedulingRequest): void {
       to.count(end)
     }),
   )
+  writeOptional(to, request.session, (it) => writeValue(to, it))
 }
 
 export function readRequest(from: ByteReader): SchedulingRequest {
@@ -162,6 +166,7 @@ export function readRequest(from: ByteReader): SchedulingRequest {
       from,
       () => new SharedCacheHits(readList(from, (): [number, number] => [from.count(), from.count()])),
     ),
+    session: readOptional(from, () => readValue(from)),
   }
 }
 

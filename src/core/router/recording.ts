@@ -2,33 +2,26 @@
  * A router that writes down everything it is told, in the order in which it is told it, with the lots it drew and the
  * durations that were predicted for it. What it decides is written as well, so that a replay can say where it first differs.
  *
- * A custom selector must be a function of its arguments; what it is handed as `session` is not written.
+ * A custom selector must be a function of its arguments. What reaches the index around the router is not seen here.
  */
 import type {
   HashColumn,
   MatchColumns,
+  Rank,
   RouterEvent,
   WarmrouteError,
   WorkerConfig,
   WorkerRank,
 } from '../protocol/index.js'
-import type { DecisionOutcome, EventOutcome } from '../index/index.js'
+import type { DecisionOutcome, EventOutcome, TieredBatch } from '../index/index.js'
 import type { ReplicaOutcome, SequenceEvent } from '../sequences/index.js'
 import { ByteWriter } from './byte-codec.js'
 import type { Decision, Dispatch, Picked, Refused } from './decision.js'
 import { keepMatches } from './kept-matches.js'
+import { writeBatch } from './log-batch.js'
 import type { Opcode } from './log-format.js'
-import {
-  logMagic,
-  logVersion,
-  opcodes,
-  writeEvent,
-  writeList,
-  writeOptional,
-  writePair,
-  writeRequest,
-  writeWorker,
-} from './log-format.js'
+import { opcodes, writeEvent, writeList, writeOptional, writePair, writeRequest, writeWorker } from './log-format.js'
+import { writeHeader } from './log-header.js'
 import { writeReplicaEvent } from './log-replica.js'
 import type { Moment } from './moment.js'
 import { writeOutcome } from './outcome-code.js'
@@ -59,16 +52,16 @@ export class RecordingRouter implements RouterInputs {
       estimatePrefill:
         estimate &&
         ((tokens, cached) => {
-          const durationMs = estimate(tokens, cached)
-          this.#answers.push(durationMs ?? Number.NaN)
-          return durationMs
+          let durationMs: number | undefined
+          try {
+            return (durationMs = estimate(tokens, cached))
+          } finally {
+            this.#answers.push(durationMs ?? Number.NaN) // also of one that threw: answers are read back in order
+          }
         }),
     })
     this.#sink = sink
-    const { config, blockSize, label } = options
-    this.#to.count(logMagic)
-    this.#to.count(logVersion)
-    this.#to.text(JSON.stringify({ config, blockSize, label }))
+    writeHeader(this.#to, options)
   }
 
   /** Hands the rest to the sink. */
@@ -138,6 +131,27 @@ export class RecordingRouter implements RouterInputs {
       timeless,
       () => this.core.applyEvents(events),
       () => writeList(this.#to, events, (it) => writeEvent(this.#to, it)),
+    )
+  }
+
+  applyBatch(batch: TieredBatch): void {
+    this.#record(
+      'applyBatch',
+      timeless,
+      () => this.core.applyBatch(batch),
+      () => writeBatch(this.#to, batch),
+    )
+  }
+
+  setWithheld(rank: Rank, isWithheld: boolean): void {
+    this.#record(
+      'setWithheld',
+      timeless,
+      () => this.core.setWithheld(rank, isWithheld),
+      () => {
+        this.#to.number(rank)
+        this.#to.byte(isWithheld ? 1 : 0)
+      },
     )
   }
 
@@ -313,9 +327,7 @@ export class RecordingRouter implements RouterInputs {
     writeResult?: (result: T) => void,
   ): T {
     if (this.#isOver) return apply(moment)
-    this.#to.byte(opcodes.indexOf(opcode))
-    this.#to.float(moment.nowMs)
-    write()
+    this.#write(opcode, moment, write)
     this.#answers = []
     const draw = (): number => {
       const lot = moment.draw()
@@ -332,6 +344,19 @@ export class RecordingRouter implements RouterInputs {
       throw error
     } finally {
       if (this.#to.length >= pieceBytes) this.flush()
+    }
+  }
+
+  /** An input that cannot be written is refused and leaves no trace: a log with half a record could not be read. */
+  #write(opcode: Opcode, moment: Moment, write: () => void): void {
+    const start = this.#to.length
+    try {
+      this.#to.byte(opcodes.indexOf(opcode))
+      this.#to.float(moment.nowMs)
+      write()
+    } catch (error) {
+      this.#to.rewind(start)
+      throw error
     }
   }
 

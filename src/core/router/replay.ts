@@ -4,31 +4,17 @@ import { newMatchColumns, WarmrouteError } from '../protocol/index.js'
 import { ByteReader, ByteWriter } from './byte-codec.js'
 import type { Decision, Dispatch } from './decision.js'
 import { spreadMatches } from './kept-matches.js'
+import { readBatch } from './log-batch.js'
 import type { Opcode } from './log-format.js'
-import {
-  logMagic,
-  logVersion,
-  opcodes,
-  readEvent,
-  readList,
-  readOptional,
-  readPair,
-  readRequest,
-  readWorker,
-} from './log-format.js'
+import { opcodes, readEvent, readList, readOptional, readPair, readRequest, readWorker } from './log-format.js'
+import type { LogHeader } from './log-header.js'
+import { optionsOf, readHeader } from './log-header.js'
 import { readReplicaEvent } from './log-replica.js'
 import type { Moment } from './moment.js'
 import { parkedCode, writeOutcome } from './outcome-code.js'
 import type { ParkedRequest } from './parked-request.js'
 import type { RouterCoreOptions } from './router-core.js'
 import { RouterCore } from './router-core.js'
-
-/** What the router was made with, as far as a text can say it. */
-export interface LogHeader {
-  readonly config: RouterCoreOptions['config']
-  readonly blockSize: number
-  readonly label: RouterCoreOptions['label']
-}
 
 export interface ReplayResult {
   readonly core: RouterCore
@@ -44,21 +30,25 @@ export function readLogHeader(log: Uint8Array): LogHeader {
   return readHeader(new ByteReader(log))
 }
 
-/** `makeOptions` gets the header and adds what a text cannot hold: the index, a selector, a profile. */
-export function replay(log: Uint8Array, makeOptions: (header: LogHeader) => RouterCoreOptions): ReplayResult {
+/** `addOptions` adds what a text cannot hold: the index, a selector, a model; or changes what should be different. */
+export function replay(
+  log: Uint8Array,
+  addOptions: (header: LogHeader) => Partial<RouterCoreOptions> = () => ({}),
+): ReplayResult {
   const from = new ByteReader(log)
-  const options = makeOptions(readHeader(from))
+  const header = readHeader(from)
+  const options = { ...optionsOf(header), ...addOptions(header) }
   let answers: readonly number[] = []
   let nextAnswer = 0
   const answer = (): number => answers[nextAnswer++] ?? Number.NaN
   const core = new RouterCore({
     ...options,
-    estimatePrefill:
-      options.estimatePrefill &&
-      (() => {
-        const durationMs = answer()
-        return Number.isNaN(durationMs) ? undefined : durationMs
-      }),
+    estimatePrefill: header.hasEstimator
+      ? () => {
+          const durationMs = answer()
+          return Number.isNaN(durationMs) ? undefined : durationMs
+        }
+      : undefined,
   })
   const parkedByNumber: (ParkedRequest | undefined)[] = []
   const matches = newMatchColumns()
@@ -167,6 +157,15 @@ function readInput(
       const events = readList(from, () => readEvent(from))
       return plain(() => core.applyEvents(events))
     }
+    case 'applyBatch': {
+      const batch = readBatch(from)
+      return plain(() => core.applyBatch(batch))
+    }
+    case 'setWithheld': {
+      const rank = from.number()
+      const isWithheld = from.byte() === 1
+      return plain(() => core.setWithheld(rank, isWithheld))
+    }
     case 'decide': {
       const request = readRequest(from)
       const given = readMatches(from, core, scratch)
@@ -249,16 +248,4 @@ function skipOutcome(from: ByteReader): Uint8Array {
 
 function isEqual(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, at) => byte === b[at])
-}
-
-function readHeader(from: ByteReader): LogHeader {
-  if (from.count() !== logMagic) throw new WarmrouteError('WR_INVALID_LOG', { reason: 'it is no replay log' })
-  const version = from.count()
-  if (version !== logVersion) throw new WarmrouteError('WR_INVALID_LOG', { reason: `version ${version}` })
-  try {
-    return JSON.parse(from.text()) as LogHeader
-  } catch (cause) {
-    if (cause instanceof WarmrouteError) throw cause
-    throw new WarmrouteError('WR_INVALID_LOG', { reason: 'its header cannot be read' }, { cause })
-  }
 }

@@ -41,7 +41,9 @@ export interface RouterCoreOptions {
   readonly profile: PolicyProfile
   readonly label: SelectorLabel
   /** Built over this core's ranks. Absent: what is cached comes with each request. */
-  readonly index?: ((ranks: RankTable) => KvIndex) | undefined
+  readonly index?: ((ranks: RankTable, startMs: number) => KvIndex) | undefined
+  /** From when on expiry is counted; 0 unless told. */
+  readonly startMs?: number | undefined
   readonly selector?: WorkerSelector | undefined
   readonly estimatePrefill?: PrefillEstimator | undefined
   /** Of `policy: warm`; a new one that starts from nothing unless told. */
@@ -62,6 +64,10 @@ export interface RouterInputs {
   registerWorkers(workerIds: Iterable<bigint>, moment: Moment): void
   setFlags(flags: WorkerFlags, moment: Moment): void
   applyEvents(events: readonly RouterEvent[]): readonly EventOutcome[]
+  /** The hot way in: packed events, by the numbers of `ranks`. The batch may be filled again afterwards. */
+  applyBatch(batch: TieredBatch): void
+  /** While a rank's events are in doubt, what they told counts for nothing. Forgotten with the rank. */
+  setWithheld(rank: Rank, isWithheld: boolean): void
   /** Looks the prompt up itself unless told what the caches hold. */
   decide(request: SchedulingRequest, moment: Moment, matches?: MatchColumns): Decision
   place(parked: ParkedRequest, matches: MatchColumns | undefined, moment: Moment): Picked | Refused
@@ -122,7 +128,7 @@ export class RouterCore implements RouterInputs {
         options.onExpired?.(requestId, rank)
       },
     })
-    this.index = options.index?.(this.ranks)
+    this.index = options.index?.(this.ranks, options.startMs ?? 0)
     this.#strays = new StrayRanks({
       ranks: this.ranks,
       workers: this.workers,
@@ -221,9 +227,12 @@ export class RouterCore implements RouterInputs {
     return this.index?.applyEvents(events) ?? []
   }
 
-  /** The hot way in. A log of inputs does not see it: use `applyEvents` where one is kept. */
   applyBatch(batch: TieredBatch): void {
     this.index?.apply(batch)
+  }
+
+  setWithheld(rank: Rank, isWithheld: boolean): void {
+    if (this.ranks.isLive(rank)) this.index?.setWithheld(rank, isWithheld)
   }
 
   /** What the caches hold of a prompt; the columns are `matches`. */

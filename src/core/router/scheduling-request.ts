@@ -1,5 +1,5 @@
 /** What a decision is asked for: a prompt that is hashed already, and everything that limits where it may go. */
-import type { HashColumn, RouterConfigOverride, RoutingConstraints, WorkerRank } from '../protocol/index.js'
+import type { HashColumn, JsonInput, RouterConfigOverride, RoutingConstraints, WorkerRank } from '../protocol/index.js'
 import { completeOverride, WarmrouteError } from '../protocol/index.js'
 import type { SharedCacheHits } from '../selection/index.js'
 
@@ -26,8 +26,8 @@ export interface SchedulingRequest {
   readonly override?: RouterConfigOverride | undefined
   readonly sharedHits?: SharedCacheHits | undefined
   readonly wantReceipt?: boolean | undefined
-  /** Whatever a custom selection policy should see. */
-  readonly session?: unknown
+  /** Whatever a custom selection policy should see. Plain, so that a log can hold it. */
+  readonly session?: JsonInput | undefined
 }
 
 /** Why a request cannot even be considered; nothing when it can. */

@@ -2,7 +2,7 @@
  * Chooses a worker for one request. `WorkerSelector` is what the router needs; `DefaultWorkerSelector` prices all
  * eligible ranks and picks. A custom one may do as it likes: its answer is judged before anything is booked.
  */
-import type { Rank, WorkerRank, WorkerTable } from '../protocol/index.js'
+import type { JsonInput, Rank, WorkerRank, WorkerTable } from '../protocol/index.js'
 import { WarmrouteError } from '../protocol/index.js'
 import { blockCostPolicy } from './block-cost.js'
 import { cacheHitOf } from './cache-hits.js'
@@ -26,7 +26,7 @@ export interface SelectionRequest extends CostInputs, Eligibility {
   readonly expectedOutputTokens?: number | undefined
   readonly priorityJump?: number | undefined
   /** Whatever the caller wants a custom policy to see. */
-  readonly session?: unknown
+  readonly session?: JsonInput | undefined
 }
 
 export interface WorkerSelection {
