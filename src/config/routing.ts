@@ -175,12 +175,16 @@ const options = {
     sameName('DYN_ROUTER_POLICY_CONFIG'),
   ),
   routerPrefillPolicy: optionalText(
-    'Worker-selection policy of the prefill stage.',
+    'Worker-selection policy of the prefill stage: the name of an instance in `router_policy_config`.',
     sameName('DYN_ROUTER_PREFILL_POLICY'),
   ),
   routerDecodePolicy: optionalText(
-    'Worker-selection policy of the decode stage.',
+    'Worker-selection policy of the decode stage: the name of an instance in `router_policy_config`.',
     sameName('DYN_ROUTER_DECODE_POLICY'),
+  ),
+  routerWorkerSelectionPolicy: optionalText(
+    'Worker-selection policy of a stage that names none of its own.',
+    sameName('DYN_ROUTER_WORKER_SELECTION_POLICY'),
   ),
   routerOverlapRefreshAfterSecs: number(
     defaults.routerOverlapRefreshAfterSecs,
@@ -311,7 +315,8 @@ export const routingGroup: OptionGroup<RouterConfig> = defineGroup(
   'How a worker is chosen, what counts as load, and when a request waits.',
   options,
   (values, isSet) => {
-    const { conditionalDisaggConfig, loadAware, routerQueueThreshold, overlapScoreWeight, ...plain } = values
+    const { conditionalDisaggConfig, loadAware, routerQueueThreshold, overlapScoreWeight, ...others } = values
+    const { routerWorkerSelectionPolicy: ofBoth, ...plain } = others
     if (conditionalDisaggConfig && !plain.conditionalDisaggEnabled)
       throw new WarmrouteError('WR_INVALID_CONFIG', {
         issues: [
@@ -323,6 +328,8 @@ export const routingGroup: OptionGroup<RouterConfig> = defineGroup(
       })
     return completeRouterConfig({
       ...(plain as RouterConfigInput),
+      routerPrefillPolicy: plain.routerPrefillPolicy ?? ofBoth,
+      routerDecodePolicy: plain.routerDecodePolicy ?? ofBoth,
       ...(overlapScoreWeight === undefined ? {} : { overlapScoreWeight }),
       ...(isSet('routerQueueThreshold') ? { routerQueueThreshold } : {}), // its default depends on compat
       ...fromDisaggObject(conditionalDisaggConfig),

@@ -1,5 +1,11 @@
 /** What `findBestMatch` is asked and answers, by upstream's names. */
-import type { HashColumn, JsonInput, MmExtraInfo, RouterConfigOverride, WorkerRank } from '../core/protocol/index.js'
+import type {
+  HashColumn,
+  JsonInput,
+  MmExtraInfo,
+  RouterConfigOverrideInput,
+  WorkerRank,
+} from '../core/protocol/index.js'
 import type { Receipt, SchedulingRequest } from '../core/router/index.js'
 import type { SharedCacheHits } from '../core/selection/index.js'
 import type { Prompt } from './prompt.js'
@@ -12,7 +18,8 @@ export interface FindBestMatch {
   readonly tokenCount?: number | undefined
   readonly hashes?: { readonly local: HashColumn; readonly sequence: HashColumn } | undefined
   readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
-  readonly routerConfigOverride?: RouterConfigOverride | undefined
+  /** May use the deprecated name `overlapScoreWeight`. */
+  readonly routerConfigOverride?: RouterConfigOverrideInput | undefined
   /** True: the request is booked on the worker it gets. */
   readonly updateStates: boolean
   readonly loraName?: string | undefined

@@ -1,10 +1,10 @@
 /** What a `KvRouter` is made of. Without a single option but the block size it is a whole router in one process. */
 import type { Tracer } from '@opentelemetry/api'
 import type { KvIndex, PrefixIndex, TieredBatch } from '../core/index/index.js'
-import type { Rank, RankTable, RouterConfigInput, RouterEvent } from '../core/protocol/index.js'
+import type { Rank, RankTable, RouterConfigInput, RouterEvent, WorkerRole } from '../core/protocol/index.js'
 import type { PolicyConfig } from '../core/queue/index.js'
 import type { LogSink, PrefillEstimator } from '../core/router/index.js'
-import type { WorkerSelector } from '../core/selection/index.js'
+import type { PolicyFactory, WorkerSelector } from '../core/selection/index.js'
 import type { ReplicaPort } from '../core/sequences/index.js'
 import type { WorkerType } from '../telemetry/index.js'
 import type { RuntimeConfigWatch } from './boot-wait.js'
@@ -42,6 +42,12 @@ export interface KvRouterOptions<Client = undefined> {
   readonly prefillLoadEstimator?: PrefillEstimator | undefined
   /** Labels gauges, and prices ranks: `decode` unless told. */
   readonly workerType?: WorkerType | undefined
+  /** What the workers do, where that is known: decides whose policy is used, and whether KV events matter at all. */
+  readonly workerRole?: WorkerRole | undefined
+  /** Makes the policies that `worker_selection` of a policy file names, by their type. */
+  readonly selectionPolicyTypes?: ReadonlyMap<string, PolicyFactory> | undefined
+  /** Workers that are known to serve an adapter; nothing where nobody knows. Its requests go to them where they can. */
+  readonly loraWorkers?: ((loraName: string) => ReadonlySet<bigint> | undefined) | undefined
   readonly modelName?: string | undefined
   readonly isEagle?: boolean | undefined
   readonly sharedCache?: SharedCachePort | undefined

@@ -10,14 +10,26 @@ import type {
   MatchColumns,
   MmExtraInfo,
   RouterConfig,
-  RouterConfigOverride,
+  RouterConfigOverrideInput,
   RouterEvent,
   WorkerRank,
 } from '../core/protocol/index.js'
-import { completeRouterConfig, hashAt, tracksPrefillTokens, WarmrouteError } from '../core/protocol/index.js'
+import {
+  completeOverride,
+  completeRouterConfig,
+  hashAt,
+  tracksPrefillTokens,
+  WarmrouteError,
+} from '../core/protocol/index.js'
 import type { ParkedRequest, Picked, WorkerFlags } from '../core/router/index.js'
-import type { SharedCacheHits } from '../core/selection/index.js'
-import { cacheHitOf, costSettingsOf, fillCachedTokens } from '../core/selection/index.js'
+import type { OverlapScores, SharedCacheHits } from '../core/selection/index.js'
+import {
+  cacheHitOf,
+  costSettingsOf,
+  fillCachedTokens,
+  listOverlapScores,
+  narrowToLora,
+} from '../core/selection/index.js'
 import type { PotentialLoad, ReplicaOutcome, SequenceEvent } from '../core/sequences/index.js'
 import { listPotentialLoads, newLoadColumns } from '../core/sequences/index.js'
 import type { WorkerType } from '../telemetry/index.js'
@@ -25,7 +37,7 @@ import type { BestMatchDetails, FindBestMatch, WorkerCacheHitEstimate } from './
 import { roundedOverlapBlocks, toSchedulingRequest } from './best-match.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import { LiveCore } from './live-core.js'
-import { missingParts, missingPolicy } from './missing-parts.js'
+import { missingParts } from './missing-parts.js'
 import type { Prompt } from './prompt.js'
 import { hashPrompt, nameBlocks, PromptScratch } from './prompt.js'
 import { PromptHashing } from './prompt-hashing.js'
@@ -44,7 +56,7 @@ export interface AddRequest extends PromptQuestion {
   readonly cachedTokens: number
   readonly worker: WorkerRank
   readonly expectedOutputTokens?: number | undefined
-  readonly routerConfigOverride?: RouterConfigOverride | undefined
+  readonly routerConfigOverride?: RouterConfigOverrideInput | undefined
 }
 
 export class KvRouter<Client = undefined> {
@@ -76,8 +88,6 @@ export class KvRouter<Client = undefined> {
       throw invalidConfig('model_name is required when serve_indexer is configured')
     if (config.useRemoteIndexer && !options.remoteIndex) throw invalidConfig('use_remote_indexer needs a remote index')
     if (!Number.isSafeInteger(blockSize) || blockSize < 1) throw invalidConfig(`a block of ${blockSize} tokens is none`)
-    const policy = missingPolicy(config, options)
-    if (policy !== undefined) throw invalidConfig(policy)
     this.#options = options
     this.#config = config
     this.#live = new LiveCore(options, config)
@@ -147,7 +157,8 @@ export class KvRouter<Client = undefined> {
   }
 
   /** Rejects with a `WarmrouteError`. Waits while every rank is busy. */
-  async findBestMatchDetails(input: FindBestMatch): Promise<BestMatchDetails> {
+  async findBestMatchDetails(asked: FindBestMatch): Promise<BestMatchDetails> {
+    const input = this.#complete(asked)
     const { clock, tracer, lookups, observer } = this.#live
     const startedMs = clock.nowMs()
     const sinceStart = (): number => clock.nowMs() - startedMs
@@ -187,7 +198,7 @@ export class KvRouter<Client = undefined> {
   addRequest(request: AddRequest): void {
     const { requestId, worker, cachedTokens } = request
     try {
-      const input: FindBestMatch = { ...request, updateStates: true, contextId: requestId }
+      const input = this.#complete({ ...request, updateStates: true, contextId: requestId })
       const prompt = this.#hash(input, this.#scratch)
       const named = nameBlocks(this.#hashing, input, prompt, this.#scratch)
       const scheduled = toSchedulingRequest(input, prompt, named, undefined)
@@ -235,11 +246,11 @@ export class KvRouter<Client = undefined> {
 
   /** What a request would find on every rank; changes nothing. */
   async getPotentialLoads(
-    question: PromptQuestion & { readonly routerConfigOverride?: RouterConfigOverride | undefined },
+    question: PromptQuestion & { readonly routerConfigOverride?: RouterConfigOverrideInput | undefined },
   ): Promise<PotentialLoad[]> {
     const { core, clock } = this.#live
     const scratch = new PromptScratch()
-    const input: FindBestMatch = { ...question, updateStates: false }
+    const input = this.#complete({ ...question, updateStates: false })
     const prompt = this.#hash(input, scratch)
     const named = nameBlocks(this.#hashing, input, prompt, scratch)
     this.#live.expireDue()
@@ -248,9 +259,40 @@ export class KvRouter<Client = undefined> {
     fillCachedTokens(cachedTokens, { match }, costSettingsOf(this.#config), this.blockSize)
     const loads = newLoadColumns()
     core.sequences.fillLoads(loads, clock.nowMs(), named.names, named.count)
-    const trackPrefillTokens = tracksPrefillTokens(this.#config, question.routerConfigOverride)
+    const trackPrefillTokens = tracksPrefillTokens(this.#config, input.routerConfigOverride)
     const delta = { promptTokens: prompt.tokenCount, trackPrefillTokens, cachedTokens }
     return listPotentialLoads(core.ranks, loads, delta)
+  }
+
+  /** What every rank holds of a prompt, tier by tier, and what that is worth; changes nothing. */
+  async getOverlapScores(
+    question: PromptQuestion & {
+      readonly routerConfigOverride?: RouterConfigOverrideInput | undefined
+      /** False: the shared cache is not asked. */
+      readonly includeShared?: boolean | undefined
+      readonly signal?: AbortSignal | undefined
+    },
+  ): Promise<OverlapScores> {
+    const { core, lookups, stop } = this.#live
+    const input = this.#complete({ ...question, updateStates: false })
+    const prompt = this.#hash(input, new PromptScratch())
+    const isEnabled = (question.includeShared ?? true) && this.#options.sharedCache !== undefined
+    const asked = isEnabled ? input : { ...input, tokens: undefined }
+    const found = lookups.mustAwait(asked) ? await lookups.ask(asked, prompt, stop) : undefined
+    const match = found?.matches?.() ?? this.#live.find(prompt)
+    const hits = found?.sharedHits
+    const settings = costSettingsOf(this.#config, input.routerConfigOverride)
+    return {
+      blockSize: this.blockSize,
+      numBlocks: prompt.blockCount,
+      workers: listOverlapScores(core.workers, match, settings, hits),
+      sharedCache: {
+        isEnabled,
+        totalHitBlocks: hits?.totalHits ?? 0,
+        ranges: hits?.ranges() ?? [],
+        error: found?.sharedError,
+      },
+    }
   }
 
   async dumpEvents(): Promise<readonly RouterEvent[]> {
@@ -304,6 +346,24 @@ export class KvRouter<Client = undefined> {
   /** Refuses everybody who waits; settles when nothing of it runs any more. Safe to repeat. */
   close(): Promise<void> {
     return this.#live.close()
+  }
+
+  /** The deprecated name of an override is mapped, its ranges are judged, and an adapter's requests go to who has it. */
+  #complete(input: FindBestMatch): FindBestMatch {
+    const { routerConfigOverride: override, loraName } = input
+    const loraWorkerIds = loraName === undefined ? undefined : this.#options.loraWorkers?.(loraName)
+    if (!override && !loraWorkerIds) return input
+    const { workers } = this.#live.core
+    const known = loraWorkerIds && new Set([...loraWorkerIds].filter((id) => workers.configOf(id) !== undefined))
+    return {
+      ...input,
+      routerConfigOverride: override && completeOverride(override, this.#config.compat),
+      allowedWorkerIds: narrowToLora({
+        allowedWorkerIds: input.allowedWorkerIds,
+        loraWorkerIds: known,
+        isPinned: input.pinnedWorker !== undefined,
+      }),
+    }
   }
 
   #hash(input: FindBestMatch, scratch: PromptScratch): Prompt {

@@ -5,7 +5,12 @@
 import type { Tracer } from '@opentelemetry/api'
 import type { TieredBatch } from '../core/index/index.js'
 import type { MatchColumns, Rank, RouterConfig, RouterEvent } from '../core/protocol/index.js'
-import { queueRecheckIntervalMs, shouldSubscribeToKvEvents, WarmrouteError } from '../core/protocol/index.js'
+import {
+  eventSourceRequirement,
+  needsEventSource,
+  queueRecheckIntervalMs,
+  WarmrouteError,
+} from '../core/protocol/index.js'
 import { isQueueing, profileFor } from '../core/queue/index.js'
 import type {
   Dispatch,
@@ -19,6 +24,7 @@ import type {
 import { RecordingRouter, RouterCore } from '../core/router/index.js'
 import { waitForWorkers } from './boot-wait.js'
 import { newKvIndex } from './build-index.js'
+import { chooseSelectionPolicy } from './choose-policy.js'
 import type { Closeable, KvRouterOptions } from './kv-router-options.js'
 import { LoadFeed } from './load-feed.js'
 import { Lookups } from './lookups.js'
@@ -95,9 +101,10 @@ export class LiveCore {
     this.#startTimers()
     const { index } = this.core
     if (config.useRemoteIndexer) this.log.info({}, 'skipping KV event subscription (using remote indexer)')
-    else if (!shouldSubscribeToKvEvents(config)) {
+    else if (!needsEventSource(this.#options.workerRole, config)) {
       const { useKvEvents, overlapScoreCredit } = config
-      this.log.info({ useKvEvents, overlapScoreCredit }, 'skipping KV event subscription')
+      const requirement = eventSourceRequirement(this.#options.workerRole, config)
+      this.log.info({ useKvEvents, overlapScoreCredit, requirement }, 'skipping KV event subscription')
     } else if (subscribe && index) {
       const applyEvents = (events: readonly RouterEvent[]) => void this.#inputs.applyEvents(events)
       const applyBatch = (batch: TieredBatch): void => this.#inputs.applyBatch(batch)
@@ -154,6 +161,18 @@ export class LiveCore {
    * that needed no wait, while lent columns are still the request's.
    */
   async place(
+    request: SchedulingRequest,
+    matches: MatchColumns,
+    signal: AbortSignal | undefined,
+    onPlaced: (picked: Picked, parked: ParkedRequest | undefined) => void,
+  ): Promise<Picked> {
+    const picked = await this.#place(request, matches, signal, onPlaced)
+    const { lesserOverlap } = picked
+    if (lesserOverlap) this.clock.soon(() => this.observer.lesserOverlap?.(request.requestId!, lesserOverlap))
+    return picked
+  }
+
+  async #place(
     request: SchedulingRequest,
     matches: MatchColumns,
     signal: AbortSignal | undefined,
@@ -247,6 +266,8 @@ export class LiveCore {
         ? undefined
         : (ranks, startMs) => newKvIndex(ranks, config, this.#options, startMs, random),
       selector,
+      selectionPolicy: chooseSelectionPolicy(config, this.#options),
+      comparesOverlap: this.#options.observer?.lesserOverlap !== undefined,
       estimatePrefill: prefillLoadEstimator,
       onEstimateFailed: (error) => this.log.warn({ error }, 'failed to predict a prefill duration'),
       load: (ranks) => onFeed(new LoadFeed(ranks, clock)),

@@ -21,6 +21,8 @@ export interface Found {
   readonly findMatchesMs: number | undefined
   readonly sharedHits: SharedCacheHits | undefined
   readonly sharedCacheMs: number | undefined
+  /** Why the shared cache has no answer. */
+  readonly sharedError: string | undefined
 }
 
 type Settled<T> = { readonly kind: 'answer'; readonly value: T } | { readonly kind: 'failure'; readonly error: unknown }
@@ -76,6 +78,7 @@ export class Lookups {
       findMatchesMs,
       sharedHits: shared?.kind === 'answer' ? shared.value : undefined,
       sharedCacheMs,
+      sharedError: shared?.kind === 'failure' ? String(shared.error) : undefined,
     }
   }
 

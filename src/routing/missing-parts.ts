@@ -1,4 +1,4 @@
-/** Settings that ask for a part which the router was not given: said once at start, or refused where going on would mislead. */
+/** Settings that ask for a part which the router was not given: said once at start. */
 import type { RouterConfig } from '../core/protocol/index.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 
@@ -27,10 +27,4 @@ export function missingParts(config: RouterConfig, options: KvRouterOptions<unkn
     ],
   ]
   return missing.flatMap(([isMissing, sentence]) => (isMissing ? [sentence] : []))
-}
-
-/** A worker-selection policy that is named and not given: choosing by another one would be a silent lie. */
-export function missingPolicy(config: RouterConfig, options: KvRouterOptions<unknown>): string | undefined {
-  const name = options.workerType === 'prefill' ? config.routerPrefillPolicy : config.routerDecodePolicy
-  return name === undefined || options.selector ? undefined : `the worker-selection policy ${name} is not given`
 }

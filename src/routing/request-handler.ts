@@ -40,9 +40,10 @@ export async function handleRouterRequest(
       return { method: 'free_marked', success: succeeds(() => router.free(requestId)) }
     }
     case 'potential_loads': {
-      const loads = await router.getPotentialLoads({ tokens: request.tokens })
+      const { method, ...question } = request
+      const loads = await router.getPotentialLoads(question)
       const { pendingCount, pendingIslTokens } = router
-      return { method: 'potential_loads', loads, pendingCount, pendingIslTokens }
+      return { method, loads, pendingCount, pendingIslTokens }
     }
   }
 }

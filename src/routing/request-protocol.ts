@@ -23,7 +23,10 @@ export type RouterRequest =
   | NewRequest
   | { readonly method: 'mark_prefill'; readonly requestId?: string | undefined }
   | { readonly method: 'mark_free'; readonly requestId?: string | undefined }
-  | { readonly method: 'potential_loads'; readonly tokens: Uint32Array }
+  | ({ readonly method: 'potential_loads' } & Pick<
+      NewRequest,
+      'tokens' | 'blockMmInfos' | 'loraName' | 'cacheNamespace'
+    >)
 
 export type RouterResponse =
   | { readonly method: 'new'; readonly worker: WorkerRank; readonly overlapBlocks: number }
@@ -48,7 +51,7 @@ export function parseRouterRequest(text: string): RouterRequest {
   if (method === 'new') return readNew(value)
   if (method === 'mark_prefill' || method === 'mark_free')
     return { method, requestId: optionalText(value, 'request_id') }
-  if (method === 'potential_loads') return { method, tokens: readTokens(value['tokens']) }
+  if (method === 'potential_loads') return { method, ...readPrompt(value) }
   throw refused('method must be new, mark_prefill, mark_free or potential_loads')
 }
 
@@ -62,18 +65,24 @@ export function requestIdOr(contextId: string, requestId: string | undefined): s
 }
 
 function readNew(value: JsonObject): NewRequest {
-  const infos = value['block_mm_infos'] ?? null
   const constraints = value['routing_constraints'] ?? null
-  if (infos !== null && !Array.isArray(infos)) throw refused('block_mm_infos must be a list')
   return {
     method: 'new',
-    tokens: readTokens(value['tokens']),
-    blockMmInfos: infos === null ? undefined : infos.map((info, index) => readInfo(info, index)),
+    ...readPrompt(value),
     priorityJump: optionalNumber(value, 'priority_jump'),
     strictPriority: optionalNumber(value, 'strict_priority'),
+    ...(constraints === null ? {} : readConstraints(constraints)),
+  }
+}
+
+function readPrompt(value: JsonObject): Pick<NewRequest, 'tokens' | 'blockMmInfos' | 'loraName' | 'cacheNamespace'> {
+  const infos = value['block_mm_infos'] ?? null
+  if (infos !== null && !Array.isArray(infos)) throw refused('block_mm_infos must be a list')
+  return {
+    tokens: readTokens(value['tokens']),
+    blockMmInfos: infos === null ? undefined : infos.map((info, index) => readInfo(info, index)),
     loraName: optionalText(value, 'lora_name'),
     cacheNamespace: optionalText(value, 'cache_namespace'),
-    ...(constraints === null ? {} : readConstraints(constraints)),
   }
 }
 

@@ -1,7 +1,7 @@
 /** What a living router is given: a log, a clock, lots, and whatever it must ask elsewhere. Each has a plain default. */
 import { randomFillSync } from 'node:crypto'
 import type { HashColumn, RouterEvent, WorkerRank } from '../core/protocol/index.js'
-import type { SharedCacheHits } from '../core/selection/index.js'
+import type { LesserOverlap, SharedCacheHits } from '../core/selection/index.js'
 
 /** A fixed sentence plus fields. */
 export interface RouterLog {
@@ -55,6 +55,8 @@ export interface RouterObserver {
   /** Share of the prompt's blocks in the shared cache; absent for a prompt without a complete block. */
   sharedCacheHit?(hitRate: number | undefined, beyondBlocks: number): void
   queued?(pendingCount: number, pendingIslTokens: number): void
+  /** A booked request went to a worker that holds less of it than another did. Told later, and only to who listens. */
+  lesserOverlap?(requestId: string, choice: LesserOverlap): void
 }
 
 /** Milliseconds since the request came, except for the two lookups, which are durations of their own. */
@@ -81,6 +83,7 @@ export function guardObserver(observer: RouterObserver = {}, log: RouterLog): Ro
     sharedCacheFailed: () => safely(() => observer.sharedCacheFailed?.()),
     sharedCacheHit: (hitRate, beyond) => safely(() => observer.sharedCacheHit?.(hitRate, beyond)),
     queued: (count, tokens) => safely(() => observer.queued?.(count, tokens)),
+    lesserOverlap: (requestId, choice) => safely(() => observer.lesserOverlap?.(requestId, choice)),
   }
 }
 

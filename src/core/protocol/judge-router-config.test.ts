@@ -24,6 +24,28 @@ function messages(input: RouterConfigInput): string[] {
   }
 }
 
+it('the range of the overlap credit follows compat, in a config and in an override', () => {
+  expect(completeRouterConfig({ overlapScoreCredit: 1.1, compat: 'dynamo-1.5' }).overlapScoreCredit).toBe(1.1)
+  expect(completeOverride({ overlapScoreCredit: 1.1 }, 'dynamo-1.5')).toEqual({ overlapScoreCredit: 1.1 })
+  for (const compat of ['default', 'dynamo-1.2'] as const) {
+    expect(messages({ overlapScoreCredit: 1.1, compat })).toHaveLength(1)
+    expect(() => completeOverride({ overlapScoreCredit: 1.1 }, compat)).toThrow('overlap_score_credit')
+  }
+  for (const bad of [-0.1, Number.NaN, Infinity]) {
+    expect(messages({ overlapScoreCredit: bad, compat: 'dynamo-1.5' })).toHaveLength(1)
+    expect(() => completeOverride({ overlapScoreCredit: bad }, 'dynamo-1.5')).toThrow('overlap_score_credit')
+  }
+})
+
+it.each([
+  { input: { useKvEvents: false, routerPredictedTtlSecs: 5 }, isRefused: true },
+  { input: { useKvEvents: false, routerPredictedTtlSecs: 5, useRemoteIndexer: true }, isRefused: true },
+  { input: { routerPredictedTtlSecs: 5, useRemoteIndexer: true }, isRefused: false },
+  { input: { routerPredictedTtlSecs: 5, serveIndexer: true }, isRefused: false },
+])('predictions beside events need events, wherever the index is: $input', ({ input, isRefused }) => {
+  expect(messages(input)).toEqual(isRefused ? ['router_predicted_ttl_secs requires use_kv_events=true'] : [])
+})
+
 it('the defaults break no rule, and the shared cache multiplier is off', () => {
   expect(judgeRouterConfig(defaultRouterConfig)).toEqual([])
   expect(completeRouterConfig()).toEqual(defaultRouterConfig)

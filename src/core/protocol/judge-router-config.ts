@@ -4,6 +4,7 @@
  */
 import { WarmrouteError } from './errors.js'
 import type {
+  CompatMode,
   RouterConfig,
   RouterConfigInput,
   RouterConfigOverride,
@@ -47,11 +48,16 @@ const instanceName: Rule = {
 const atLeastZero = number({ min: 0 })
 const share = number({ min: 0, max: 1 })
 const creditRule: Rule = {
-  accepts: share.accepts,
+  accepts: `${share.accepts}; any from 0 with \`compat: dynamo-1.5\``,
   judge: (value) =>
     typeof value === 'number' && value > 1
       ? 'must be between 0 and 1; to make prefill weigh more, raise prefill_load_scale instead'
       : share.judge(value),
+}
+
+/** Where 1.5 accepts what 1.2 refuses. */
+function rulesOf<Table extends { readonly overlapScoreCredit: Rule }>(table: Table, compat: CompatMode): Table {
+  return compat === 'dynamo-1.5' ? { ...table, overlapScoreCredit: optional(atLeastZero) } : table
 }
 
 const overrideRules: Readonly<Record<keyof RouterConfigOverride, Rule>> = {
@@ -114,7 +120,7 @@ const rules: Readonly<Record<keyof RouterConfig, Rule>> = {
 
 /** Every rule that `config` breaks; empty when it may be used. */
 export function judgeRouterConfig(config: RouterConfig): ConfigIssue[] {
-  return [...judgeFields(config, rules), ...judgeTogether(config)]
+  return [...judgeFields(config, rulesOf(rules, config.compat)), ...judgeTogether(config)]
 }
 
 /** What a setting accepts, as a phrase for its reference page. */
@@ -142,15 +148,18 @@ export function completeRouterConfig(input: RouterConfigInput = {}): RouterConfi
   return Object.freeze(config)
 }
 
-/** The same for what one request asks for. */
-export function completeOverride(input: RouterConfigOverrideInput): RouterConfigOverride {
+/** The same for what one request asks for; `compat` is the router's. */
+export function completeOverride(
+  input: RouterConfigOverrideInput,
+  compat: CompatMode = 'default',
+): RouterConfigOverride {
   const { overlapScoreWeight, ...given } = input
   const known: Record<string, unknown> = { ...given }
   applyWeightAlias(known, overlapScoreWeight)
   const unknown = Object.keys(known).filter((field) => !(field in overrideRules))
   refuse([
     ...unknown.map((field) => ({ field, message: `${snake(field)} cannot be changed by a request` })),
-    ...judgeFields(known as RouterConfigOverride, overrideRules),
+    ...judgeFields(known as RouterConfigOverride, rulesOf(overrideRules, compat)),
   ])
   return known as RouterConfigOverride
 }
@@ -180,6 +189,11 @@ function judgeTogether(config: RouterConfig): ConfigIssue[] {
     'durableKvEvents',
     config.durableKvEvents && !config.useKvEvents,
     'durable_kv_events requires use_kv_events=true',
+  )
+  rule(
+    'durableKvEvents',
+    config.durableKvEvents && config.compat === 'dynamo-1.5',
+    'durable_kv_events=true is not supported',
   )
   rule(
     'routerTrackOutputBlocks',

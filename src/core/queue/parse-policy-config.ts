@@ -41,7 +41,7 @@ export function parsePolicyConfig(content: unknown): PolicyConfig {
     const issues: ConfigIssue[] = complaints.map((message) => ({ field: 'routerPolicyConfig', message }))
     throw new WarmrouteError('WR_INVALID_CONFIG', { reason: complaints.join('; '), issues })
   }
-  return { root, models }
+  return { root, models, workerSelection: file['worker_selection'] }
 }
 
 function parseProfile(plain: Plain, at: string, complaints: string[]): PolicyProfile {

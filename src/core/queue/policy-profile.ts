@@ -25,6 +25,8 @@ export interface PolicyConfig {
   readonly root: PolicyProfile | undefined
   /** A model's profile replaces the root's as a whole. */
   readonly models: ReadonlyMap<string, PolicyProfile>
+  /** `worker_selection` as it was written; the room that owns selection policies reads it. */
+  readonly workerSelection?: unknown
 }
 
 /** Model profile, root profile, else one class from the router's own settings. */

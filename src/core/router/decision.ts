@@ -1,5 +1,6 @@
 /** What became of a request. A normal outcome is a value; only the caller knows which of them is an error to somebody. */
 import type { Rank, WarmrouteError, WorkerRank } from '../protocol/index.js'
+import type { LesserOverlap } from '../selection/index.js'
 import type { ParkedRequest } from './parked-request.js'
 import type { Receipt } from './receipt.js'
 
@@ -12,6 +13,8 @@ export interface Picked {
   readonly cachedTokens: number
   readonly waitedMs: number
   readonly receipt: Receipt | undefined
+  /** Somebody eligible holds more of the prompt; looked for only where somebody wants to know. */
+  readonly lesserOverlap: LesserOverlap | undefined
 }
 
 export interface Refused {

@@ -9,14 +9,17 @@ import type {
   CacheHit,
   CostSettings,
   RankFlags,
+  SelectionPolicy,
   SelectionRequest,
   SelectorLabel,
   WorkerSelector,
 } from '../selection/index.js'
 import {
+  Candidates,
   cacheHitOf,
   costSettingsOf,
   DefaultWorkerSelector,
+  lesserOverlap,
   validateSelection,
   WarmCostPolicy,
 } from '../selection/index.js'
@@ -37,6 +40,10 @@ export interface PlacerOptions {
   readonly label: SelectorLabel
   /** The default one unless told. */
   readonly selector?: WorkerSelector | undefined
+  /** Of the default selector: filters, scorers and a picker of one's own. */
+  readonly selectionPolicy?: SelectionPolicy | undefined
+  /** True: whoever is placed is told if somebody eligible held more of its prompt. */
+  readonly comparesOverlap?: boolean | undefined
   readonly estimatePrefill?: PrefillEstimator | undefined
   /** Present: costs are in milliseconds, learned by this model, and `estimatePrefill` is not asked. */
   readonly model?: FleetModel | undefined
@@ -62,6 +69,7 @@ export class Placer {
   readonly #selector: WorkerSelector
   readonly #warm: WarmCostPolicy | undefined
   readonly #loads: LoadColumns = newLoadColumns()
+  readonly #eligible = new Candidates()
   /** By rank: prefill of held requests that are waiting for it. */
   #heldMs = new Float64Array(0)
   #isHeldFor = false
@@ -70,7 +78,8 @@ export class Placer {
     this.#options = options
     const { model, workers } = options
     const costs = model ? new WarmCostPolicy({ workers, model }) : undefined
-    this.#selector = options.selector ?? new DefaultWorkerSelector(costs ? { costs } : {})
+    this.#selector =
+      options.selector ?? new DefaultWorkerSelector({ ...(costs && { costs }), policy: options.selectionPolicy })
     this.#warm = costs
     if (model) this.#loads.detail = newLoadDetail()
     this.settings = costSettingsOf(options.config)
@@ -88,9 +97,20 @@ export class Placer {
         request.wantReceipt === true && this.#selector instanceof DefaultWorkerSelector
           ? makeReceipt(workers, this.#selector, selection, worker, waitedMs)
           : undefined
+      const compared = this.#options.comparesOverlap === true && !request.isQueryOnly
+      const lesser = compared ? lesserOverlap(workers, selection, rank, this.#eligible) : undefined
       if (!request.isQueryOnly)
         this.#book(request, rank, cachedTokens, selection.settings.trackPrefillTokens, moment.nowMs)
-      return { kind: 'picked', rank, worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt }
+      return {
+        kind: 'picked',
+        rank,
+        worker,
+        effectiveOverlapBlocks,
+        cachedTokens,
+        waitedMs,
+        receipt,
+        lesserOverlap: lesser,
+      }
     } catch (cause) {
       return { kind: 'refused', error: asRefusal(cause) }
     }

@@ -24,7 +24,7 @@ import {
 import { FleetModel } from '../load/index.js'
 import type { DecisionOutcome, EventOutcome, KvIndex, TieredBatch } from '../index/index.js'
 import type { PolicyProfile } from '../queue/index.js'
-import type { SelectorLabel, WorkerSelector } from '../selection/index.js'
+import type { SelectionPolicy, SelectorLabel, WorkerSelector } from '../selection/index.js'
 import type { LoadPort, ReplicaOutcome, ReplicaPort, SequenceEvent } from '../sequences/index.js'
 import { ActiveSequences, applyReplicaEvents, sequenceRulesOf } from '../sequences/index.js'
 import type { Decision, Dispatch, Picked, Refused } from './decision.js'
@@ -45,6 +45,10 @@ export interface RouterCoreOptions {
   /** From when on expiry is counted; 0 unless told. */
   readonly startMs?: number | undefined
   readonly selector?: WorkerSelector | undefined
+  /** Of the default selector. */
+  readonly selectionPolicy?: SelectionPolicy | undefined
+  /** True: placements say whether somebody eligible held more of the prompt. */
+  readonly comparesOverlap?: boolean | undefined
   readonly estimatePrefill?: PrefillEstimator | undefined
   /** Of `policy: warm`; a new one that starts from nothing unless told. */
   readonly model?: FleetModel | undefined
@@ -145,6 +149,8 @@ export class RouterCore implements RouterInputs {
       profile: options.profile,
       label: options.label,
       selector: options.selector,
+      selectionPolicy: options.selectionPolicy,
+      comparesOverlap: options.comparesOverlap,
       estimatePrefill: options.estimatePrefill,
       model: this.model,
       isLateBinding: config.routerLateBinding,

@@ -229,7 +229,7 @@ export class Scheduler {
   }
 
   #judge(request: SchedulingRequest): WarmrouteError | undefined {
-    const invalid = judgeRequest(request)
+    const invalid = judgeRequest(request, this.#options.config.compat)
     if (invalid) return invalid
     try {
       validatePin(request)

@@ -1,5 +1,12 @@
 /** What a decision is asked for: a prompt that is hashed already, and everything that limits where it may go. */
-import type { HashColumn, JsonInput, RouterConfigOverride, RoutingConstraints, WorkerRank } from '../protocol/index.js'
+import type {
+  CompatMode,
+  HashColumn,
+  JsonInput,
+  RouterConfigOverride,
+  RoutingConstraints,
+  WorkerRank,
+} from '../protocol/index.js'
 import { completeOverride, WarmrouteError } from '../protocol/index.js'
 import type { SharedCacheHits } from '../selection/index.js'
 
@@ -31,7 +38,7 @@ export interface SchedulingRequest {
 }
 
 /** Why a request cannot even be considered; nothing when it can. */
-export function judgeRequest(request: SchedulingRequest): WarmrouteError | undefined {
+export function judgeRequest(request: SchedulingRequest, compat: CompatMode): WarmrouteError | undefined {
   const { requestId, promptTokens, blockCount, localHashes, sequenceHashes } = request
   if (!request.isQueryOnly && (requestId === undefined || requestId === ''))
     return invalid('context_id must be provided when update_states is true', 'requestId', requestId)
@@ -47,12 +54,12 @@ export function judgeRequest(request: SchedulingRequest): WarmrouteError | undef
   if (!isFinite(expected) || (expected ?? 0) < 0) return invalid('it is no count', 'expectedOutputTokens', expected)
   for (const [taint, weight] of Object.entries(request.constraints?.preferredTaints ?? {}))
     if (!Number.isFinite(weight)) return invalid(`the weight of taint ${taint} is no number`, 'preferredTaints', weight)
-  return request.override === undefined ? undefined : judgeOverride(request.override)
+  return request.override === undefined ? undefined : judgeOverride(request.override, compat)
 }
 
-function judgeOverride(override: RouterConfigOverride): WarmrouteError | undefined {
+function judgeOverride(override: RouterConfigOverride, compat: CompatMode): WarmrouteError | undefined {
   try {
-    completeOverride(override)
+    completeOverride(override, compat)
     return undefined
   } catch (error) {
     return error as WarmrouteError

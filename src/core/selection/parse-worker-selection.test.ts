@@ -24,7 +24,7 @@ it('gives every type of worker the instance that it names', () => {
       { name: 'b', type: 'least-busy', parameters: { weight: 2 } },
     ],
   }
-  const policies = parseWorkerSelection(content, factories)
+  const { byRole: policies, instances } = parseWorkerSelection(content, factories)
   expect([...policies].map(([type, policy]) => [type, policy.name])).toEqual([
     ['aggregated', 'a'],
     ['prefill', 'default'],
@@ -32,7 +32,8 @@ it('gives every type of worker the instance that it names', () => {
     ['encode', 'a'],
   ])
   expect(policies.get('prefill')).toBe(defaultPolicy)
-  expect(parseWorkerSelection(undefined, factories).size).toBe(0)
+  expect([...instances.keys()]).toEqual(['a', 'b'])
+  expect(parseWorkerSelection(undefined, factories).byRole.size).toBe(0)
 })
 
 it.each<[unknown, string]>([

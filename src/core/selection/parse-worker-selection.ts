@@ -6,31 +6,35 @@
  *     decode: mine                                                  # worker types: aggregated, prefill, decode, encode
  *     instances: [{ name: mine, type: least-busy, parameters: { ... } }]
  */
-import { WarmrouteError } from '../protocol/index.js'
+import type { WorkerRole } from '../protocol/index.js'
+import { WarmrouteError, workerRoles } from '../protocol/index.js'
 import type { SelectionPolicy } from './selection-policy.js'
 import { defaultPolicy } from './selection-policy.js'
-
-export const selectionWorkerTypes = ['aggregated', 'prefill', 'decode', 'encode'] as const
-export type SelectionWorkerType = (typeof selectionWorkerTypes)[number]
 
 /** Makes a policy of one type; throws where the parameters mean nothing to it. */
 export type PolicyFactory = (name: string, parameters: Readonly<Record<string, unknown>>) => SelectionPolicy
 
+export interface WorkerSelectionPolicies {
+  /** Worker types that are not named use the built-in selection. */
+  readonly byRole: ReadonlyMap<WorkerRole, SelectionPolicy>
+  readonly instances: ReadonlyMap<string, SelectionPolicy>
+}
+
 const identifier = /^[A-Za-z0-9_.-]+$/
 
-/** Worker types that are not named use the built-in selection. Throws `WR_INVALID_CONFIG` with every complaint. */
+/** Throws `WR_INVALID_CONFIG` with every complaint. */
 export function parseWorkerSelection(
   content: unknown,
   factories: ReadonlyMap<string, PolicyFactory>,
-): ReadonlyMap<SelectionWorkerType, SelectionPolicy> {
+): WorkerSelectionPolicies {
   const complaints: string[] = []
   const file = isPlain(content) ? content : {}
   if (content !== undefined && !isPlain(content)) complaints.push('worker_selection is not an object')
   for (const key of Object.keys(file))
     if (key !== 'instances' && !isWorkerType(key)) complaints.push(`worker_selection.${key} is no known key`)
   const instances = parseInstances(file['instances'] ?? [], factories, complaints)
-  const chosen = new Map<SelectionWorkerType, SelectionPolicy>()
-  for (const workerType of selectionWorkerTypes) {
+  const chosen = new Map<WorkerRole, SelectionPolicy>()
+  for (const workerType of workerRoles) {
     const name = file[workerType]
     if (name === undefined) continue
     const policy = name === 'default' ? defaultPolicy : instances.get(name as string)
@@ -41,7 +45,7 @@ export function parseWorkerSelection(
     const issues = complaints.map((message) => ({ field: 'routerPolicyConfig', message }))
     throw new WarmrouteError('WR_INVALID_CONFIG', { reason: complaints.join('; '), issues })
   }
-  return chosen
+  return { byRole: chosen, instances }
 }
 
 function parseInstances(
@@ -85,5 +89,5 @@ function isPlain(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function isWorkerType(key: string): boolean {
-  return (selectionWorkerTypes as readonly string[]).includes(key)
+  return (workerRoles as readonly string[]).includes(key)
 }
