@@ -9,6 +9,8 @@ import { ModelTokens } from '../../src/tokens/model/model-tokens.js'
 import { Encoder } from '../../src/tokens/encode/encoder.js'
 import { Template } from '../../src/tokens/template/template.js'
 import { TokenPool } from '../../src/tokens/pool/pool.js'
+import type { Body } from '../../src/tokens/chat/request.js'
+import type { Value } from '../../src/tokens/template/values.js'
 import type { Tokens } from '../../src/tokens/tokens.js'
 import type { EncoderPlan } from '../../src/tokens/vocabulary/plan.js'
 import { viewVocabulary } from '../../src/tokens/vocabulary/vocabulary.js'
@@ -106,10 +108,7 @@ async function shared(context: BenchContext): Promise<void> {
   })
 }
 
-interface Message {
-  readonly role: string
-  readonly content: string
-}
+type Message = Readonly<Record<'role' | 'content', string>>
 
 /** A system text and turns of both sides: about 41,000 characters in 42 messages, 11,000 tokens. */
 function conversation(count: number, seed: number, charsEach = 980): Message[] {
@@ -120,7 +119,7 @@ function conversation(count: number, seed: number, charsEach = 980): Message[] {
 }
 
 async function hashed(model: ModelTokens, messages: readonly Message[]): Promise<Tokens> {
-  const tokens = await model.tokenize('chat', { messages: messages as readonly (Message & Record<string, string>)[] })
+  const tokens = await model.tokenize('chat', { messages })
   tokens.blockHashes(scheme, hasher)
   return tokens
 }
@@ -150,6 +149,95 @@ async function chats(context: BenchContext): Promise<void> {
       async (index) => (await hashed(models[index]!, conversation(count, 700 + index))).ids.length,
     )
     report(context, 'tokens.chat42.cold.ms', 'ms', first, 4)
+  })
+}
+
+interface AgentTurn {
+  readonly before: readonly Value[]
+  readonly turns: readonly (readonly Value[])[]
+}
+
+/** What an agent sends: calls and results behind one question. */
+function agentTurns(count: number, turns: number): AgentTurn {
+  const message = (index: number): Value => {
+    if (index === 0) return { role: 'system', content: prose(800, 1) }
+    if (index === 1) return { role: 'user', content: prose(400, 2) }
+    if (index % 2) return { role: 'tool', tool_call_id: `c${index}`, content: prose(900, index) }
+    const args = { path: `/src/${index}`, pattern: prose(100, index), limit: index }
+    return {
+      role: 'assistant',
+      content: '',
+      tool_calls: [
+        { id: `c${index + 1}`, type: 'function', function: { name: `tool_${index % 20}`, arguments: args } },
+      ],
+    }
+  }
+  const before = Array.from({ length: count }, (_, index) => message(index))
+  return {
+    before,
+    turns: Array.from({ length: turns }, (_, index) => [
+      message(count),
+      { role: 'tool', content: prose(300, 9000 + index) },
+    ]),
+  }
+}
+
+function agentTools(): Value {
+  return Array.from({ length: 20 }, (_, index) => ({
+    type: 'function',
+    function: {
+      name: `tool_${index}`,
+      description: prose(300, index),
+      parameters: {
+        type: 'object',
+        properties: Object.fromEntries(
+          Array.from({ length: 8 }, (__, field) => [
+            `field_${field}`,
+            { type: 'string', description: prose(60, index * 10 + field) },
+          ]),
+        ),
+      },
+    },
+  }))
+}
+
+/** The same requests with and without the cache of rendered conversations, in turn; reading them is not counted. */
+async function renderings(context: BenchContext): Promise<void> {
+  await withPool(async (pool) => {
+    const count = context.size(10, 42)
+    const perRun = context.size(1, 20)
+    const runs = context.size(1, 25)
+    const turns = Array.from({ length: runs * perRun }, (_, index) => conversation(3, 500 + index, 300).slice(1))
+    const shapes = {
+      chat42: { chat: { before: conversation(count, 1), turns }, tools: null },
+      agent42: { chat: agentTurns(count, runs * perRun), tools: agentTools() },
+    }
+    for (const [shape, { chat, tools }] of Object.entries(shapes)) {
+      const variants = [true, false].map((keepsRenderings) => ({
+        model: new ModelTokens(load(tokenizerFolder('qwen3')), pool, { keepsRenderings }),
+        samples: [] as number[],
+        sum: 0,
+      }))
+      for (const { model } of variants) await model.tokenize('chat', { messages: chat.before, tools })
+      for (let run = 0; run < runs; run++) {
+        const texts = chat.turns
+          .slice(run * perRun, (run + 1) * perRun)
+          .map((turn) => JSON.stringify({ messages: [...chat.before, ...turn], tools }))
+        for (const variant of run % 2 ? variants : variants.toReversed()) {
+          const bodies = texts.map((text) => JSON.parse(text) as Body)
+          const started = process.cpuUsage()
+          for (const body of bodies) {
+            const tokens = await variant.model.tokenize('chat', body)
+            variant.sum += tokens.ids.length + tokens.blockHashes(scheme, hasher).count
+          }
+          const used = process.cpuUsage(started)
+          variant.samples.push((used.user + used.system) * 1000)
+        }
+      }
+      for (const [index, name] of ['with', 'without'].entries()) {
+        report(context, `tokens.${shape}.${name}_renderings.ms`, 'ms', variants[index]!, 8, perRun)
+      }
+    }
   })
 }
 
@@ -282,6 +370,7 @@ export const benches: Bench[] = [
   defineBench('tokens.cold', 'What does a 220 KB prompt cost when nothing but the vocabulary is known?', cold),
   defineBench('tokens.shared', 'What does it cost when 90 % of it was seen before, hashes included?', shared),
   defineBench('tokens.chat', 'What does a long conversation cost, first and with one more turn?', chats),
+  defineBench('tokens.renderings', 'What do rendered conversations save when one more turn comes?', renderings),
   defineBench('tokens.render', 'What does rendering alone cost, beside the evaluator of the library?', render),
   defineBench('tokens.small', 'What does a small chat cost whose start was seen before?', small),
   defineBench(

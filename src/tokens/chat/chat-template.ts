@@ -1,5 +1,7 @@
 /** The chat templates of one model: which one a request takes, and what every rendering of it is given. */
-import type { Node } from '../template/compile.js'
+import type { Node } from '../template/node.js'
+import type { RenderedPrefixes, Rendering } from '../template/rendered-prefixes.js'
+import { wholeText } from '../template/rendered-prefixes.js'
 import type { RenderOptions } from '../template/template.js'
 import type { Scope } from '../template/run.js'
 import { newConstants, Template } from '../template/template.js'
@@ -57,19 +59,34 @@ export interface RenderInput {
 
 /** Renders as `apply_chat_template` does. Throws what the template throws. */
 export function renderChat(chosen: ChosenTemplate, input: RenderInput, options: RenderOptions): string {
-  const { messages, final } = input.continueFinalMessage ? markFinal(input.messages) : { ...input, final: undefined }
-  const text = chosen.template.render(
-    {
-      ...input.kwargs,
-      messages,
-      tools: input.tools,
-      documents: input.documents,
-      add_generation_prompt: input.addGenerationPrompt,
-    },
-    options,
-    chosen.constants,
-  )
+  const { variables, final } = variablesOf(input)
+  const text = chosen.template.render(variables, options, chosen.constants)
   return final === undefined ? text : cutAtTag(text, final)
+}
+
+/** The same, beginning with what an earlier rendering has in common with this one. */
+export function continueChat<Text extends { readonly bytes: Uint8Array }>(
+  { template, constants }: ChosenTemplate,
+  input: RenderInput,
+  options: RenderOptions,
+  prefixes: RenderedPrefixes<Text>,
+): Rendering<Text> {
+  const { variables, final } = variablesOf(input)
+  const rendering = prefixes.render(template, variables, options, constants)
+  if (final === undefined) return rendering
+  // What is kept of it is the whole conversation, and this text ends inside it.
+  return { head: undefined, tail: cutAtTag(wholeText(rendering), final), keep: undefined }
+}
+
+function variablesOf(input: RenderInput): {
+  readonly variables: Readonly<Record<string, Value>>
+  readonly final: string | undefined
+} {
+  const { messages, final } = input.continueFinalMessage
+    ? markFinal(input.messages)
+    : { messages: input.messages, final: undefined }
+  const { kwargs, tools, documents, addGenerationPrompt } = input
+  return { variables: { ...kwargs, messages, tools, documents, add_generation_prompt: addGenerationPrompt }, final }
 }
 
 /** transformers appends a mark to the last message and cuts the text there, so that what follows the message is left out. */

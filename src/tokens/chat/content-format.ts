@@ -2,7 +2,7 @@
  * Whether a template walks over the parts of a message's content itself (`openai`) or wants it as one string (`string`).
  * Engines look at the template to find out, and shape every message by the answer; so do we, by the same sign: a loop over `content`.
  */
-import type { Node } from '../template/compile.js'
+import type { Node } from '../template/node.js'
 
 export type ContentFormat = 'string' | 'openai'
 

@@ -107,6 +107,15 @@ export class Encoder {
     return this.bytes
   }
 
+  /** Reads in a text whose first `length` bytes are those of `head`. */
+  loadAfter(head: Uint8Array, length: number, tail: string): Uint8Array {
+    this.#reserveBytes(length + tail.length * 3 + 2 * textStart)
+    this.#bytes.set(head.subarray(0, length), textStart)
+    this.#length = length + utf8.encodeInto(tail, this.#bytes.subarray(textStart + length)).written
+    this.#isContinued = false
+    return this.bytes
+  }
+
   /** Reads in the rest of a text, which begins at a boundary; `isContinued` is false for a whole text. */
   loadBytes(bytes: Uint8Array, isContinued: boolean): void {
     this.#reserveBytes(bytes.length + 2 * textStart)

@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import { createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
+import { ChatTemplates, renderChat } from '../chat/chat-template.js'
 import { Encoder } from '../encode/encoder.js'
 import { TokenPool } from '../pool/pool.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
@@ -71,6 +72,57 @@ describe.each(models)('$name', ({ loaded }) => {
           const fresh = new Tokens({ ids: wanted, source: 'tokenizer', exactness: 'proven' })
           const hashes = fresh.blockHashes(scheme, hasher).sequenceColumn()
           expect([...tokens.blockHashes(scheme, hasher).sequenceColumn()]).toEqual([...hashes])
+          if ('cacheBytes' in options) expect(model.counts.cacheBytes).toBeLessThanOrEqual(options.cacheBytes)
+        }
+      }),
+      { numRuns: runs },
+    )
+  })
+})
+
+describe.each(models.slice(0, 2))('chats of $name', ({ loaded }) => {
+  const plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan
+  const forgetful = new Encoder(plan, viewVocabulary(loaded.vocabulary!))
+  const chosen = new ChatTemplates(loaded.templates, loaded.specials).choose(false)!
+  const roomy = {
+    limits: { stepsMax: Infinity, outputMax: 1 << 22, deadlineMs: 9999 },
+    now: () => 0,
+    date: () => new Date(0),
+  }
+
+  it.each([
+    { says: 'in caches that evict', options: { cacheBytes: 60_000 }, runs: 30 },
+    { says: 'in caches that hold all', options: {}, runs: 30 },
+    { says: 'through threads', options: { loopBytesMax: 300 }, runs: 5 },
+  ])('continued equals rendered and encoded from nothing: $says', async ({ options, runs }) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyStep, { minLength: 3, maxLength: 12 }), async (steps) => {
+        const model = new ModelTokens(loaded, pool, options)
+        const start = Array.from({ length: 9 }, (_, index) => prose(60, index))
+        const chats = [[...start], [...start], start.slice(0, 5)]
+        for (const step of steps) {
+          apply(chats, step)
+          const messages = chats[step.chat]!.map((content, index) => ({
+            role: index % 2 ? 'assistant' : 'user',
+            content,
+          }))
+          if (messages.length === 0) continue // the template refuses it
+          const tokens = await model.tokenize('chat', { messages })
+          const shaped = {
+            messages,
+            tools: null,
+            documents: null,
+            addGenerationPrompt: true,
+            continueFinalMessage: false,
+            kwargs: {},
+          }
+          forgetful.clearCaches()
+          const ids = forgetful.encode(renderChat(chosen, shaped, roomy))
+          expect([...tokens.ids]).toEqual([...ids])
+          const fresh = new Tokens({ ids, source: 'tokenizer', exactness: 'proven' })
+          const hashes = fresh.blockHashes(scheme, hasher).sequenceColumn()
+          expect([...tokens.blockHashes(scheme, hasher).sequenceColumn()]).toEqual([...hashes])
+          expect(model.counts.prefixes!.refuted).toBe(0)
           if ('cacheBytes' in options) expect(model.counts.cacheBytes).toBeLessThanOrEqual(options.cacheBytes)
         }
       }),

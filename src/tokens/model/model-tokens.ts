@@ -6,7 +6,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import { buildPrompt, plainRules } from '../chat/build-prompt.js'
 import type { ChosenTemplate } from '../chat/chat-template.js'
-import { ChatTemplates, renderChat } from '../chat/chat-template.js'
+import { ChatTemplates, continueChat } from '../chat/chat-template.js'
 import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
 import { LoadOnlyError } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
@@ -15,9 +15,11 @@ import { Encoder } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
 import type { RenderResult } from '../pool/tasks.js'
-import { RememberedTexts } from '../remember/remembered-texts.js'
-import type { Lookup } from '../remember/remembered-texts.js'
+import { hasSpecials, RememberedTexts } from '../remember/remembered-texts.js'
+import type { Lookup, RememberedText } from '../remember/remembered-texts.js'
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
+import type { PrefixCounts, Rendering } from '../template/rendered-prefixes.js'
+import { RenderedPrefixes, wholeText } from '../template/rendered-prefixes.js'
 import { TemplateLimitError } from '../template/run.js'
 import type { Kinship } from '../tokens.js'
 import { Tokens } from '../tokens.js'
@@ -34,6 +36,8 @@ export interface ModelTokensOptions {
   /** Cold bytes that are encoded on the loop; more go to a thread. */
   readonly loopBytesMax?: number
   readonly rules?: Partial<PromptRules>
+  /** False: every conversation is rendered in full. */
+  readonly keepsRenderings?: boolean
 }
 
 export interface TokenizeOptions {
@@ -46,6 +50,8 @@ export interface TokenizeOptions {
 export interface ModelCounts {
   readonly encoder: EncoderCounts | undefined
   readonly texts: CacheCounts
+  /** Rendered conversations; nothing where the engine renders. */
+  readonly prefixes: PrefixCounts | undefined
   readonly cacheBytes: number
   readonly onLoop: number
   readonly inThreads: number
@@ -67,6 +73,7 @@ export class ModelTokens {
   readonly #pool: TokenPool
   readonly #encoder: Encoder | undefined
   readonly #texts: RememberedTexts
+  readonly #prefixes: RenderedPrefixes<RememberedText>
   readonly #templates: ChatTemplates
   readonly #rules: PromptRules
   readonly #textMax: number
@@ -86,7 +93,8 @@ export class ModelTokens {
             pieceCacheBytes: cacheBytes / 8,
             segmentCacheBytes: cacheBytes / 8,
           })
-    this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 3) / 4 : cacheBytes)
+    this.#prefixes = new RenderedPrefixes(options.keepsRenderings === false ? 0 : cacheBytes / 8)
+    this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 5) / 8 : (cacheBytes * 7) / 8)
     this.#textMax = options.textMax ?? textMaxDefault
     this.#loopBytesMax = options.loopBytesMax ?? loopBytesMaxDefault
     this.#rules = { ...plainRules, ...options.rules }
@@ -99,7 +107,8 @@ export class ModelTokens {
     return {
       encoder: this.#encoder?.counts,
       texts: this.#texts.counts,
-      cacheBytes: this.#texts.byteLength + (this.#encoder?.cacheBytes ?? 0),
+      prefixes: this.#prefixes.counts,
+      cacheBytes: this.#texts.byteLength + this.#prefixes.byteLength + (this.#encoder?.cacheBytes ?? 0),
       onLoop: this.#onLoop,
       inThreads: this.#inThreads,
     }
@@ -142,12 +151,11 @@ export class ModelTokens {
     return mayDifferFromPython(text) ? (parsePythonJson(text) as Body) : body
   }
 
-  #renderOnLoop(prompt: ChatPrompt): RenderResult | undefined {
+  #renderOnLoop(prompt: ChatPrompt): RenderedPrompt | undefined {
     const limits = { stepsMax: loopStepsMax, outputMax: this.#textMax, deadlineMs: 1000 }
-    const options = { limits, now: () => performance.now(), date: () => new Date() }
     try {
-      const text = renderChat(this.#choose(prompt.render.tools !== null), prompt.render, options)
-      return { ...prompt, text }
+      const chosen = this.#choose(prompt.render.tools !== null)
+      return { ...prompt, rendering: continueChat(chosen, prompt.render, { limits, now, date }, this.#prefixes) }
     } catch (cause) {
       if (cause instanceof TemplateLimitError && cause.limit === 'steps') return undefined
       if (cause instanceof LoadOnlyError) throw cause
@@ -156,17 +164,19 @@ export class ModelTokens {
     }
   }
 
-  #renderInThread(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<RenderResult> {
+  async #renderInThread(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<RenderedPrompt> {
     const deadlineMs = options.deadlineMs ?? deadlineMsDefault
     const { key, specials } = this.#loaded
     const templates = this.#loaded.templates.map(({ name, source }) => ({ name, source }))
     const task = { key, templates, specials, route, raw, rules: this.#rules, outputMax: this.#textMax, deadlineMs }
-    return this.#pool.run('render', task, { deadlineMs: deadlineMs + 100, signal: options.signal })
+    const rendered = await this.#pool.run('render', task, { deadlineMs: deadlineMs + 100, signal: options.signal })
+    return { ...rendered, rendering: plain(rendered.text) }
   }
 
-  async #encodeRendered(rendered: RenderResult, options: TokenizeOptions): Promise<Tokens> {
-    const { text, suffix, addSpecialTokens, truncation, isProven } = rendered
-    const encoded = await this.#encodeText(text, addSpecialTokens, options)
+  async #encodeRendered(rendered: RenderedPrompt, options: TokenizeOptions): Promise<Tokens> {
+    const { rendering, suffix, addSpecialTokens, truncation, isProven } = rendered
+    const encoded = await this.#encodeRendering(rendering, addSpecialTokens, options)
+    if (encoded.kinship) rendering.keep?.(encoded.kinship.own)
     const tail = suffix === undefined ? undefined : await this.#encodeText(suffix, false, options)
     const all = tail ? concat(encoded.ids, tail.ids) : encoded.ids
     const ids = truncate(all, truncation)
@@ -208,6 +218,34 @@ export class ModelTokens {
     const bytes = encoder.load(text)
     if (!encoder.isStable(text)) return this.#encodeUnstable(text, addSpecialTokens, options)
     const lookup = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
+    return this.#encodeLoaded(bytes, lookup, addSpecialTokens, options)
+  }
+
+  /** A rendered text whose head is remembered: neither made, nor hashed, nor searched for again. */
+  #encodeRendering(
+    { head, tail }: Rendering<RememberedText>,
+    addSpecialTokens: boolean,
+    options: TokenizeOptions,
+  ): Encoded | Promise<Encoded> {
+    const encoder = this.#encoder
+    const isWrapped = addSpecialTokens && this.#hasSpecials
+    if (!head || !encoder || hasSpecials(head.text) !== isWrapped) {
+      return this.#encodeText(wholeText({ head, tail }), addSpecialTokens, options)
+    }
+    const bytes = encoder.loadAfter(head.text.bytes, head.length, tail)
+    const isAscii = bytes.length - head.length === tail.length
+    // What is remembered is its own normal form, and ASCII behind it leaves it so.
+    if (encoder.plan.isNfc && !isAscii) return this.#encodeText(wholeText({ head, tail }), addSpecialTokens, options)
+    return this.#encodeLoaded(bytes, this.#texts.findAfter(head.text, bytes, head.length), addSpecialTokens, options)
+  }
+
+  #encodeLoaded(
+    bytes: Uint8Array,
+    lookup: Lookup,
+    addSpecialTokens: boolean,
+    options: TokenizeOptions,
+  ): Encoded | Promise<Encoded> {
+    const encoder = this.#encoder!
     const { match } = lookup
     if (match && match.common === bytes.length && match.text.bytes.length === bytes.length) {
       return { ids: match.text.ids, kinship: this.#kin(match.text, undefined, 0) }
@@ -308,9 +346,18 @@ export class ModelTokens {
   }
 }
 
+type RenderedPrompt = Omit<RenderResult, 'text'> & { readonly rendering: Rendering<RememberedText> }
+
 interface Encoded {
   readonly ids: Uint32Array
   readonly kinship: Kinship | undefined
+}
+
+const now = (): number => performance.now()
+const date = (): Date => new Date()
+
+function plain(text: string): Rendering<RememberedText> {
+  return { head: undefined, tail: text, keep: undefined }
 }
 
 const noIds: Uint32Array = new Uint32Array(0)

@@ -69,9 +69,9 @@ export class RememberedTexts {
     return this.#texts.size
   }
 
-  /** The stored text that shares the most leading bytes. `hasSpecials` texts and others do not meet: their ids are counted differently. */
-  find(bytes: Uint8Array, hasSpecials: boolean): Lookup {
-    const marks = marksOf(bytes, hasSpecials)
+  /** The stored text that shares the most leading bytes. Texts with special tokens around them and others do not meet: their ids are counted differently. */
+  find(bytes: Uint8Array, isWrapped: boolean): Lookup {
+    const marks = marksOf(bytes, isWrapped)
     for (let index = marks.length - 1; index >= 0; index--) {
       const key = this.#byMark.get(marks[index]!)
       if (key === undefined) continue
@@ -82,6 +82,14 @@ export class RememberedTexts {
     }
     this.counts.misses++
     return { marks, match: undefined }
+  }
+
+  /** `find`, where it is known already that the text begins with `common` bytes of this one. */
+  findAfter(text: RememberedText, bytes: Uint8Array, common: number): Lookup {
+    this.counts.hits++
+    this.#texts.get(text.key) // it was used
+    const marks = marksOf(bytes, hasSpecials(text), text.marks, common)
+    return { marks, match: { text, common: commonFrom(text.bytes, bytes, common) } }
   }
 
   /** Stores a text; its arrays must not change afterwards. `lookup` is what was found for it; a text that it continues is replaced. */
@@ -123,25 +131,40 @@ function sizeOf(text: RememberedText): number {
   )
 }
 
+/** Whether special tokens stand around its ids. */
+export function hasSpecials({ specialsBefore, specialsAfter }: RememberedText): boolean {
+  return specialsBefore + specialsAfter > 0
+}
+
 /** Lengths at which prefixes are hashed: 128, 256, 512, 1024, then every 2048 bytes. */
 function markLength(index: number): number {
   return index < 4 ? rememberedBytesMin << index : (index - 3) * wholeMarkBytes
 }
 
-function marksOf(bytes: Uint8Array, hasSpecials: boolean): number[] {
+/** `known` are the marks of a text that shares its first `common` bytes: those need not be read again. */
+function marksOf(
+  bytes: Uint8Array,
+  isWrapped: boolean,
+  known: readonly number[] = [],
+  common: number = 0,
+): readonly number[] {
   const marks: number[] = []
+  while (marks.length < known.length && markLength(marks.length) <= common) marks.push(known[marks.length]!)
+  const last = marks.at(-1)
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >>> 2) // texts begin at a multiple of 4
-  let low = hasSpecials ? 0x9e37_79b9 : 0x7f4a_7c15
-  let high = 0x85eb_ca6b
-  let word = 0
-  for (let index = 0; markLength(index) <= bytes.length; index++) {
+  // A mark is the whole state, 32 and 21 bits of it, so that the next one can start from it.
+  let low = last === undefined ? (isWrapped ? 0x9e37_79b9 : 0x7f4a_7c15) : last | 0
+  let high = last === undefined ? 0x85eb_ca6b : Math.floor(last / 2 ** 32)
+  let word = last === undefined ? 0 : markLength(marks.length - 1) >>> 2
+  for (let index = marks.length; markLength(index) <= bytes.length; index++) {
     const end = markLength(index) >>> 2
     for (; word < end; word++) {
       low = Math.imul(low ^ words[word]!, 0x9e37_79b1)
       low ^= low >>> 15
       high = (Math.imul(high, 31) + low) | 0
     }
-    marks.push((high >>> 11) * 2 ** 32 + (low >>> 0))
+    high >>>= 11
+    marks.push(high * 2 ** 32 + (low >>> 0))
   }
   return marks
 }

@@ -67,6 +67,7 @@ export class EngineTokens implements TokenSource {
     return {
       encoder: undefined,
       texts: this.#counts,
+      prefixes: undefined,
       cacheBytes: this.#answers.calculatedSize,
       onLoop: 0,
       inThreads: 0,

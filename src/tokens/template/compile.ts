@@ -3,53 +3,34 @@
  * evaluator differs from Python in ways that change tokens (`lstrip('\n')` strips spaces too, `None` prints nothing), and takes
  * thirty times as long.
  */
-import type { Filter } from './filters.js'
-import { filters, tests } from './filters.js'
-import { findMethod, iterate } from './methods.js'
-import { attributeOf, itemOf, negate, operators, sliceOf } from './operators.js'
-import type { Run } from './run.js'
-import { numberOf, Scope } from './run.js'
-import { str } from './spell.js'
-import type { Callable, Value } from './values.js'
 import {
-  dictEntries,
-  float,
-  isDict,
-  isList,
-  isTrue,
-  LoopState,
-  Namespace,
-  TemplateError,
-  Tuple,
-  typeName,
-} from './values.js'
-
-/** A node of the library's syntax tree, which is plain data. */
-export interface Node {
-  readonly type: string
-  readonly [key: string]: unknown
-}
+  compile,
+  compileArguments,
+  compileFilter,
+  compileNoting,
+  invoke,
+  TemplateSyntaxError,
+} from './compile-expression.js'
+import { iterate } from './methods.js'
+import type { Node } from './node.js'
+import type { Flow, Run } from './run.js'
+import { breaks, continues, goesOn, numberOf, Scope } from './run.js'
+import { str } from './spell.js'
+import type { TurnPlan, TurnPlans } from './turn-plan.js'
+import type { TurnSite } from './turns.js'
+import type { Callable, Value } from './values.js'
+import { isTrue, LoopState, Namespace, TemplateError, Tuple } from './values.js'
 
 export type Statement = (scope: Scope, run: Run) => Flow
-type Expression = (scope: Scope, run: Run) => Value
-type Flow = typeof goesOn | typeof breaks | typeof continues
 
-const goesOn = 0
-const breaks = 1
-const continues = 2
-const noNames: ReadonlyMap<string, Value> = new Map()
 const loopName = numberOf('loop')
 const callerName = numberOf('caller')
 const kwargsName = numberOf('kwargs')
 const varargsName = numberOf('varargs')
 
-/** The template cannot be compiled: it uses something that we do not know. */
-export class TemplateSyntaxError extends Error {
-  override readonly name = 'TemplateSyntaxError'
-}
-
-export function compileBlock(nodes: unknown): Statement {
-  const statements = (nodes as readonly Node[]).map(compileStatement)
+/** `plans` are the loops whose turns may be replayed; those below are found only from the top of a template. */
+export function compileBlock(nodes: unknown, plans?: TurnPlans): Statement {
+  const statements = (nodes as readonly Node[]).map((node) => compileStatement(node, plans))
   if (statements.length === 1) return statements[0]!
   return (scope, run) => {
     for (const statement of statements) {
@@ -60,7 +41,7 @@ export function compileBlock(nodes: unknown): Statement {
   }
 }
 
-function compileStatement(node: Node): Statement {
+function compileStatement(node: Node, plans?: TurnPlans): Statement {
   switch (node.type) {
     case 'Program':
       return compileBlock(node['body'])
@@ -74,9 +55,9 @@ function compileStatement(node: Node): Statement {
     case 'Comment':
       return () => goesOn
     case 'If':
-      return compileIf(node)
+      return compileIf(node, plans)
     case 'For':
-      return compileFor(node)
+      return compileFor(node, plans?.get(node))
     case 'Set':
       return compileSet(node)
     case 'Macro':
@@ -103,23 +84,23 @@ function compilePrint(node: Node): Statement {
   }
 }
 
-function compileIf(node: Node): Statement {
+function compileIf(node: Node, plans?: TurnPlans): Statement {
   const test = compile(node['test'])
-  const body = compileBlock(node['body'])
-  const otherwise = compileBlock(node['alternate'])
+  const body = compileBlock(node['body'], plans)
+  const otherwise = compileBlock(node['alternate'], plans)
   return (scope, run) => {
     run.step()
     return isTrue(test(scope, run)) ? body(scope, run) : otherwise(scope, run)
   }
 }
 
-function compileFor(node: Node): Statement {
+function compileFor(node: Node, plan: TurnPlan | undefined): Statement {
   const iterable = node['iterable'] as Node
   const isFiltered = iterable.type === 'SelectExpression'
   const source = compile(isFiltered ? iterable['lhs'] : iterable)
   const keeps = isFiltered ? compile(iterable['test']) : undefined
   const assign = compileTarget(node['loopvar'] as Node)
-  const body = compileBlock(node['body'])
+  const { body, site } = compileSite(plan, node['body'])
   const otherwise = compileBlock(node['defaultBlock'])
   return (scope, run) => {
     const all = iterate(source(scope, run))
@@ -127,14 +108,17 @@ function compileFor(node: Node): Statement {
     if (items.length === 0) return otherwise(new Scope(scope), run)
     const loop = new LoopState(items)
     const inner = new Scope(scope)
+    const turns = site && run.turns?.open(site, scope, run)
     for (let index = 0; index < items.length; index++) {
       run.step()
       loop.index0 = index
       inner.clear() // what a turn sets is gone in the next
       inner.set(loopName, loop)
       assign(inner, items[index], run)
-      if (body(inner, run) === breaks) break
+      const flow = turns ? turns.run(index, items[index], inner, body) : body(inner, run)
+      if (flow === breaks) break
     }
+    turns?.close()
     return goesOn
   }
 
@@ -143,6 +127,21 @@ function compileFor(node: Node): Statement {
     assign(inner, item, run)
     return isTrue(keeps!(inner, run))
   }
+}
+
+/** A loop whose turns may be replayed: its body notes what it reads outside. */
+function compileSite(plan: TurnPlan | undefined, body: unknown): { body: Statement; site: TurnSite | undefined } {
+  if (!plan) return { body: compileBlock(body), site: undefined }
+  const { body: compiled, isNoted } = compileNoting(plan.places, () => compileBlock(body))
+  if (!isNoted) return { body: compiled, site: undefined }
+  const site = {
+    id: plan.id,
+    guards: plan.guards.map(({ node, isTest, isFixed }) => ({ read: compile(node), isTest, isFixed })),
+    names: plan.names.map(numberOf),
+    attributes: plan.attributes.map(compile),
+    effects: plan.effects.map(([name, attribute]) => ({ name: numberOf(name), attribute })),
+  }
+  return { body: compiled, site }
 }
 
 function compileTarget(node: Node): (scope: Scope, value: Value, run: Run) => void {
@@ -253,222 +252,4 @@ function compileFilterStatement(node: Node): Statement {
     run.write(str(apply(capture(body, new Scope(scope), run), scope, run)))
     return goesOn
   }
-}
-
-function compile(node: unknown): Expression {
-  const { type } = node as Node
-  const it = node as Node
-  switch (type) {
-    case 'Identifier':
-      return compileName(it['value'] as string)
-    case 'IntegerLiteral':
-    case 'StringLiteral': {
-      const value = it['value'] as Value
-      return () => value
-    }
-    case 'FloatLiteral': {
-      const value = float(it['value'] as number)
-      return () => value
-    }
-    case 'ArrayLiteral': {
-      const items = (it['value'] as readonly Node[]).map(compile)
-      return (scope, run) => items.map((item) => item(scope, run))
-    }
-    case 'TupleLiteral': {
-      const items = (it['value'] as readonly Node[]).map(compile)
-      return (scope, run) => Tuple.from(items.map((item) => item(scope, run))) as Tuple
-    }
-    case 'ObjectLiteral': {
-      const entries = [...(it['value'] as Map<Node, Node>)].map(
-        ([key, value]) => [compile(key), compile(value)] as const,
-      )
-      return (scope, run) => new Map<Value, Value>(entries.map(([key, value]) => [key(scope, run), value(scope, run)]))
-    }
-    case 'MemberExpression':
-      return compileMember(it)
-    case 'CallExpression':
-      return compileCall(it)
-    case 'BinaryExpression':
-      return compileBinary(it)
-    case 'UnaryExpression':
-      return compileUnary(it)
-    case 'FilterExpression': {
-      const operand = compile(it['operand'])
-      const apply = compileFilter(it['filter'] as Node)
-      return (scope, run) => apply(operand(scope, run), scope, run)
-    }
-    case 'TestExpression':
-      return compileTest(it)
-    case 'Ternary':
-      return compileChoice(it['condition'], it['trueExpr'], it['falseExpr'])
-    case 'SelectExpression':
-      return compileChoice(it['test'], it['lhs'], undefined)
-    default:
-      throw new TemplateSyntaxError(`unknown syntax: ${type}`)
-  }
-}
-
-function compileName(name: string): Expression {
-  const constants: Readonly<Record<string, Value>> = {
-    true: true,
-    True: true,
-    false: false,
-    False: false,
-    none: null,
-    None: null,
-  }
-  if (Object.hasOwn(constants, name)) {
-    const value = constants[name]
-    return () => value
-  }
-  const number = numberOf(name)
-  return (scope) => scope.get(number)
-}
-
-function compileChoice(test: unknown, yes: unknown, no: unknown): Expression {
-  const isChosen = compile(test)
-  const whenTrue = compile(yes)
-  const whenFalse = no === undefined ? (): Value => undefined : compile(no)
-  return (scope, run) => (isTrue(isChosen(scope, run)) ? whenTrue(scope, run) : whenFalse(scope, run))
-}
-
-function compileMember(node: Node): Expression {
-  const object = compile(node['object'])
-  const property = node['property'] as Node
-  if (property.type === 'SliceExpression') {
-    const [start, stop, step] = ['start', 'stop', 'step'].map((key) =>
-      property[key] ? compile(property[key]) : undefined,
-    )
-    return (scope, run) => sliceOf(object(scope, run), start?.(scope, run), stop?.(scope, run), step?.(scope, run))
-  }
-  if (node['computed']) {
-    const key = compile(property)
-    return (scope, run) => itemOf(object(scope, run), key(scope, run))
-  }
-  const name = property['value']
-  if (typeof name === 'number') return (scope, run) => itemOf(object(scope, run), name)
-  return (scope, run) => attributeOf(object(scope, run), name as string)
-}
-
-function compileCall(node: Node): Expression {
-  const args = compileArguments(node['args'])
-  const callee = node['callee'] as Node
-  if (callee.type === 'MemberExpression' && !callee['computed']) {
-    const object = compile(callee['object'])
-    const name = (callee['property'] as Node)['value'] as string
-    return (scope, run) => {
-      const self = object(scope, run)
-      const { given, named } = args(scope, run)
-      const method = findMethod(self, name)
-      run.step(typeof self === 'string' ? 1 + (self.length >>> 8) : 1)
-      return method ? method(self as never, given, named) : invoke(attributeOf(self, name), given, named)
-    }
-  }
-  const target = compile(callee)
-  return (scope, run) => {
-    run.step()
-    const { given, named } = args(scope, run)
-    return invoke(target(scope, run), given, named)
-  }
-}
-
-function invoke(callee: Value, given: readonly Value[], named: ReadonlyMap<string, Value>): Value {
-  if (typeof callee !== 'function') throw new TemplateError(`${typeName(callee)} is not callable`)
-  return callee(given, named)
-}
-
-interface Arguments {
-  readonly given: readonly Value[]
-  readonly named: ReadonlyMap<string, Value>
-}
-
-function compileArguments(nodes: unknown): (scope: Scope, run: Run) => Arguments {
-  const list = nodes as readonly Node[]
-  if (list.length === 0) {
-    const none: Arguments = { given: [], named: noNames }
-    return () => none
-  }
-  const parts = list.map((node) => {
-    const isNamed = node.type === 'KeywordArgumentExpression'
-    const isSpread = node.type === 'SpreadExpression' || node.type === 'KeywordSpreadExpression'
-    return {
-      type: node.type,
-      name: isNamed ? ((node['key'] as Node)['value'] as string) : '',
-      value: compile(isNamed ? node['value'] : isSpread ? node['argument'] : node),
-    }
-  })
-  return (scope, run) => {
-    const given: Value[] = []
-    let named: Map<string, Value> | undefined
-    for (const { type, name, value } of parts) {
-      const found = value(scope, run)
-      if (type === 'KeywordArgumentExpression') (named ??= new Map()).set(name, found)
-      else if (type === 'SpreadExpression') given.push(...iterate(found))
-      else if (type === 'KeywordSpreadExpression') {
-        if (!isDict(found)) throw new TemplateError('** wants a mapping')
-        named ??= new Map()
-        for (const [key, item] of dictEntries(found)) named.set(str(key), item)
-      } else given.push(found)
-    }
-    return { given, named: named ?? noNames }
-  }
-}
-
-function compileBinary(node: Node): Expression {
-  const name = (node['operator'] as { readonly value: string }).value
-  const left = compile(node['left'])
-  const right = compile(node['right'])
-  if (name === 'and') {
-    return (scope, run) => {
-      const first = left(scope, run)
-      return isTrue(first) ? right(scope, run) : first
-    }
-  }
-  if (name === 'or') {
-    return (scope, run) => {
-      const first = left(scope, run)
-      return isTrue(first) ? first : right(scope, run)
-    }
-  }
-  const operator = operators[name]
-  if (!operator) throw new TemplateSyntaxError(`unknown operator: ${name}`)
-  return (scope, run) => operator(left(scope, run), right(scope, run))
-}
-
-function compileUnary(node: Node): Expression {
-  const name = (node['operator'] as { readonly value: string }).value
-  const argument = compile(node['argument'])
-  if (name === 'not') return (scope, run) => !isTrue(argument(scope, run))
-  if (name === '-') return (scope, run) => negate(argument(scope, run))
-  if (name === '+') return argument
-  throw new TemplateSyntaxError(`unknown operator: ${name}`)
-}
-
-function compileFilter(node: Node): (value: Value, scope: Scope, run: Run) => Value {
-  const isCall = node.type === 'CallExpression'
-  const name = (isCall ? (node['callee'] as Node)['value'] : node['value']) as string
-  const filter: Filter | undefined = Object.hasOwn(filters, name) ? filters[name] : undefined
-  if (!filter) throw new TemplateSyntaxError(`unknown filter: ${name}`)
-  const args = compileArguments(isCall ? node['args'] : [])
-  return (value, scope, run) => {
-    const { given, named } = args(scope, run)
-    const result = filter(value, given, named)
-    run.step(1 + workOf(value) + workOf(result))
-    return result
-  }
-}
-
-/** Long strings and lists are work that the number of statements does not show. */
-function workOf(value: Value): number {
-  if (typeof value === 'string') return value.length >>> 8
-  return isList(value) ? value.length >>> 3 : 0
-}
-
-function compileTest(node: Node): Expression {
-  const operand = compile(node['operand'])
-  const name = (node['test'] as Node)['value'] as string
-  const test = Object.hasOwn(tests, name) ? tests[name] : undefined
-  if (!test) throw new TemplateSyntaxError(`unknown test: ${name}`)
-  const isNegated = Boolean(node['negate'])
-  return (scope, run) => test(operand(scope, run), []) !== isNegated
 }

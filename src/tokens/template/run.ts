@@ -1,5 +1,12 @@
 /** The state of one rendering: what was written, which variables exist, and how much work is still allowed. */
+import type { Turns } from './turns.js'
 import type { Value } from './values.js'
+
+/** How a statement ends: with the next one, or by leaving a loop or its turn. */
+export type Flow = typeof goesOn | typeof breaks | typeof continues
+export const goesOn = 0
+export const breaks = 1
+export const continues = 2
 
 /** Rendering was stopped: it took too long or wrote too much. */
 export class TemplateLimitError extends Error {
@@ -24,13 +31,20 @@ const stepsPerLook = 1024
 export class Run {
   /** What is written so far, of the innermost capture. */
   out = ''
+  /** Length of what was written before `out`, where that is kept elsewhere; it counts towards the limit. */
+  before = 0
+  /** Turns of loops that an earlier rendering made, and those that this one makes. */
+  readonly turns: Turns | undefined
+  /** What the turn now rendered has read outside its loop, by the guard's place. */
+  notes: Value[] | undefined
   readonly #outputMax: number
   readonly #endsAt: number
   readonly #now: () => number
   #stepsLeft: number
   #untilLook = stepsPerLook
 
-  constructor(limits: RunLimits, now: () => number) {
+  constructor(limits: RunLimits, now: () => number, turns?: Turns) {
+    this.turns = turns
     this.#outputMax = limits.outputMax
     this.#stepsLeft = limits.stepsMax
     this.#endsAt = now() + limits.deadlineMs
@@ -39,7 +53,12 @@ export class Run {
 
   write(text: string): void {
     this.out += text
-    if (this.out.length > this.#outputMax) throw new TemplateLimitError('output')
+    if (this.before + this.out.length > this.#outputMax) throw new TemplateLimitError('output')
+  }
+
+  note(place: number, value: Value): Value {
+    if (this.notes) this.notes[place] = value
+    return value
   }
 
   /** Counts work; every expression that can be slow says how slow. */

@@ -1,11 +1,14 @@
 /** A chat template, ready to render: parsed by the library, compiled by us, run within limits. */
 import { Template as LibraryTemplate } from '@huggingface/jinja'
-import type { Node, Statement } from './compile.js'
+import type { Statement } from './compile.js'
 import { compileBlock } from './compile.js'
+import type { Node } from './node.js'
 import type { RunLimits } from './run.js'
 import { numberOf, Run, Scope } from './run.js'
 import { str } from './spell.js'
 import { strftime } from './strftime.js'
+import { planTurns } from './turn-plan.js'
+import type { Turns } from './turns.js'
 import type { Value } from './values.js'
 import { Namespace, TemplateError, toNumber } from './values.js'
 
@@ -23,15 +26,24 @@ export function parseTemplate(source: string): Node {
 }
 
 export class Template {
+  /** Loops whose turns can be taken from an earlier rendering. */
+  readonly replayedLoops: number
   readonly #body: Statement
 
   constructor(parsed: Node) {
-    this.#body = compileBlock(parsed['body'])
+    const plans = planTurns(parsed)
+    this.replayedLoops = plans.size
+    this.#body = compileBlock(parsed['body'], plans)
   }
 
-  /** `constants` are the same for every rendering, see `newConstants`. */
-  render(variables: Readonly<Record<string, Value>>, options: RenderOptions, constants: Scope = plain): string {
-    const run = new Run(options.limits, options.now)
+  /** `constants` are the same for every rendering, see `newConstants`; `turns` are what is known of an earlier one. */
+  render(
+    variables: Readonly<Record<string, Value>>,
+    options: RenderOptions,
+    constants: Scope = plain,
+    turns?: Turns,
+  ): string {
+    const run = new Run(options.limits, options.now, turns)
     const scope = new Scope(constants)
     scope.set(strftimeName, (args) => strftime(options.date(), str(args[0])))
     for (const name in variables) scope.setNamed(name, variables[name])

@@ -1,0 +1,259 @@
+/** Compiles the expressions of a template into closures. Those that a replayed loop must note say what they found. */
+import type { Filter } from './filters.js'
+import { filters, tests } from './filters.js'
+import { findMethod, iterate } from './methods.js'
+import type { Node } from './node.js'
+import { attributeOf, itemOf, negate, operators, sliceOf } from './operators.js'
+import type { Run, Scope } from './run.js'
+import { numberOf } from './run.js'
+import { str } from './spell.js'
+import type { Value } from './values.js'
+import { dictEntries, float, isDict, isList, isTrue, TemplateError, Tuple, typeName } from './values.js'
+
+export type Expression = (scope: Scope, run: Run) => Value
+
+/** The template cannot be compiled: it uses something that we do not know. */
+export class TemplateSyntaxError extends Error {
+  override readonly name = 'TemplateSyntaxError'
+}
+
+const noNames: ReadonlyMap<string, Value> = new Map()
+
+/** Where the expressions stand that must be noted in what is compiled now; compiling is one synchronous walk. */
+let places: ReadonlyMap<Node, number> | undefined
+let notedCount = 0
+
+/** Compiles with notes at these places. Not noted: one of them is never evaluated by itself. */
+export function compileNoting<T>(at: ReadonlyMap<Node, number>, compileBody: () => T): { body: T; isNoted: boolean } {
+  places = at
+  notedCount = 0
+  const body = compileBody()
+  places = undefined
+  return { body, isNoted: notedCount === at.size }
+}
+
+export function compile(node: unknown): Expression {
+  const value = compileValue(node)
+  const place = places?.get(node as Node)
+  if (place === undefined) return value
+  notedCount++
+  return (scope, run) => run.note(place, value(scope, run))
+}
+
+function compileValue(node: unknown): Expression {
+  const { type } = node as Node
+  const it = node as Node
+  switch (type) {
+    case 'Identifier':
+      return compileName(it['value'] as string)
+    case 'IntegerLiteral':
+    case 'StringLiteral': {
+      const value = it['value'] as Value
+      return () => value
+    }
+    case 'FloatLiteral': {
+      const value = float(it['value'] as number)
+      return () => value
+    }
+    case 'ArrayLiteral': {
+      const items = (it['value'] as readonly Node[]).map(compile)
+      return (scope, run) => items.map((item) => item(scope, run))
+    }
+    case 'TupleLiteral': {
+      const items = (it['value'] as readonly Node[]).map(compile)
+      return (scope, run) => Tuple.from(items.map((item) => item(scope, run))) as Tuple
+    }
+    case 'ObjectLiteral': {
+      const entries = [...(it['value'] as Map<Node, Node>)].map(
+        ([key, value]) => [compile(key), compile(value)] as const,
+      )
+      return (scope, run) => new Map<Value, Value>(entries.map(([key, value]) => [key(scope, run), value(scope, run)]))
+    }
+    case 'MemberExpression':
+      return compileMember(it)
+    case 'CallExpression':
+      return compileCall(it)
+    case 'BinaryExpression':
+      return compileBinary(it)
+    case 'UnaryExpression':
+      return compileUnary(it)
+    case 'FilterExpression': {
+      const operand = compile(it['operand'])
+      const apply = compileFilter(it['filter'] as Node)
+      return (scope, run) => apply(operand(scope, run), scope, run)
+    }
+    case 'TestExpression':
+      return compileTest(it)
+    case 'Ternary':
+      return compileChoice(it['condition'], it['trueExpr'], it['falseExpr'])
+    case 'SelectExpression':
+      return compileChoice(it['test'], it['lhs'], undefined)
+    default:
+      throw new TemplateSyntaxError(`unknown syntax: ${type}`)
+  }
+}
+
+function compileName(name: string): Expression {
+  const constants: Readonly<Record<string, Value>> = {
+    true: true,
+    True: true,
+    false: false,
+    False: false,
+    none: null,
+    None: null,
+  }
+  if (Object.hasOwn(constants, name)) {
+    const value = constants[name]
+    return () => value
+  }
+  const number = numberOf(name)
+  return (scope) => scope.get(number)
+}
+
+function compileChoice(test: unknown, yes: unknown, no: unknown): Expression {
+  const isChosen = compile(test)
+  const whenTrue = compile(yes)
+  const whenFalse = no === undefined ? (): Value => undefined : compile(no)
+  return (scope, run) => (isTrue(isChosen(scope, run)) ? whenTrue(scope, run) : whenFalse(scope, run))
+}
+
+function compileMember(node: Node): Expression {
+  const object = compile(node['object'])
+  const property = node['property'] as Node
+  if (property.type === 'SliceExpression') {
+    const [start, stop, step] = ['start', 'stop', 'step'].map((key) =>
+      property[key] ? compile(property[key]) : undefined,
+    )
+    return (scope, run) => sliceOf(object(scope, run), start?.(scope, run), stop?.(scope, run), step?.(scope, run))
+  }
+  if (node['computed']) {
+    const key = compile(property)
+    return (scope, run) => itemOf(object(scope, run), key(scope, run))
+  }
+  const name = property['value']
+  if (typeof name === 'number') return (scope, run) => itemOf(object(scope, run), name)
+  return (scope, run) => attributeOf(object(scope, run), name as string)
+}
+
+function compileCall(node: Node): Expression {
+  const args = compileArguments(node['args'])
+  const callee = node['callee'] as Node
+  if (callee.type === 'MemberExpression' && !callee['computed']) {
+    const object = compile(callee['object'])
+    const name = (callee['property'] as Node)['value'] as string
+    return (scope, run) => {
+      const self = object(scope, run)
+      const { given, named } = args(scope, run)
+      const method = findMethod(self, name)
+      run.step(typeof self === 'string' ? 1 + (self.length >>> 8) : 1)
+      return method ? method(self as never, given, named) : invoke(attributeOf(self, name), given, named)
+    }
+  }
+  const target = compile(callee)
+  return (scope, run) => {
+    run.step()
+    const { given, named } = args(scope, run)
+    return invoke(target(scope, run), given, named)
+  }
+}
+
+export function invoke(callee: Value, given: readonly Value[], named: ReadonlyMap<string, Value>): Value {
+  if (typeof callee !== 'function') throw new TemplateError(`${typeName(callee)} is not callable`)
+  return callee(given, named)
+}
+
+interface Arguments {
+  readonly given: readonly Value[]
+  readonly named: ReadonlyMap<string, Value>
+}
+
+export function compileArguments(nodes: unknown): (scope: Scope, run: Run) => Arguments {
+  const list = nodes as readonly Node[]
+  if (list.length === 0) {
+    const none: Arguments = { given: [], named: noNames }
+    return () => none
+  }
+  const parts = list.map((node) => {
+    const isNamed = node.type === 'KeywordArgumentExpression'
+    const isSpread = node.type === 'SpreadExpression' || node.type === 'KeywordSpreadExpression'
+    return {
+      type: node.type,
+      name: isNamed ? ((node['key'] as Node)['value'] as string) : '',
+      value: compile(isNamed ? node['value'] : isSpread ? node['argument'] : node),
+    }
+  })
+  return (scope, run) => {
+    const given: Value[] = []
+    let named: Map<string, Value> | undefined
+    for (const { type, name, value } of parts) {
+      const found = value(scope, run)
+      if (type === 'KeywordArgumentExpression') (named ??= new Map()).set(name, found)
+      else if (type === 'SpreadExpression') given.push(...iterate(found))
+      else if (type === 'KeywordSpreadExpression') {
+        if (!isDict(found)) throw new TemplateError('** wants a mapping')
+        named ??= new Map()
+        for (const [key, item] of dictEntries(found)) named.set(str(key), item)
+      } else given.push(found)
+    }
+    return { given, named: named ?? noNames }
+  }
+}
+
+function compileBinary(node: Node): Expression {
+  const name = (node['operator'] as { readonly value: string }).value
+  const left = compile(node['left'])
+  const right = compile(node['right'])
+  if (name === 'and') {
+    return (scope, run) => {
+      const first = left(scope, run)
+      return isTrue(first) ? right(scope, run) : first
+    }
+  }
+  if (name === 'or') {
+    return (scope, run) => {
+      const first = left(scope, run)
+      return isTrue(first) ? first : right(scope, run)
+    }
+  }
+  const operator = operators[name]
+  if (!operator) throw new TemplateSyntaxError(`unknown operator: ${name}`)
+  return (scope, run) => operator(left(scope, run), right(scope, run))
+}
+
+function compileUnary(node: Node): Expression {
+  const name = (node['operator'] as { readonly value: string }).value
+  const argument = compile(node['argument'])
+  if (name === 'not') return (scope, run) => !isTrue(argument(scope, run))
+  if (name === '-') return (scope, run) => negate(argument(scope, run))
+  if (name === '+') return argument
+  throw new TemplateSyntaxError(`unknown operator: ${name}`)
+}
+
+export function compileFilter(node: Node): (value: Value, scope: Scope, run: Run) => Value {
+  const isCall = node.type === 'CallExpression'
+  const name = (isCall ? (node['callee'] as Node)['value'] : node['value']) as string
+  const filter: Filter | undefined = Object.hasOwn(filters, name) ? filters[name] : undefined
+  if (!filter) throw new TemplateSyntaxError(`unknown filter: ${name}`)
+  const args = compileArguments(isCall ? node['args'] : [])
+  return (value, scope, run) => {
+    const { given, named } = args(scope, run)
+    const result = filter(value, given, named)
+    run.step(1 + workOf(value) + workOf(result))
+    return result
+  }
+}
+
+/** Long strings and lists are work that the number of statements does not show. */
+function workOf(value: Value): number {
+  if (typeof value === 'string') return value.length >>> 8
+  return isList(value) ? value.length >>> 3 : 0
+}
+
+function compileTest(node: Node): Expression {
+  const operand = compile(node['operand'])
+  const name = (node['test'] as Node)['value'] as string
+  const test = Object.hasOwn(tests, name) ? tests[name] : undefined
+  if (!test) throw new TemplateSyntaxError(`unknown test: ${name}`)
+  const isNegated = Boolean(node['negate'])
+  return (scope, run) => test(operand(scope, run), []) !== isNegated
+}
