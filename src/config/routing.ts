@@ -161,6 +161,21 @@ const options = {
     'Requests that may be parked at once; the next one is refused.',
     { accepts: acceptedBy('routerQueueParkedMax') },
   ),
+  indexMaxBlocks: number(
+    defaults.indexMaxBlocks,
+    'Blocks that the index holds over all workers, 31 to 43 bytes each. At the cap the oldest knowledge goes, which costs credit and nothing else.',
+    { accepts: acceptedBy('indexMaxBlocks') },
+  ),
+  indexMaxBlocksPerRank: optionalNumber(
+    defaults.indexMaxBlocksPerRank,
+    'The same for each rank of a worker. None: only the whole is capped.',
+    { accepts: acceptedBy('indexMaxBlocksPerRank') },
+  ),
+  indexShards: number(
+    defaults.indexShards,
+    'Memories that the index is spread over, by rank. One ends at 4 GiB, about 100 million blocks; every lookup asks all of them.',
+    { accepts: acceptedBy('indexShards') },
+  ),
   policy: choice(
     routingPolicies,
     'warm',

@@ -13,8 +13,17 @@ export function newKvIndex(
 ): KvIndex {
   const seeds = new Uint32Array(3)
   random.fill(seeds) // whoever chooses hashes must not know where they land
-  const newIndex = options.newIndex ?? (() => createPrefixIndex({ seedLo: seeds[0]!, seedHi: seeds[1]! }))
-  const { routerPredictedTtlSecs: predictedTtlSecs } = config
+  const { routerPredictedTtlSecs: predictedTtlSecs, indexMaxBlocks, indexMaxBlocksPerRank, indexShards } = config
+  const newIndex =
+    options.newIndex ??
+    (() =>
+      createPrefixIndex({
+        seedLo: seeds[0]!,
+        seedHi: seeds[1]!,
+        maxBlocks: indexMaxBlocks,
+        ...(indexMaxBlocksPerRank === undefined ? {} : { maxBlocksPerRank: indexMaxBlocksPerRank }),
+        shards: indexShards,
+      }))
   return new KvIndex({
     ranks,
     device: newIndex(),

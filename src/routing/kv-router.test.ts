@@ -436,6 +436,17 @@ describe('what is cached', () => {
     await router.close()
   })
 
+  it('the index is capped as the settings say, in as many shards as they say', async () => {
+    for (const config of [{ indexMaxBlocks: 8 }, { indexMaxBlocksPerRank: 8, indexShards: 3 }]) {
+      const { router } = await openScene(config)
+      for (let turn = 0; turn < 5; turn++) router.applyEvents([storedEvent(1n, tokensFrom(1000 * turn, 16), 4)])
+      const { heldBlocks, evictedBlocks } = router.indexer!.stats().device
+      expect([heldBlocks, heldBlocks + evictedBlocks]).toEqual([8, 20])
+      expect(await router.getOverlapBlocks({ tokens: tokensFrom(4000, 16) }, { workerId: 1n, dpRank: 0 })).toBe(4)
+      await router.close()
+    }
+  })
+
   it('what a vanished worker held is forgotten with it', async () => {
     const { router, workers } = await openScene()
     router.applyEvents([storedEvent(1n, prompt, 4)])

@@ -11,6 +11,7 @@ export type {
   Limits,
   ListenOptions,
   Log,
+  IndexFigures,
   ModelFigures,
   ModelSpec,
   PrefillPool,

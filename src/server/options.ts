@@ -77,8 +77,15 @@ export interface DisaggSpec {
 }
 
 export interface ModelFigures {
-  readonly indexBlocks?: number | undefined
+  readonly index?: IndexFigures | undefined
   readonly eventLagMs?: ReadonlyMap<bigint, number> | undefined
+}
+
+export interface IndexFigures {
+  readonly blocks: number
+  readonly bytes: number
+  /** Forgotten because of its caps, so far. */
+  readonly evictedBlocks: number
 }
 
 export interface ListenOptions {

@@ -113,6 +113,8 @@ export const catalogue = {
   decodeLegFirstToken: { name: 'warmroute_decode_leg_first_token_seconds', type: 'histogram', labels: ['model'], buckets: ttft, help: 'From dispatch of a decode whose prompt was computed elsewhere to its first token.' },
   prefillLeaseMissed: { name: 'warmroute_prefill_lease_missed_total', type: 'counter', labels: ['model'], help: 'Prefills made again because their decode could not be sent within the lease.' },
   heldKvReleased: { name: 'warmroute_held_kv_released_total', type: 'counter', labels: ['model', 'how'], help: 'KV held by prefill workers for requests that ended before their decode was sent: read and thrown away, or left to the end of its lease.' },
+  indexBytes: { name: 'warmroute_index_bytes', type: 'gauge', labels: ['model'], help: 'Memory that the index uses, over all tiers.' },
+  indexEvicted: { name: 'warmroute_index_evicted_blocks_total', type: 'counter', labels: ['model'], help: 'Blocks that the index forgot because of its caps, over all tiers.' },
   indexBlocks: { name: 'warmroute_index_blocks', type: 'gauge', labels: ['model'], help: 'Blocks that the index holds, over all workers.' },
   eventLag: { name: 'warmroute_event_lag_seconds', type: 'gauge', labels: ['model', 'worker'], help: 'Age of the newest KV event applied for a worker when it was published.' },
   loopDelay: { name: 'warmroute_event_loop_delay_seconds', type: 'gauge', labels: ['quantile'], help: 'Delay of the event loop since the last scrape.' },

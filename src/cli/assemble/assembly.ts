@@ -319,7 +319,7 @@ export class Assembly implements KeeperHouse {
       tokenizer: createServiceTokenizer(this.#tokens, { model: name }),
       tracksOutputBlocks: config.routerTrackOutputBlocks,
       disagg: this.#disaggOf(name),
-      figures: () => ({ indexBlocks: runtime.indexBlocks }),
+      figures: () => ({ index: runtime.indexFigures }),
       ...(thresholds ? { thresholds } : {}),
       ...(first!.contextTokens === undefined ? {} : { contextWindow: first!.contextTokens }),
     })

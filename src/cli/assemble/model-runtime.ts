@@ -13,7 +13,7 @@ import type { Feed } from '../../events/index.js'
 import { Intake, ZmqSource } from '../../events/index.js'
 import type { EventIntake, RouterPort } from '../../routing/index.js'
 import { exportLoads, InProcessRouter, newMetricsObserver } from '../../routing/index.js'
-import type { Log, PolicyName } from '../../server/index.js'
+import type { IndexFigures, Log, PolicyName } from '../../server/index.js'
 import { createPolicyRouter } from '../../server/index.js'
 import type { Metrics } from '../../telemetry/index.js'
 import { RouterMetrics } from '../../telemetry/index.js'
@@ -152,9 +152,12 @@ export class ModelRuntime {
     return (this.#feeds.get(workerId) ?? []).reduce((sum, feed) => sum + feed.machine.counters.applied, 0)
   }
 
-  /** Blocks in the index, over all ranks; undefined where there is none. */
-  get indexBlocks(): number | undefined {
-    return this.#index?.stats().device.heldBlocks
+  /** Undefined where there is no index. */
+  get indexFigures(): IndexFigures | undefined {
+    if (!this.#index) return undefined
+    const { device, tiers, bytesUsed } = this.#index.stats()
+    const below = Object.values(tiers).reduce((sum, tier) => sum + tier.evictedBlocks, 0)
+    return { blocks: device.heldBlocks, bytes: bytesUsed, evictedBlocks: device.evictedBlocks + below }
   }
 
   async close(): Promise<void> {

@@ -79,6 +79,11 @@ export interface RouterConfig {
 
   // Ours.
   readonly routerQueueParkedMax: number
+  /** Blocks that the index holds over all ranks, counted once per rank; past it the oldest knowledge goes. */
+  readonly indexMaxBlocks: number
+  /** The same for each rank; `undefined` leaves it to the whole. */
+  readonly indexMaxBlocksPerRank: number | undefined
+  readonly indexShards: number
   readonly policy: RoutingPolicy
   /** With `policy: warm`: hold a request until its best worker is about to be free. For one router, or synced ones. */
   readonly routerLateBinding: boolean
@@ -129,6 +134,9 @@ export const defaultRouterConfig: RouterConfig = Object.freeze({
   routerOverlapRefreshAfterSecs: 10,
   routerActiveRequestExpirySecs: 300,
   routerQueueParkedMax: 100_000,
+  indexMaxBlocks: 64_000_000, // about 2 to 2.7 GB; one WebAssembly memory ends at about 100 M
+  indexMaxBlocksPerRank: undefined,
+  indexShards: 1,
   policy: 'dynamo',
   routerLateBinding: false,
   compat: 'default',

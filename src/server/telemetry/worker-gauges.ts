@@ -3,6 +3,7 @@ import type { IntervalHistogram } from 'node:perf_hooks'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Metrics } from '../../telemetry/index.js'
 import type { ModelHub } from '../model-hub.js'
+import type { IndexFigures } from '../options.js'
 
 const modes = ['exact', 'degraded', 'approximate', 'load-only'] as const
 
@@ -12,6 +13,8 @@ export class WorkerGauges {
   readonly #delay: IntervalHistogram
   readonly #stop: () => void
   #shown = new Set<string>()
+  /** What was counted so far, by model: a scrape adds what came since. */
+  readonly #evicted = new Map<string, number>()
 
   constructor(metrics: Metrics, hub: ModelHub) {
     this.#metrics = metrics
@@ -27,11 +30,11 @@ export class WorkerGauges {
   }
 
   #collect(): void {
-    const { workerAvailable, workerInFlight, workerMode, indexBlocks, eventLag } = this.#metrics
+    const { workerAvailable, workerInFlight, workerMode, eventLag } = this.#metrics
     const shown = new Set<string>()
     for (const model of this.#hub.all()) {
       const figures = model.spec.figures?.()
-      if (figures?.indexBlocks !== undefined) indexBlocks.set({ model: model.name }, figures.indexBlocks)
+      if (figures?.index) this.#showIndex(model.name, figures.index)
       for (const worker of model.workers()) {
         const labels = { model: model.name, worker: worker.label }
         shown.add(JSON.stringify(labels))
@@ -46,6 +49,14 @@ export class WorkerGauges {
       if (!shown.has(key)) this.#remove(JSON.parse(key) as { model: string; worker: string })
     this.#shown = shown
     this.#collectDelay()
+  }
+
+  #showIndex(model: string, { blocks, bytes, evictedBlocks }: IndexFigures): void {
+    const { indexBlocks, indexBytes, indexEvicted } = this.#metrics
+    indexBlocks.set({ model }, blocks)
+    indexBytes.set({ model }, bytes)
+    indexEvicted.inc({ model }, Math.max(0, evictedBlocks - (this.#evicted.get(model) ?? 0)))
+    this.#evicted.set(model, evictedBlocks)
   }
 
   #remove(labels: { model: string; worker: string }): void {
