@@ -136,7 +136,7 @@ export class Scheduler<Tag> {
       if (!isPreempted) while (this.#admit());
       if (this.#scheduledCount > 0) {
         this.#isInPass = true
-        return this.#timer.take() + this.#hostLoads * this.options.hostLoadMs
+        return this.#timer.take(this.pool.activeCount / this.pool.blocks) + this.#hostLoads * this.options.hostLoadMs
       }
       if (!isPreempted) break
     }

@@ -12,8 +12,13 @@ export interface PolynomialProfile {
   readonly name: string
   /** `[constant, per token, per token squared]` over all new tokens of the pass. */
   readonly prefill: readonly [number, number, number]
-  /** `[constant, per share, per share squared]`; share = context tokens of the decoding requests / tokens that fit. */
+  /** `[constant, per share, per share squared]`; of what, says `decodeShare`. */
   readonly decode: readonly [number, number, number]
+  /**
+   * `contexts`: context tokens of the decoding requests over the tokens that fit (Dynamo 1.6). `held`: blocks that anybody
+   * holds over all blocks (1.2), so requests that prefill slow the others down, and shared blocks count once.
+   */
+  readonly decodeShare: 'contexts' | 'held'
   readonly decodeMsMin: number
   /** Whether a request pays a decode step in the pass that ends its prefill (Dynamo up to 1.4: yes, 1.6: no). */
   readonly isFirstTokenDecoded: boolean
@@ -53,7 +58,8 @@ export interface StepTimer {
   prefill(newTokens: number, prefixTokens: number, endsPrompt: boolean): void
   /** `contextTokens` with the token being made. */
   decode(contextTokens: number): void
-  take(): number
+  /** `heldShare`: of the engine's blocks, how many are held by requests. */
+  take(heldShare: number): number
 }
 
 export interface SpeedOptions {
@@ -69,12 +75,18 @@ export const dynamoProfile: PolynomialProfile = {
   name: 'dynamo',
   prefill: [16.50142, 1.518344e-2, 4.209989e-7],
   decode: [5.74, 54.01, -25.74],
+  decodeShare: 'contexts',
   decodeMsMin: 1,
   isFirstTokenDecoded: false,
 }
 
-/** The same as Dynamo 1.2.1 has it: the first token waits for a decode step too. */
-export const dynamo12Profile: PolynomialProfile = { ...dynamoProfile, name: 'dynamo-1.2', isFirstTokenDecoded: true }
+/** The same as Dynamo 1.2.1 has it: the first token waits for a decode step too, and all held blocks slow a step down. */
+export const dynamo12Profile: PolynomialProfile = {
+  ...dynamoProfile,
+  name: 'dynamo-1.2',
+  decodeShare: 'held',
+  isFirstTokenDecoded: true,
+}
 
 /**
  * Fitted to a Llama-3-8B-shaped model on one H200 (test/fixtures/gpu/README.md): prefill within 10 % for 1,024 new tokens
@@ -135,8 +147,8 @@ class PolynomialTimer implements StepTimer {
     this.#contextTokens += contextTokens
   }
 
-  take(): number {
-    const ms = this.#prefillMs() / this.#speed.speedup + this.#decodeMs()
+  take(heldShare: number): number {
+    const ms = this.#prefillMs() / this.#speed.speedup + this.#decodeMs(heldShare)
     this.#prefills = this.#endTokens = this.#prefixTokens = this.#decodes = this.#contextTokens = 0
     return ms
   }
@@ -151,11 +163,12 @@ class PolynomialTimer implements StepTimer {
     return constant + linear * tokens + square * tokens * tokens
   }
 
-  #decodeMs(): number {
+  #decodeMs(heldShare: number): number {
     if (this.#decodes === 0) return 0
-    const share = Math.min(1, this.#contextTokens / this.#capacityTokens)
-    const [constant, linear, square] = this.#profile.decode
-    const ms = Math.max(this.#profile.decodeMsMin, constant + linear * share + square * share * share)
+    const { decode, decodeShare, decodeMsMin } = this.#profile
+    const share = decodeShare === 'held' ? heldShare : Math.min(1, this.#contextTokens / this.#capacityTokens)
+    const [constant, linear, square] = decode
+    const ms = Math.max(decodeMsMin, constant + linear * share + square * share * share)
     return ms / (this.#speed.speedup * this.#speed.decodeSpeedup)
   }
 }

@@ -26,13 +26,21 @@ export class BlockKeys {
   keysOf(request: TraceRequest): Float64Array {
     const per = this.#perTraceBlock
     const keys = new Float64Array(Math.floor(request.promptTokens / this.#blockTokens))
-    let node = 0
-    for (let start = 0; start < keys.length; start += per) {
-      node = this.#child(node, request.blockIds[start / per] ?? 0)
-      const end = Math.min(keys.length, start + per)
+    this.walk(request, (node, start, end) => {
       for (let index = start; index < end; index++) keys[index] = node * per + (index - start)
-    }
+    })
     return keys
+  }
+
+  /** Visits the trace blocks of a prompt: equal nodes for equal prefixes. `start` to `end` are the full blocks in each. */
+  walk(request: TraceRequest, visit: (node: number, start: number, end: number) => void): void {
+    const per = this.#perTraceBlock
+    const count = Math.floor(request.promptTokens / this.#blockTokens)
+    let node = 0
+    for (let start = 0; start < count; start += per) {
+      node = this.#child(node, request.blockIds[start / per] ?? 0)
+      visit(node, start, Math.min(count, start + per))
+    }
   }
 
   /** A key that no prompt has: the block of tokens that only one request generated. Never repeats. */

@@ -36,6 +36,9 @@ export class CorePolicy implements ReplayPolicy {
   #core: RouterCore | undefined
   #fleet: Fleet | undefined
   #wakeAtMs = Number.POSITIVE_INFINITY
+  /** Of the event at hand: a batch copies them, and a replay has a million evictions. */
+  #names = newHashColumn(64)
+  readonly #parent = newHashColumn(1)
 
   constructor(options: CorePolicyOptions = {}) {
     this.#options = options
@@ -87,19 +90,17 @@ export class CorePolicy implements ReplayPolicy {
   }
 
   stored(worker: number, keys: Float64Array, parent: number): void {
-    const hashes = columnOf(keys)
-    this.#batch.device.stored(
-      this.#rankOf(worker),
-      parent < 0 ? undefined : columnOf([parent]),
-      hashes,
-      hashes,
-      keys.length,
-    )
+    if (2 * keys.length > this.#names.length) this.#names = newHashColumn(2 * keys.length)
+    for (let index = 0; index < keys.length; index++) nameBlock(this.#names, index, keys[index]!)
+    if (parent >= 0) nameBlock(this.#parent, 0, parent)
+    const before = parent < 0 ? undefined : this.#parent
+    this.#batch.device.stored(this.#rankOf(worker), before, this.#names, this.#names, keys.length)
     this.#apply()
   }
 
   removed(worker: number, key: number): void {
-    this.#batch.device.removed(this.#rankOf(worker), columnOf([key]))
+    nameBlock(this.#names, 0, key)
+    this.#batch.device.removed(this.#rankOf(worker), this.#names, 1)
     this.#apply()
   }
 
@@ -158,10 +159,12 @@ export class CorePolicy implements ReplayPolicy {
 
 function columnOf(keys: ArrayLike<number>): HashColumn {
   const column = newHashColumn(keys.length)
-  for (let index = 0; index < keys.length; index++) {
-    const key = keys[index]! + 1 // 0 is a legal hash; kept free so that a forgotten block is never a hit
-    column[2 * index] = key >>> 0
-    column[2 * index + 1] = Math.floor(key / 2 ** 32)
-  }
+  for (let index = 0; index < keys.length; index++) nameBlock(column, index, keys[index]!)
   return column
+}
+
+function nameBlock(column: HashColumn, index: number, key: number): void {
+  const name = key + 1 // 0 is a legal hash; kept free so that a forgotten block is never a hit
+  column[2 * index] = name >>> 0
+  column[2 * index + 1] = Math.floor(name / 2 ** 32)
 }

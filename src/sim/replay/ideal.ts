@@ -33,9 +33,9 @@ export function idealReplay(
   const ends = new Float64Array(trace.length)
   let passCount = 0
   let endMs = 0
-  const pass = (): number => {
+  const pass = (tokens: number): number => {
     passCount++
-    return timer.take()
+    return timer.take(Math.min(1, Math.ceil(tokens / engine.blockTokens) / engine.blocks))
   }
   for (const [index, request] of trace.entries()) {
     const { promptTokens, outputTokens, follows } = request
@@ -48,13 +48,13 @@ export function idealReplay(
     while (done < promptTokens) {
       const tokens = Math.min(engine.batchedTokensMax, promptTokens - done)
       timer.prefill(tokens, done, done + tokens === promptTokens)
-      ms += pass()
       done += tokens
+      ms += pass(done)
     }
     meter.firstToken(ms, arrivalMs)
     for (let token = 1; token < outputTokens; token++) {
       timer.decode(promptTokens + token)
-      const stepMs = pass()
+      const stepMs = pass(promptTokens + token)
       meter.nextToken(stepMs)
       ms += stepMs
     }
@@ -68,7 +68,8 @@ export function idealReplay(
 class EndlessCache {
   readonly #blockTokens: number
   readonly #keys: BlockKeys
-  readonly #cached = new Set<number>()
+  /** By trace block: how many of its leading blocks are there. */
+  readonly #held: number[] = []
 
   constructor(blockTokens: number, traceBlockTokens: number) {
     this.#blockTokens = blockTokens
@@ -77,11 +78,13 @@ class EndlessCache {
 
   /** How many leading tokens of a prompt are there; from now on all of it is. One token is always computed. */
   take(request: TraceRequest): number {
-    const keys = this.#keys.keysOf(request)
     const hitsMax = Math.floor((request.promptTokens - 1) / this.#blockTokens)
     let hits = 0
-    while (hits < hitsMax && this.#cached.has(keys[hits]!)) hits++
-    for (const key of keys) this.#cached.add(key)
-    return hits * this.#blockTokens
+    this.#keys.walk(request, (node, start, end) => {
+      const held = Math.min(this.#held[node] ?? 0, end - start)
+      if (hits === start) hits += held
+      if (held < end - start) this.#held[node] = end - start
+    })
+    return Math.min(hits, hitsMax) * this.#blockTokens
   }
 }
