@@ -31,6 +31,22 @@ it('holds a request until its worker is about to be free', () => {
   expect(fleet.core.nextWakeMs(at)).toBeUndefined()
 })
 
+it('never holds a prompt that costs little more than an empty pass', () => {
+  const fleet = heldFleet() // an empty pass takes 10 ms
+  expect(outcome(fleet.ask('longer', { promptTokens: 260 }))).toBe('parked')
+  expect(outcome(fleet.ask('short', { promptTokens: 240 }))).toBe('0')
+})
+
+it('lets who comes in one burst with one long beginning go along with the first of them', () => {
+  const model = new FleetModel({ profile, isLearning: false })
+  const fleet = new Fleet({ workers: 1, config: warm, model })
+  const hashes = toHashColumn(Array.from({ length: 400 }, (_, at) => BigInt(at + 1)))
+  const blocks = { localHashes: hashes, sequenceHashes: hashes, blockCount: 400 }
+  for (const id of ['a', 'b', 'c'])
+    expect(outcome(fleet.ask(id, { promptTokens: 6400 + 16, ...blocks }))).toBe('parked')
+  expect(fleet.recheck()).toEqual(['a@0', 'b@0', 'c@0'])
+})
+
 it('time wakes for the oldest prefill of a rank and no other: behind it only a mark can help', () => {
   const fleet = heldFleet()
   fleet.ask('next', { promptTokens: 4000, ...pin(0) }) // 90 ms behind about a second
@@ -100,10 +116,11 @@ it('held requests count against the limits of their class, and the refusal names
 
 it('a held request does not go to ranks that its class counts as busy', () => {
   const fleet = classFleet()
-  for (const policyClass of ['calm', 'std']) fleet.ask(policyClass, { policyClass })
+  for (const policyClass of ['calm', 'std']) fleet.ask(policyClass, { policyClass, promptTokens: 1000 })
   fleet.nowMs = 1000 // the worker is about to be free, and 50,000 tokens are still booked there
   expect(fleet.recheck()).toEqual(['std@0'])
-  expect(fleet.mark('running0')).toEqual(['calm@0'])
+  expect(fleet.mark('running0')).toEqual([])
+  expect(fleet.mark('std')).toEqual(['calm@0'])
 })
 
 it('held classes share what becomes free by their quanta', () => {

@@ -3,6 +3,7 @@
  * longer be placed better. A look goes over the front of those who are held, prices each as if it came now, and lets go
  * whoever would not wait long. Needs a model of durations.
  */
+import type { FleetModel } from '../load/index.js'
 import type { MatchColumns, WorkerTable } from '../protocol/index.js'
 import type { PolicyClass, QueueRejection } from '../queue/index.js'
 import { HeldClasses } from '../queue/index.js'
@@ -14,6 +15,7 @@ import type { Outlook, Placer } from './placer.js'
 export interface LateBindingOptions {
   readonly workers: WorkerTable
   readonly sequences: ActiveSequences
+  readonly model: FleetModel
   readonly placer: Placer
   readonly classes: readonly PolicyClass[]
   readonly heldMax: number
@@ -32,8 +34,8 @@ export interface LookPort {
 export class LateBinding {
   readonly #options: LateBindingOptions
   readonly #held: HeldClasses<ParkedRequest>
-  /** Somebody came since the last look. */
-  #isFresh = false
+  /** Who came since the last look. */
+  #fresh: ParkedRequest[] = []
 
   constructor(options: LateBindingOptions) {
     this.#options = options
@@ -66,7 +68,7 @@ export class LateBinding {
     const { promptTokens: islTokens, strictPriority = 0 } = parked.request
     const arrivedAtMs = parked.parkedAtMs
     this.#held.push({ payload: parked, classIndex, estimateMs, arrivedAtMs, strictPriority, islTokens, cachedTokens })
-    this.#isFresh = true
+    this.#fresh.push(parked)
   }
 
   /** False: it is not held. */
@@ -76,14 +78,21 @@ export class LateBinding {
 
   /** One look over the front of the held: whoever's best worker is about to be free goes there. */
   look(moment: Moment, port: LookPort): void {
+    const fresh = this.#fresh
+    if (fresh.length > 0) this.#fresh = []
+    if (this.#held.size === 0) return
+    if (this.#isAnybodyFree(moment.nowMs)) this.#lookAtFront(moment, port)
+    this.#lookAtFresh(fresh, moment, port)
+    this.#options.placer.forgetHeld()
+  }
+
+  #lookAtFront(moment: Moment, port: LookPort): void {
     const { nowMs } = moment
-    this.#isFresh = false
-    if (this.#held.size === 0 || !this.#isAnybodyFree(nowMs)) return
     const { placer, workers } = this.#options
     const looks = this.#held.look(lookCount, workers.servedCount)
     for (let parked = looks.next(); parked; parked = looks.next()) {
       const outlook = placer.outlook(parked.request, port.matchesOf(parked), nowMs)
-      if (outlook && !(mayLeave(outlook) && port.mayPlace(parked, moment))) {
+      if (outlook && !(this.#mayLeave(outlook) && port.mayPlace(parked, moment))) {
         placer.holdFor(outlook.rank, outlook.ownMs)
         continue
       }
@@ -92,13 +101,35 @@ export class LateBinding {
       port.go(parked, moment)
       if (!this.#isAnybodyFree(nowMs)) break // loads change only when somebody goes
     }
-    placer.forgetHeld()
+  }
+
+  /** A burst with one long beginning: once the first of it has gone, there is little left to compute for the others. */
+  #lookAtFresh(fresh: readonly ParkedRequest[], moment: Moment, port: LookPort): void {
+    const { placer } = this.#options
+    for (let at = 0; at < fresh.length && at < lookCount; at++) {
+      const parked = fresh[at]!
+      if (parked.state !== 'waiting') continue
+      const outlook = placer.outlook(parked.request, port.matchesOf(parked), moment.nowMs)
+      if (!outlook || !this.isLittle(outlook) || !port.mayPlace(parked, moment)) continue
+      this.#held.remove(parked)
+      port.go(parked, moment)
+    }
+  }
+
+  /** Little more than an empty pass: it goes with whatever is computed next, and delays nobody by much. */
+  isLittle(outlook: Outlook): boolean {
+    return outlook.ownMs <= littlePasses * this.#options.model.coefficients.base
+  }
+
+  #mayLeave(outlook: Outlook): boolean {
+    const { waitMs, ownMs } = outlook
+    return waitMs <= aboutFreeMs || waitMs + ownMs <= shortMs || this.isLittle(outlook)
   }
 
   /** When a held request may be able to go by the mere passing of time; undefined where only a change can let it go. */
   nextWakeMs(nowMs: number): number | undefined {
     if (this.#held.size === 0) return undefined
-    if (this.#isFresh) return nowMs
+    if (this.#fresh.length > 0) return nowMs
     const { sequences, workers } = this.#options
     const { served, servedCount } = workers
     let earliest = Number.POSITIVE_INFINITY
@@ -112,7 +143,7 @@ export class LateBinding {
     return earliest === Number.POSITIVE_INFINITY ? undefined : Math.max(earliest, nowMs + 1)
   }
 
-  /** False: whoever is looked at, `mayLeave` would say no. Costs far less than looking. */
+  /** False: whoever is looked at would have to stay. Costs far less than looking. */
   #isAnybodyFree(nowMs: number): boolean {
     const { sequences, workers } = this.#options
     const { served, servedCount } = workers
@@ -125,9 +156,7 @@ export class LateBinding {
 const aboutFreeMs = 15
 /** What is booked and this together: short enough to wait behind, and engines batch short prompts well. */
 const shortMs = 120
+/** Times an empty pass: what costs no more is never held. */
+const littlePasses = 1.5
 /** Held requests that are priced in one look: 64 lookups stay far below a millisecond. */
 const lookCount = 64
-
-function mayLeave(outlook: Outlook): boolean {
-  return outlook.waitMs <= aboutFreeMs || outlook.waitMs + outlook.ownMs <= shortMs
-}

@@ -87,7 +87,8 @@ export class Scheduler {
     if (options.isLateBinding && options.model) {
       const { workers, sequences } = options
       const heldMax = config.routerQueueParkedMax
-      this.#late = new LateBinding({ workers, sequences, placer: this.#placer, classes: profile.classes, heldMax })
+      const { classes } = profile
+      this.#late = new LateBinding({ workers, sequences, model: options.model, placer: this.#placer, classes, heldMax })
     }
     this.#isSeed = config.compat === 'dynamo-1.2'
     const refreshAfterSecs = config.routerOverlapRefreshAfterSecs
@@ -322,7 +323,9 @@ export class Scheduler {
     classIndex: number,
   ): Decision {
     const outlook = this.#placer.outlook(request, matches, moment.nowMs)
-    if (!outlook) return this.#placer.place(request, matches, moment, 0)
+    const mayPlace = (): boolean =>
+      this.#options.profile.isSynthetic === true || !this.#isBusy(request, this.#classes[classIndex]!, moment.nowMs)
+    if (!outlook || (late.isLittle(outlook) && mayPlace())) return this.#placer.place(request, matches, moment, 0)
     const rejection = late.judge(classIndex)
     if (rejection) return refusedBy(rejection)
     const parked = newParkedRequest(request, matches, moment.nowMs, this.#options.workers.version)

@@ -42,6 +42,8 @@ export interface CostBreakdown {
 /** See `warm-cost.ts`. Stall and decode are as they are before they are divided by the weight of a first token. */
 export interface WarmTerms {
   readonly own: number
+  /** Taken off: what a second copy of a crowded prefix is worth to others. */
+  readonly copy: number
   readonly wait: number
   readonly stall: number
   readonly decode: number

@@ -1,9 +1,12 @@
 /**
  * The cost of a rank in milliseconds: how long until this request has its first token there, and what it costs the others.
  *
- *   cost = wait + own + (own * decoding + decode) / ttftWeight + full
+ *   cost = wait + own - copy + (own * decoding + decode) / ttftWeight + full
  *
- *   own     estimated prefill of the tokens that are neither cached nor about to be (running requests share their prefix)
+ *   own     estimated prefill of the tokens that are neither cached nor about to be (running requests share their prefix);
+ *           without what every pass costs where it can join one that others wait for
+ *   copy    the part of `own` that is an investment: a prefix that another rank has, and that several running requests crowd
+ *           around there. Of a stretch that each holder serves to c requests, a second copy is worth 1 - 1/c of its price.
  *   wait    estimated prefill that is booked on the rank and not computed yet
  *   stall   own * decoding: requests that decode there stand still while we prefill
  *   decode  what our context slows their steps by and theirs ours, over a mean answer
@@ -13,7 +16,7 @@
  */
 import type { FleetModel } from '../load/index.js'
 import type { Rank, WorkerTable } from '../protocol/index.js'
-import type { LoadDetail } from '../sequences/index.js'
+import type { Crowds, LoadDetail } from '../sequences/index.js'
 import { effectiveBlocksOf } from './cache-hits.js'
 import type { CandidateRows } from './candidates.js'
 import type { CostBreakdown, CostInputs, CostPolicy } from './cost-policy.js'
@@ -27,8 +30,11 @@ export interface WarmCostOptions {
 
 /** Of the pool; above this a request may have to wait for blocks. */
 const fullAt = 0.8
-/** Milliseconds by which a full pool's worth of context slows one decoding step. */
-const fullContextStepMs = 54
+/**
+ * Milliseconds by which a token of context slows one decoding step: Dynamo's simulator with a pool of a million tokens. Of the
+ * context and not of the pool's share, since reading KV takes as long in a small pool; measured on an H200 it is a third.
+ */
+const contextTokenStepMs = 54 / 1_048_576
 /** Stands in where a worker does not say how many blocks it has. */
 const unknownBlocks = 16_384
 
@@ -52,7 +58,7 @@ export class WarmCostPolicy implements CostPolicy {
     const { detail } = inputs.load
     this.#refreshSpeeds()
     if (detail) this.#fillColumns(rows, inputs, detail)
-    else for (let row = 0; row < rows.count; row++) rows.costs[row] = this.#price(rows.ranks[row]!, inputs)
+    else for (let row = 0; row < rows.count; row++) rows.costs[row] = this.#price(rows.ranks[row]!, inputs, 0)
   }
 
   explain(rows: CandidateRows, row: number, inputs: CostInputs): CostBreakdown {
@@ -61,7 +67,7 @@ export class WarmCostPolicy implements CostPolicy {
     const { match } = cache
     const isTracked = load.isTracked[rank] === 1
     const hasTiers = rank < match.rankCount
-    const cost = this.#price(rank, inputs)
+    const cost = this.#price(rank, inputs, load.detail ? this.#knownTokensMax(rows, inputs, load.detail.crowds) : 0)
     return {
       deviceBlocks: hasTiers ? match.device[rank]! : 0,
       hostBlocks: hasTiers && match.hasLowerTiers ? match.hostPinned[rank]! : 0,
@@ -87,32 +93,39 @@ export class WarmCostPolicy implements CostPolicy {
 
   /** What was last priced for this rank: its own prefill and the wait before it. */
   outlook(rank: Rank, inputs: CostInputs): { readonly ownMs: number; readonly waitMs: number } {
-    this.#price(rank, inputs)
+    this.#price(rank, inputs, 0)
     return { ownMs: this.#terms.own, waitMs: this.#terms.wait }
   }
 
   /** Of the row priced last, for receipts. */
-  readonly #terms = { own: 0, wait: 0, stall: 0, decode: 0, full: 0 }
+  readonly #terms = { own: 0, copy: 0, wait: 0, stall: 0, decode: 0, full: 0 }
 
-  #price(rank: Rank, inputs: CostInputs): number {
+  /** `knownTokensMax`: see `#knownTokensMax`. */
+  #price(rank: Rank, inputs: CostInputs, knownTokensMax: number): number {
     const { load, promptTokens, blockTokens } = inputs
     const detail = load.detail
     const terms = this.#terms
     const cached = this.cachedTokens(rank, inputs)
     this.#refreshSpeeds()
-    terms.own = this.#model.fleetPrefillMs(promptTokens - cached, cached) * this.#speeds[rank]!
-    if (!detail || load.isTracked[rank] !== 1) {
-      terms.wait = terms.stall = terms.decode = terms.full = 0
-      return terms.own
-    }
+    const model = this.#model
+    const speed = this.#speeds[rank]!
+    const prefillMs = model.fleetPrefillMs(promptTokens - cached, cached)
+    terms.own = prefillMs * speed
+    terms.copy = terms.wait = terms.stall = terms.decode = terms.full = 0
+    if (!detail || load.isTracked[rank] !== 1) return terms.own
+    const baseMs = joinsPass(detail.prefillRequests[rank]!) ? model.coefficients.base : 0
+    terms.own = Math.max(0, prefillMs - baseMs) * speed
+    const copied = copiedTokens(detail.crowds, cached, knownTokensMax, blockTokens)
+    const investedMs = prefillMs - model.fleetPrefillMs(promptTokens - cached - copied, cached)
+    terms.copy = Math.min(terms.own, investedMs * speed)
     const active = load.activeRequests[rank]!
     const decoding = Math.max(0, active - detail.prefillRequests[rank]!)
-    const totalBlocks = this.#totalBlocksOf(rank)
     terms.wait = detail.prefillMs[rank]!
     terms.stall = terms.own * decoding
-    terms.decode = this.#decodeMs(detail, rank, decoding, promptTokens / blockTokens, totalBlocks) * blockTokens
-    terms.full = this.#fullMs(load.decodeBlocks[rank]!, totalBlocks)
-    return terms.wait + terms.own + (terms.stall + terms.decode) / this.#ttftWeight + terms.full
+    const contextTokens = detail.contextBlocks[rank]! * blockTokens
+    terms.decode = model.outputBlocks * blockTokens * contextTokenStepMs * (contextTokens + decoding * promptTokens)
+    terms.full = this.#fullMs(load.decodeBlocks[rank]!, this.#totalBlocksOf(rank))
+    return terms.wait + terms.own - terms.copy + (terms.stall + terms.decode) / this.#ttftWeight + terms.full
   }
 
   /** `#price` for every row, over columns and without its terms; the tests hold the two equal. */
@@ -121,16 +134,19 @@ export class WarmCostPolicy implements CostPolicy {
     const { load, promptTokens, blockTokens, settings, cache } = inputs
     const { match } = cache
     const { isTracked, activeRequests, decodeBlocks } = load
-    const { prefillMs, prefillRequests, contextBlocks, sharedBlocks } = detail
+    const { prefillMs, prefillRequests, contextBlocks, sharedBlocks, crowds } = detail
     const isPlain = !cache.effectiveBlocks && !match.hasLowerTiers
     const speeds = this.#speeds
     const totals = this.#workers.totalKvBlocks
     const model = this.#model
-    const ownBlocks = promptTokens / blockTokens
-    const perAnswer = model.outputBlocks * fullContextStepMs * blockTokens
+    const { base } = model.coefficients
+    // Per answer and token of context, weighed: their contexts slow our steps, ours slows each of theirs.
     const weight = 1 / this.#ttftWeight
+    const perContextToken = model.outputBlocks * blockTokens * contextTokenStepMs * weight
+    const knownMax = this.#knownTokensMax(rows, inputs, crowds)
     let lastCached = -1
     let lastMs = 0
+    let lastInvestedMs = 0
     for (let row = 0; row < count; row++) {
       const rank = ranks[row]!
       const resident = !isPlain
@@ -145,20 +161,35 @@ export class WarmCostPolicy implements CostPolicy {
       if (cached !== lastCached) {
         lastCached = cached
         lastMs = model.fleetPrefillMs(promptTokens - cached, cached)
+        const copied = cached < knownMax ? copiedTokens(crowds, cached, knownMax, blockTokens) : 0
+        lastInvestedMs = copied > 0 ? lastMs - model.fleetPrefillMs(promptTokens - cached - copied, cached) : 0
       }
-      const own = lastMs * speeds[rank]!
+      const speed = speeds[rank]!
       if (isTracked[rank] !== 1) {
-        costs[row] = own
+        costs[row] = lastMs * speed
         continue
       }
-      const behind = activeRequests[rank]! - prefillRequests[rank]!
+      const waiting = prefillRequests[rank]!
+      const passMs = joinsPass(waiting) ? lastMs - base : lastMs
+      const own = passMs > 0 ? passMs * speed : 0
+      const invested = lastInvestedMs * speed
+      const behind = activeRequests[rank]! - waiting
       const decoding = behind > 0 ? behind : 0
+      const contexts = contextBlocks[rank]! * blockTokens + decoding * promptTokens
+      const paid = own > invested ? own - invested : 0
+      const cost = prefillMs[rank]! + paid + own * decoding * weight + perContextToken * contexts
       const total = totals[rank]! > 0 ? totals[rank]! : unknownBlocks
-      const decode = (perAnswer * (contextBlocks[rank]! + decoding * ownBlocks)) / total
-      const cost = prefillMs[rank]! + own + (own * decoding + decode) * weight
       const used = decodeBlocks[rank]!
       costs[row] = used > fullAt * total ? cost + this.#fullMs(used, total) : cost
     }
+  }
+
+  /** Tokens of the prompt that some row need not compute; 0, without a look at the rows, where nothing is crowded. */
+  #knownTokensMax(rows: CandidateRows, inputs: CostInputs, crowds: Crowds): number {
+    if (!isCrowded(crowds)) return 0
+    let most = 0
+    for (let row = 0; row < rows.count; row++) most = Math.max(most, this.cachedTokens(rows.ranks[row]!, inputs))
+    return most
   }
 
   #refreshSpeeds(): void {
@@ -175,12 +206,6 @@ export class WarmCostPolicy implements CostPolicy {
     of.workers = version
   }
 
-  /** Per token of an answer's block: their context slows our steps, ours slows each of theirs. */
-  #decodeMs(detail: LoadDetail, rank: Rank, decoding: number, ownBlocks: number, totalBlocks: number): number {
-    const stepMsPerBlock = fullContextStepMs / totalBlocks
-    return this.#model.outputBlocks * stepMsPerBlock * (detail.contextBlocks[rank]! + decoding * ownBlocks)
-  }
-
   #totalBlocksOf(rank: Rank): number {
     const known = this.#workers.totalKvBlocks[rank]!
     return known > 0 ? known : unknownBlocks
@@ -190,4 +215,30 @@ export class WarmCostPolicy implements CostPolicy {
     const overflow = usedBlocks - fullAt * totalBlocks
     return overflow <= 0 ? 0 : (overflow * this.#model.residenceMs) / usedBlocks
   }
+}
+
+/**
+ * Whether a prefill is computed together with others: one runs, and behind it at least one waits for the pass that comes next.
+ * That pass begins once for all of them.
+ */
+export function joinsPass(prefillRequests: number): boolean {
+  return prefillRequests >= 2
+}
+
+function isCrowded({ count, perHolder }: Crowds): boolean {
+  for (let at = 0; at < count; at++) if (perHolder[at]! > 1) return true
+  return false
+}
+
+/** Tokens from `cached` to `knownMax`, each by the share that is worth computing for others; see `copy` above. */
+function copiedTokens(crowds: Crowds, cached: number, knownMax: number, blockTokens: number): number {
+  let copied = 0
+  let from = cached
+  for (let at = 0; at < crowds.count && from < knownMax; at++) {
+    const end = Math.min(crowds.ends[at]! * blockTokens, knownMax)
+    if (end <= from) continue
+    copied += (end - from) * (1 - 1 / crowds.perHolder[at]!)
+    from = end
+  }
+  return copied
 }

@@ -24,6 +24,20 @@ export interface LoadDetail {
   contextBlocks: Float64Array
   /** Leading blocks of the query that running requests of the rank have or are about to compute. */
   sharedBlocks: Uint32Array
+  readonly crowds: Crowds
+}
+
+/** How crowded the beginning of the query is: stretches of its blocks, from the first on, with the running requests that have them. */
+export interface Crowds {
+  count: number
+  /** By stretch: the number of query blocks up to its end. */
+  ends: Uint32Array
+  /** By stretch: running requests for each rank that has any. Never grows from one stretch to the next by the same holders. */
+  perHolder: Float64Array
+}
+
+export function newCrowds(): Crowds {
+  return { count: 0, ends: new Uint32Array(8), perHolder: new Float64Array(8) }
 }
 
 export function newLoadColumns(rankCapacity = 0): LoadColumns {
@@ -42,6 +56,7 @@ export function newLoadDetail(rankCapacity = 0): LoadDetail {
     prefillRequests: new Uint32Array(rankCapacity),
     contextBlocks: new Float64Array(rankCapacity),
     sharedBlocks: new Uint32Array(rankCapacity),
+    crowds: newCrowds(),
   }
 }
 

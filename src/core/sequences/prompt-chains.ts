@@ -15,6 +15,7 @@ import type { HashColumn } from '../protocol/index.js'
 import { growInt32, growUint32, roomFor } from './columns.js'
 import { HolderList } from './holder-list.js'
 import { LinkedLists } from './linked-lists.js'
+import type { Crowds } from './load-columns.js'
 import type { RankBlocks } from './rank-blocks.js'
 import { RunTable } from './run-table.js'
 
@@ -29,6 +30,7 @@ export class PromptChains {
   readonly #lists: (HolderList | undefined)[] = []
   /** The requests whose prompt ends with the node. */
   readonly #endings = new LinkedLists()
+  #pathLength = 0
   #pathNodes = new Int32Array(64)
   #pathEnds = new Uint32Array(64)
 
@@ -107,7 +109,7 @@ export class PromptChains {
    * blocks, plus per cut the smaller of ranks and leaving requests; never ranks times blocks.
    */
   matchDepths(column: HashColumn, count: number, depth: Uint32Array, rankOf: Int32Array): boolean {
-    const pathLength = this.#walk(column, count)
+    const pathLength = (this.#pathLength = this.#walk(column, count))
     for (let step = pathLength - 1; step >= 0; step--) {
       const node = this.#pathNodes[step]!
       const next = step + 1 < pathLength ? this.#pathNodes[step + 1]! : -1
@@ -119,6 +121,21 @@ export class PromptChains {
       else this.#raiseLeaving(node, next, end, depth, rankOf)
     }
     return pathLength > 0
+  }
+
+  /** How crowded the query of the last `matchDepths` is, stretch by stretch. */
+  fillCrowds(out: Crowds): void {
+    const count = this.#pathLength
+    if (out.ends.length < count) {
+      out.ends = new Uint32Array(2 * count)
+      out.perHolder = new Float64Array(2 * count)
+    }
+    out.count = count
+    for (let step = 0; step < count; step++) {
+      const node = this.#pathNodes[step]!
+      out.ends[step] = this.#pathEnds[step]!
+      out.perHolder[step] = this.#refs[node]! / this.#holderCount(node)
+    }
   }
 
   /** Records the nodes along the query, with the number of query blocks that match up to the end of each. */

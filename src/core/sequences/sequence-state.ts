@@ -194,6 +194,7 @@ export class SequenceState {
     this.prefill.fillRemainingMs(detail.prefillMs, detail.prefillRequests, rankCount, nowMs)
     detail.contextBlocks.set(this.#contextBlocks.subarray(0, rankCount))
     detail.sharedBlocks.fill(0, 0, rankCount)
+    detail.crowds.count = 0
   }
 
   #fillBlocks(columns: LoadColumns, rankCount: number, query: HashColumn, blockCount: number): void {
@@ -201,7 +202,10 @@ export class SequenceState {
     const active = this.blocks.active
     const depth = this.#depth
     const isMatched = this.chains.matchDepths(query, blockCount, depth, this.bookings.rank)
-    if (isMatched) columns.detail?.sharedBlocks.set(depth.subarray(0, rankCount))
+    if (isMatched && columns.detail) {
+      columns.detail.sharedBlocks.set(depth.subarray(0, rankCount))
+      this.chains.fillCrowds(columns.detail.crowds)
+    }
     for (let rank = 0; rank < rankCount; rank++) out[rank] = active[rank]! + (blockCount - depth[rank]!)
     if (isMatched) depth.fill(0, 0, rankCount)
     if (this.#trackedCount === rankCount) return
