@@ -182,8 +182,8 @@ const options = {
     'What a worker costs: `warm` in milliseconds to the first token, learned from the fleet; `dynamo` in blocks, as upstream.',
   ),
   routerLateBinding: toggle(
-    false,
-    'With policy warm: hold a request until its best worker is about to be free. Helps bursts; only with one router, or synced ones.',
+    true,
+    'With policy warm: hold a request until its best worker is about to be free. Turn it off where several routers that do not share their bookings serve the same workers.',
   ),
   routerPolicyConfig: optionalText(
     'A YAML file with policy classes: thresholds, limits and shares of the queue for kinds of requests.',
