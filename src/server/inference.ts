@@ -289,6 +289,7 @@ export class Inference implements Timed {
       else guard.end(this.#givenUp ? 'stopped' : 'failed')
       if (outcome.kind === 'failed' && !this.#givenUp && isFault(outcome.error))
         model.fleet.fault(worker, outcome.error)
+      if (outcome.kind === 'failed' && wasNeverSent(outcome)) this.#pair?.decodeUnsent()
       return outcome
     } catch (error) {
       if (!(error instanceof WarmrouteError)) throw error
@@ -319,6 +320,7 @@ export class Inference implements Timed {
       passesAuthorization,
       asksForUsage,
       leg,
+      mayStillSend: this.#pair?.mayStillSend,
     })
     this.#worker = worker
     this.#rank = answer.dpRank
@@ -507,6 +509,11 @@ function asReusable(answer: RouteAnswer, prompt: PromptTokens | undefined, block
 function mayMove(outcome: RelayOutcome, error: WarmrouteError, isRemote: boolean): boolean {
   if (outcome.kind === 'refused') return isRetriable(outcome.status, isRemote)
   return outcome.kind === 'failed' && !outcome.isCommitted && isReplaceable(error)
+}
+
+/** No connection came about, so that the worker cannot have read a word. */
+function wasNeverSent(outcome: RelayOutcome & { readonly kind: 'failed' }): boolean {
+  return outcome.isUntouched && outcome.error.code === 'WR_ENGINE_UNREACHABLE'
 }
 
 /** Another worker may do better; a decode that could not get its prompt's KV may have it from another prefill. */

@@ -3,7 +3,7 @@
  * the engine: it answers with wrong text and keeps the wrong KV. So the right is given out here or not at all.
  */
 export interface TicketTerms {
-  /** When the prefill's answer was here; its lease began a little before. */
+  /** Not later than the lease began. */
   readonly heldFromMs: number
   /** Undefined: nothing is held, and the decode finds the KV whenever it comes. */
   readonly leaseMs: number | undefined
@@ -25,6 +25,11 @@ export class TransferTicket {
   /** Somebody waits for a reader: KV is held, the lease runs, and nobody was given the right yet. */
   isOpen(nowMs: number): boolean {
     return !this.#isUsed && nowMs < this.sendBeforeMs
+  }
+
+  /** The decode was not sent after all, not a byte of it. */
+  putBack(): void {
+    this.#isUsed = false
   }
 
   /** In the turn of the loop in which the decode is sent. */

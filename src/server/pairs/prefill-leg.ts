@@ -16,6 +16,8 @@ export interface PrefillAnswer {
   readonly head: ResponseHead
   readonly body: Buffer
   readonly atMs: number
+  /** The worker cannot have ended it before this, however long the answer waited for us. */
+  readonly notBeforeMs: number
 }
 
 export interface PrefillLegOptions {
@@ -51,6 +53,7 @@ export class PrefillLeg implements AnswerHandlers, Timed {
   #head: ResponseHead | undefined
   #size = 0
   #isOver = false
+  #isGivenUp = false
 
   /** Takes over the booking of `choice`. Throws `WR_ENGINE_UNREACHABLE` when the worker left in between. */
   constructor(options: PrefillLegOptions) {
@@ -90,15 +93,25 @@ export class PrefillLeg implements AnswerHandlers, Timed {
     return this.#answered
   }
 
+  /** It ended because we wanted it to: the worker is not to blame. */
+  get isGivenUp(): boolean {
+    return this.#isGivenUp
+  }
+
   /** In this turn of the loop; the engine sees the connection close. */
-  abort(error: WarmrouteError): void {
+  giveUp(error: WarmrouteError): void {
+    if (!this.#isOver) this.#isGivenUp = true
+    this.#abort(error)
+  }
+
+  #abort(error: WarmrouteError): void {
     if (this.#isOver) return
     this.#call?.abort()
     this.#end(() => this.#reject(error))
   }
 
   expire(error: WarmrouteError): void {
-    this.abort(error)
+    this.#abort(error)
   }
 
   comment(): void {}
@@ -116,12 +129,14 @@ export class PrefillLeg implements AnswerHandlers, Timed {
       this.#parts.push(part)
     }
     if (this.#size > answerBytesMax)
-      this.abort(new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'the answer of the prefill is too large' }))
+      this.#abort(new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'the answer of the prefill is too large' }))
   }
 
   onEnd(): void {
     const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
-    const answer = { head: this.#head!, body, atMs: this.#options.now() }
+    const { now, clock } = this.#options
+    const notBeforeMs = Math.max(this.dispatchedAtMs, clock.awakeSinceMs)
+    const answer = { head: this.#head!, body, atMs: now(), notBeforeMs }
     this.#end(() => this.#resolve(answer))
   }
 

@@ -67,6 +67,7 @@ async function read(release: Release, signal: AbortSignal, timeoutMs: number): P
       passesAuthorization: context.passesAuthorization,
       asksForUsage: false,
       leg: releasingDecode(prepared.body, params),
+      mayStillSend: () => context.now() < ticket.sendBeforeMs,
     })
     worker.enter()
     try {

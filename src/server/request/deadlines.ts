@@ -32,6 +32,8 @@ export class DeadlineClock {
   readonly #now: () => number
   readonly #running = new Set<Timed>()
   #timer: NodeJS.Timeout | undefined
+  #tickedAtMs = Number.NEGATIVE_INFINITY
+  #tickedBeforeMs = Number.NEGATIVE_INFINITY
 
   constructor(deadlines: Deadlines, keepAliveMs: number, now: () => number) {
     this.#deadlines = deadlines
@@ -41,6 +43,14 @@ export class DeadlineClock {
 
   get size(): number {
     return this.#running.size
+  }
+
+  /**
+   * What arrives now cannot have waited for us since before this moment: the loop has turned since then. The tick before the
+   * last, because after a standstill timers run first and sockets are read afterwards.
+   */
+  get awakeSinceMs(): number {
+    return this.#tickedBeforeMs
   }
 
   add(timed: Timed): void {
@@ -57,6 +67,8 @@ export class DeadlineClock {
 
   tick(): void {
     const now = this.#now()
+    this.#tickedBeforeMs = this.#tickedAtMs
+    this.#tickedAtMs = now
     for (const timed of this.#running) {
       const error = this.#verdict(timed, now)
       if (error) timed.expire(error)

@@ -22,6 +22,7 @@ export interface EngineRequestOptions {
   readonly asksForUsage: boolean
   /** What a half of a disaggregated request says besides. */
   readonly leg?: LegEdit | undefined
+  readonly mayStillSend?: (() => boolean) | undefined
 }
 
 /** Headers of a client that an engine may see. Everything else stays here. */
@@ -62,7 +63,8 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
   for (const name in controls.fields) set[name] = JSON.stringify(controls.fields[name])
   setFields(options, set)
   if (options.leg) Object.assign(set, options.leg.set)
-  return { method: 'POST', path, headers, body: edited(options, set, controls.strip) }
+  const { mayStillSend } = options
+  return { method: 'POST', path, headers, body: edited(options, set, controls.strip), mayStillSend }
 }
 
 /** An engine counts its ranks from 0. One rank needs no pin. */

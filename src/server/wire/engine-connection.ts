@@ -19,6 +19,8 @@ export interface EngineRequest {
   readonly headers: readonly (readonly [name: string, value: string])[]
   /** Several pieces are sent as one body. */
   readonly body?: Uint8Array | readonly Uint8Array[] | undefined
+  /** Set: it is sent once, and not at all when this says no as soon as a connection is there. */
+  readonly mayStillSend?: (() => boolean) | undefined
 }
 
 /** Every callback runs in the turn of the loop in which the bytes arrived. After `onEnd` or `onError` none comes any more. */

@@ -141,3 +141,31 @@ describe('a connection', () => {
     expect(await get(refused)).toBe('WR_ENGINE_UNREACHABLE')
   })
 })
+
+describe('a request that may be sent once and not too late', () => {
+  const once = (through: EngineLink, mayStillSend: () => boolean): Promise<string> =>
+    fetchText(through, { method: 'GET', path: '/', headers: [], mayStillSend }, { timeoutMs: 2_000 }).then(
+      ({ status, text }) => `${status} ${text}`,
+      (error: WarmrouteError) => error.code,
+    )
+
+  it('is not sent when its moment is over, and the connection serves the next one', async () => {
+    let served = 0
+    const through = await serve((socket) => {
+      served++
+      socket.write(ok)
+    })
+    expect([await once(through, () => false), served]).toEqual(['WR_ENGINE_UNREACHABLE', 0])
+    expect([await once(through, () => true), served, through.connectionCount]).toEqual(['200 ok', 1, 1])
+  })
+
+  it('is not sent again when a kept connection turns out to be dead', async () => {
+    let served = 0
+    const through = await serve((socket) => {
+      if (served++ === 0) socket.write(ok)
+      else socket.destroy()
+    })
+    expect(await get(through)).toBe('200 ok')
+    expect([await once(through, () => true), served]).toEqual(['WR_ENGINE_DISCONNECTED', 2])
+  })
+})

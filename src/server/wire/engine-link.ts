@@ -232,7 +232,7 @@ class Call implements EngineCall, AnswerHandlers {
 
   onError(error: WarmrouteError, isUntouched: boolean): void {
     if (this.#isOver) return
-    if (this.#isKept && isUntouched) {
+    if (this.#isKept && isUntouched && !this.#request.mayStillSend) {
       this.#isKept = false
       this.#openNew()
     } else this.fail(error, isUntouched)
@@ -255,6 +255,11 @@ class Call implements EngineCall, AnswerHandlers {
   }
 
   #use(connection: EngineConnection): void {
+    if (this.#request.mayStillSend?.() === false) {
+      this.#link.onIdle(connection) // for another request; this one has nothing to do with it any more
+      this.fail(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'a connection came too late' }))
+      return
+    }
     this.#connection = connection
     if (this.#isPaused) connection.socket.pause()
     connection.send(this.#request, this)

@@ -1,0 +1,237 @@
+/**
+ * Scripted prefill and decode servers of both engines for tests: they keep KV under a lease, meet in rooms, fail where they
+ * are told to, and write down whatever no router may do to them.
+ */
+import type { ServerResponse } from 'node:http'
+import type { RouterPort } from '../../routing/index.js'
+import type { FakeEngine, SeenRequest } from '../fake-engine.case.js'
+import { answerChat, startFakeEngine } from '../fake-engine.case.js'
+import type { Gateway } from '../gateway.js'
+import { createGateway } from '../gateway.js'
+import type { DisaggSpec, GatewayOptions, ModelSpec, WorkerSpec } from '../options.js'
+import { createPolicyRouter } from '../policies/policy-router.js'
+
+/** What a server does with its next request. */
+export type Act =
+  | { readonly kind: 'ok'; readonly afterMs?: number }
+  | { readonly kind: 'hang' }
+  | { readonly kind: 'status'; readonly status: number }
+  /** Closes the connection without a word, or in the middle of a stream. */
+  | { readonly kind: 'drop'; readonly isLate?: boolean }
+  /** A prefill whose parameters are wrong, or missing. */
+  | { readonly kind: 'params'; readonly params: unknown }
+
+/** Servers and gateway share one loop, which may stand still on a busy machine: what is late must be late by more. */
+const stallMs = 80
+
+interface Hold {
+  readonly atMs: number
+  state: 'held' | 'read' | 'expired'
+}
+
+interface Room {
+  decode: (() => void) | undefined
+  prefill: (() => void) | undefined
+}
+
+type Body = Readonly<Record<string, unknown>> & { readonly stream?: boolean }
+
+export class FakePair {
+  readonly engine: 'vllm' | 'sglang'
+  readonly leaseMs: number
+  readonly prefill: FakeEngine[] = []
+  readonly decode: FakeEngine[] = []
+  /** Told for each request; `at` is the server among its kind. */
+  act: (role: 'prefill' | 'decode', at: number) => Act = () => ({ kind: 'ok' })
+  /** What was done that must never be done. */
+  readonly wrongs: string[] = []
+  readonly holds = new Map<string, Hold>()
+  readonly rooms = new Map<string, Room>()
+  #nextHold = 0
+
+  constructor(engine: 'vllm' | 'sglang', leaseMs: number) {
+    this.engine = engine
+    this.leaseMs = leaseMs
+  }
+
+  static async start(engine: 'vllm' | 'sglang', leaseMs: number, counts: readonly [number, number]): Promise<FakePair> {
+    const pair = new FakePair(engine, leaseMs)
+    for (let at = 0; at < counts[0]; at++)
+      pair.prefill.push(await startFakeEngine((request, response) => pair.#serve('prefill', at, request, response)))
+    for (let at = 0; at < counts[1]; at++)
+      pair.decode.push(await startFakeEngine((request, response) => pair.#serve('decode', at, request, response)))
+    return pair
+  }
+
+  /** Prefill workers are 1, 2, ..., decode workers 11, 12, ... */
+  spec(role: 'prefill' | 'decode', at: number): WorkerSpec {
+    const id = BigInt(role === 'prefill' ? 1 + at : 11 + at)
+    const { url } = this[role][at]!
+    return { id, url, engine: this.engine, role, transfer: { leaseMs: this.leaseMs, port: 8998 } }
+  }
+
+  get heldCount(): number {
+    return [...this.holds.values()].filter(({ state }) => state === 'held').length
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.prefill, ...this.decode].map((engine) => engine.close()))
+  }
+
+  #serve(role: 'prefill' | 'decode', at: number, request: SeenRequest, response: ServerResponse): void {
+    const body = JSON.parse(request.text) as Body
+    const act = this.act(role, at)
+    if (role === 'decode') this.#judgeParams(body)
+    if (act.kind === 'hang') return
+    if (act.kind === 'drop' && !act.isLate) {
+      response.destroy()
+      return
+    }
+    if (act.kind === 'status') {
+      this.#letGo(body)
+      response.writeHead(act.status, { 'content-type': 'application/json' }).end('{"error":{"message":"scripted"}}')
+      return
+    }
+    const go = (): void => {
+      if (response.destroyed) return
+      if (this.engine === 'sglang') this.#meet(role, act, request, body, response)
+      else if (role === 'prefill') this.#hold(act, body, response)
+      else answer(act, request, response)
+    }
+    if (act.kind === 'ok' && act.afterMs) setTimeout(go, act.afterMs)
+    else go()
+  }
+
+  /** A decode server that refuses tells the prefill server so. */
+  #letGo(body: Body): void {
+    const params = body['kv_transfer_params'] as { remote_request_id?: string } | undefined
+    const hold = this.holds.get(String(params?.remote_request_id))
+    if (hold?.state === 'held') hold.state = 'read'
+  }
+
+  #hold(act: Act, body: Body, response: ServerResponse): void {
+    const asked = body['kv_transfer_params'] as { do_remote_decode?: unknown } | undefined
+    if (asked?.do_remote_decode !== true || body.stream !== false || body['max_tokens'] !== 1)
+      this.wrongs.push(`a prefill was asked with ${JSON.stringify(body)}`)
+    const id = `hold-${++this.#nextHold}`
+    const params = act.kind === 'params' ? act.params : this.#paramsOf(id)
+    if (act.kind !== 'params') {
+      const hold: Hold = { atMs: performance.now(), state: 'held' }
+      this.holds.set(id, hold)
+      setTimeout(() => (hold.state = hold.state === 'held' ? 'expired' : hold.state), this.leaseMs).unref()
+    }
+    const text = JSON.stringify({
+      id,
+      choices: [{ index: 0, text: 'x', finish_reason: 'length' }],
+      kv_transfer_params: params,
+    })
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': text.length }).end(text)
+  }
+
+  #paramsOf(id: string): object {
+    return {
+      do_remote_prefill: true,
+      do_remote_decode: false,
+      remote_block_ids: [[1, 2]],
+      remote_engine_id: 'e',
+      remote_request_id: id,
+      remote_host: '127.0.0.1',
+      remote_port: 5701,
+    }
+  }
+
+  /** When a decode arrives: from then on the engine itself keeps the lease alive. */
+  #judgeParams(body: Body): void {
+    const params = body['kv_transfer_params'] as { remote_request_id?: string; remote_block_ids?: unknown } | undefined
+    if (params !== undefined) {
+      const hold = this.holds.get(String(params.remote_request_id))
+      if (!Array.isArray(params.remote_block_ids)) this.wrongs.push('a decode without block ids')
+      else if (!hold) this.wrongs.push('a decode with parameters that nobody gave')
+      else if (hold.state === 'read') this.wrongs.push('parameters were used twice')
+      else if (performance.now() - hold.atMs > this.leaseMs + stallMs) this.wrongs.push('a decode came after the lease')
+      else hold.state = 'read'
+    }
+  }
+
+  /** Neither half goes on before both are there. */
+  #meet(role: 'prefill' | 'decode', act: Act, request: SeenRequest, body: Body, response: ServerResponse): void {
+    const room = body['bootstrap_room']
+    if (typeof room !== 'number' || !Number.isSafeInteger(room)) {
+      this.wrongs.push(`no room for a ${role}: ${JSON.stringify(body)}`)
+      response.writeHead(400).end()
+      return
+    }
+    const key = String(room)
+    const meeting = this.rooms.get(key) ?? { decode: undefined, prefill: undefined }
+    this.rooms.set(key, meeting)
+    if (meeting[role]) this.wrongs.push('a room was used twice')
+    meeting[role] = () => answer(act, request, response, role === 'prefill')
+    if (!meeting.decode || !meeting.prefill) return
+    meeting.prefill()
+    meeting.decode()
+  }
+}
+
+function answer(act: Act, request: SeenRequest, response: ServerResponse, isPrefill = false): void {
+  if (response.destroyed) return
+  if (act.kind === 'drop') {
+    response.writeHead(200, { 'content-type': isPrefill ? 'application/json' : 'text/event-stream' })
+    response.write('data: {"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n', () => response.destroy())
+    return
+  }
+  answerChat(request, response)
+}
+
+export interface PairHouse {
+  readonly gateway: Gateway
+  readonly url: string
+  readonly main: RouterPort
+  /** Those that were made for prefill workers, in order. */
+  readonly inner: RouterPort[]
+  close(): Promise<void>
+}
+
+export interface PairHouseOptions {
+  readonly pair: FakePair
+  readonly disagg?: Partial<DisaggSpec>
+  readonly gateway?: Partial<GatewayOptions>
+  readonly model?: Partial<ModelSpec>
+  /** Stands around the router that chooses decode workers. */
+  readonly around?: (router: RouterPort) => RouterPort
+}
+
+/** A gateway in front of every server of the pair. */
+export async function openPairHouse(options: PairHouseOptions): Promise<PairHouse> {
+  const { pair } = options
+  const main = createPolicyRouter({ policy: 'round-robin' })
+  const inner: RouterPort[] = []
+  const gateway = createGateway({
+    listen: { port: 0 },
+    usageSampleEvery: 0,
+    ...options.gateway,
+    health: { intervalMs: 0, metricsMs: 0, quarantineMs: [20, 40], ...options.gateway?.health },
+    models: [
+      {
+        name: 'm',
+        blockSize: 16,
+        router: options.around?.(main) ?? main,
+        disagg: {
+          enforce: false,
+          openPrefill: () => {
+            const router = createPolicyRouter({ policy: 'round-robin' })
+            inner.push(router)
+            return Promise.resolve(router)
+          },
+          ...options.disagg,
+        },
+        workers: [
+          ...pair.prefill.map((_, at) => pair.spec('prefill', at)),
+          ...pair.decode.map((_, at) => pair.spec('decode', at)),
+        ],
+        ...options.model,
+      },
+    ],
+  })
+  const { url } = await gateway.listen()
+  return { gateway, url, main, inner, close: () => gateway.close() }
+}

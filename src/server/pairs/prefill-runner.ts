@@ -1,0 +1,199 @@
+/**
+ * Chooses prefill workers for one request and sends it to them, one at a time. Keeps who failed it, so that nobody is asked
+ * twice, and frees every booking it makes.
+ */
+import type { IncomingHttpHeaders } from 'node:http'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { LegEdit } from '../../engines/index.js'
+import type { PromptHashes, RouteAnswer, RouterPort } from '../../routing/index.js'
+import type { GatewayContext } from '../context.js'
+import { engineControlFields } from '../request/engine-fields.js'
+import { engineRequest } from '../request/engine-request.js'
+import type { Prepared } from '../request/prepare.js'
+import type { PromptTokens } from '../request/prompt.js'
+import type { Worker } from '../workers/worker.js'
+import { cancelled, prefillFailure, reasonOf } from './leg-errors.js'
+import type { PrefillAnswer } from './prefill-leg.js'
+import { PrefillLeg } from './prefill-leg.js'
+import { prefillRouteRequest } from './prefill-route.js'
+import type { PrefillSide } from './prefill-side.js'
+
+export interface PairOptions {
+  readonly context: GatewayContext
+  readonly side: PrefillSide
+  readonly prepared: Prepared
+  readonly prompt: PromptTokens | undefined
+  readonly hashes: PromptHashes | undefined
+  /** Unique among running requests. */
+  readonly id: string
+  readonly publicId: string
+  readonly headers: IncomingHttpHeaders
+  readonly signal: AbortSignal
+  /** From when the time of the whole request counts. */
+  readonly countsFromMs: number
+}
+
+/** A prefill worker that was chosen and is booked. */
+export interface Choice {
+  readonly bookingId: string
+  readonly answer: RouteAnswer
+}
+
+/** A prefill goes to at most this many workers before the decode worker is asked to do it. */
+const triesMax = 2
+
+/** What a client may never say to an engine of a pair, whatever configuration allows it otherwise. */
+export const transferFields: readonly string[] = engineControlFields.filter((name) =>
+  /transfer_params|^bootstrap|^disagg/.test(name),
+)
+
+export class PrefillRunner {
+  readonly #options: PairOptions
+  readonly #failed = new Set<bigint>()
+  #inner: RouterPort | undefined
+  #leg: PrefillLeg | undefined
+  #tries = 0
+  #bookings = 0
+  #isAborted = false
+  #endedAtMs: number | undefined
+  #chosen: RouteAnswer | undefined
+  #worker: Worker | undefined
+  /** Of the last prefill that failed. */
+  failure: WarmrouteError | undefined
+
+  constructor(options: PairOptions) {
+    this.#options = options
+  }
+
+  get isAborted(): boolean {
+    return this.#isAborted
+  }
+
+  /** Nobody else is to be tried. */
+  get isExhausted(): boolean {
+    return this.#tries >= triesMax
+  }
+
+  /** Who was chosen last. */
+  get chosen(): RouteAnswer | undefined {
+    return this.#chosen
+  }
+
+  get worker(): Worker | undefined {
+    return this.#worker
+  }
+
+  /** When the last prefill was answered. */
+  get endedAtMs(): number | undefined {
+    return this.#endedAtMs
+  }
+
+  /** Before anybody is chosen: the router that stands now. */
+  use(inner: RouterPort): void {
+    this.#inner = inner
+  }
+
+  /** For a dry run. */
+  async query(): Promise<void> {
+    const { id, side } = this.#options
+    this.#chosen = await this.#inner!.route(this.#question(id, true))
+    this.#worker = side.fleet.get(this.#chosen.workerId)
+  }
+
+  async choose(): Promise<Choice> {
+    const { id, side, signal } = this.#options
+    const bookingId = `${id}.p${++this.#bookings}`
+    const answer = await this.#inner!.route(this.#question(bookingId, false))
+    if (signal.aborted) {
+      this.#inner!.free(bookingId)
+      throw cancelled()
+    }
+    this.#chosen = answer
+    this.#worker = side.fleet.get(answer.workerId)
+    return { bookingId, answer }
+  }
+
+  /** Not sent after all. Safe to repeat, and after it was sent. */
+  free({ bookingId }: Choice): void {
+    this.#inner!.free(bookingId)
+  }
+
+  /** Sends in this turn of the loop. Rejects when the worker is to blame; what the client is to blame for is an answer. */
+  async send({ bookingId, answer: choice }: Choice, edit: LegEdit): Promise<PrefillAnswer> {
+    const { context, side, prepared, prompt } = this.#options
+    const { clock, deadlines, now } = context
+    const leg = new PrefillLeg({
+      router: this.#inner!,
+      fleet: side.fleet,
+      bookingId,
+      choice,
+      clock,
+      deadlines,
+      now,
+      countsFromMs: this.#options.countsFromMs,
+    })
+    this.#leg = leg
+    const { meters } = prepared.model
+    meters.routed(leg.worker.label, prompt?.tokens.length ?? 0, choice.cachedTokens)
+    const answer = await leg.send(this.#requestFor(leg.worker, choice, edit)).catch((error: unknown) => {
+      const isFault = error instanceof WarmrouteError && error.code.startsWith('WR_ENGINE_')
+      if (isFault && !leg.isGivenUp) side.fleet.fault(leg.worker, error)
+      throw error
+    })
+    const { status } = answer.head
+    if (status >= 500 || status === 429)
+      throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: `it answered with status ${status}` })
+    this.#endedAtMs = answer.atMs
+    meters.pairs.prefillEnded(leg.worker.label, answer.atMs - leg.dispatchedAtMs)
+    return answer
+  }
+
+  /** Counts a failure of the worker that was chosen last, and gives it its name. An abort is nobody's failure. */
+  failed(error: unknown): WarmrouteError {
+    if (!(error instanceof WarmrouteError)) throw error
+    if (this.#isAborted) return error
+    this.#tries++
+    const id = this.#chosen?.workerId
+    if (id !== undefined) {
+      this.#failed.add(id)
+      this.#options.prepared.model.meters.pairs.prefillFailed(String(id))
+    }
+    return (this.failure = error.details['leg'] === 'prefill' ? error : prefillFailure(reasonOf(error), id, error))
+  }
+
+  /** Whatever failed before, nobody else is tried. */
+  giveUp(failure: WarmrouteError): WarmrouteError {
+    this.#tries = triesMax
+    return (this.failure ??= failure)
+  }
+
+  /** In this turn of the loop. */
+  stop(): void {
+    this.#leg?.giveUp(cancelled())
+    this.#leg = undefined
+  }
+
+  abort(error: WarmrouteError): void {
+    this.#isAborted = true
+    this.#leg?.giveUp(error)
+  }
+
+  #question(bookingId: string, isQueryOnly: boolean): Parameters<RouterPort['route']>[0] {
+    return prefillRouteRequest({ ...this.#options, bookingId, isQueryOnly, failed: this.#failed })
+  }
+
+  #requestFor(worker: Worker, rank: RouteAnswer, { set, remove }: LegEdit): Parameters<PrefillLeg['send']>[0] {
+    const { context, prepared, publicId, headers } = this.#options
+    return engineRequest({
+      prepared,
+      worker,
+      rank,
+      requestId: publicId,
+      headers,
+      allowedEngineFields: context.allowedEngineFields,
+      passesAuthorization: context.passesAuthorization,
+      asksForUsage: false,
+      leg: { set, remove: [...transferFields, ...remove] },
+    })
+  }
+}
