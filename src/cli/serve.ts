@@ -1,5 +1,7 @@
 /** `warmroute serve`: the router in front of engines, from addresses to a clean end. */
 import { readFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
 import { Command } from 'commander'
 import type { ServerConfig } from '../config/index.js'
 import { readPolicyConfig } from '../config/index.js'
@@ -8,6 +10,7 @@ import type { GatewayAddress, WorkerMode, WorkerRole } from '../server/index.js'
 import { gatewayOptionsOf, hashKey, thresholdsOf } from '../server/index.js'
 import type { AssemblyOptions } from './assemble/assembly.js'
 import { Assembly } from './assemble/assembly.js'
+import type { UsualPorts } from './assemble/find-sockets.js'
 import type { KeeperTimes } from './assemble/worker-keeper.js'
 import { commandLog } from './log.js'
 import type { Settings } from './settings.js'
@@ -32,6 +35,8 @@ export interface ServeOptions {
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly say?: (line: string) => void
   readonly times?: Partial<KeeperTimes>
+  /** Where events are looked for, of engines that do not say it; for tests. */
+  readonly usualPorts?: UsualPorts
 }
 
 export function serveCommand(): Command {
@@ -80,6 +85,8 @@ export async function serve(options: ServeOptions): Promise<Served> {
     ...(await assemblyOptions(loaded)),
     workers,
     ...(options.times ? { times: options.times } : {}),
+    usualPorts: options.usualPorts,
+    snapshot: snapshotOf(loaded.values, options.env ?? process.env),
     log: commandLog(settings.log),
   })
   try {
@@ -128,6 +135,18 @@ function readWorker(word: string): { readonly url: string; readonly role?: Worke
 
 function isSettled(mode: WorkerMode): boolean {
   return mode === 'exact' || mode === 'load-only'
+}
+
+/** One file per port: two routers on one machine have two ports. A port that changes has no file to come back to. */
+function snapshotOf(
+  { server, serve: own }: Settings['values'],
+  env: Readonly<Record<string, string | undefined>>,
+): AssemblyOptions['snapshot'] {
+  const { snapshotFolder, snapshotIntervalSecs } = own
+  if (snapshotFolder === 'none' || (snapshotFolder === 'auto' && server.port === 0)) return undefined
+  const state = env['XDG_STATE_HOME'] || join(homedir(), '.local', 'state')
+  const folder = snapshotFolder === 'auto' ? join(state, 'warmroute') : snapshotFolder
+  return { path: join(folder, `caches-${server.port}.snapshot`), intervalMs: 1000 * snapshotIntervalSecs }
 }
 
 /** Clients need a key, and nobody said where to listen: then everywhere. */

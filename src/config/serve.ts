@@ -4,7 +4,7 @@ import { WarmrouteError } from '../core/protocol/index.js'
 import type { OptionGroup } from './group.js'
 import { defineGroup } from './group.js'
 import type { Option } from './option.js'
-import { choice, optionalText, structure, toggle } from './option.js'
+import { choice, number, optionalText, structure, text, toggle } from './option.js'
 
 export interface ConfiguredWorker {
   readonly url: string
@@ -45,6 +45,9 @@ export interface ServeConfig {
   readonly tokenizer: string | undefined
   readonly hubCache: string | undefined
   readonly log: 'text' | 'json' | 'off'
+  /** `auto`: where this system keeps state; `none`: nowhere. */
+  readonly snapshotFolder: string
+  readonly snapshotIntervalSecs: number
 }
 
 const routerModes = ['kv', 'round-robin', 'random', 'least-loaded', 'power-of-two', 'token-balance'] as const
@@ -106,6 +109,14 @@ const options = {
   ),
   hubCache: optionalText('The cache folder of Hugging Face tools, to find tokenizers in.', { env: ['HF_HUB_CACHE'] }),
   log: choice(['text', 'json', 'off'], 'text', 'How state changes are logged, on standard error.'),
+  snapshotFolder: text(
+    'auto',
+    "The folder of a file with what is known of the engines' caches, as hashes, so that routing is exact right after a restart; one file per port. `auto` is `$XDG_STATE_HOME/warmroute` or `~/.local/state/warmroute`, and nowhere when the port is 0. `none` keeps nothing.",
+  ),
+  snapshotIntervalSecs: number(
+    60,
+    'Seconds between two snapshots. One more is taken at the end; 0 takes only that one.',
+  ),
 } satisfies Record<string, Option>
 
 export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
@@ -117,6 +128,8 @@ export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
     const issues = workers
       .filter(({ url }) => !isHttp(url))
       .map(({ url }) => ({ field: 'workers', message: `"${url}" is not an http address` }))
+    if (!(plain.snapshotIntervalSecs >= 0 && plain.snapshotIntervalSecs <= 86_400))
+      issues.push({ field: 'snapshot_interval_secs', message: 'must be between 0 and 86400' })
     if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
     return { ...plain, workers, apiKeys: keysIn(apiKey), adminKeys: keysIn(adminKey) }
   },

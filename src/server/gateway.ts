@@ -96,6 +96,7 @@ class HttpGateway implements Gateway {
       removeWorker: this.removeWorker.bind(this),
       drainWorker: this.drainWorker.bind(this),
       workers: this.workers.bind(this),
+      steward: this.#options.steward,
     }
     const common = { context: this.#context, options: this.#options, admin: own }
     const url = await this.#open(listen, createDoor({ ...common, serves: adminListen ? 'clients' : 'all' }))
@@ -143,7 +144,8 @@ class HttpGateway implements Gateway {
   workers(): readonly WorkerReport[] {
     const reports: WorkerReport[] = []
     for (const model of this.#context.hub.all())
-      for (const worker of model.workers()) reports.push(reportOf(worker, model.name))
+      for (const worker of model.workers())
+        reports.push(reportOf(worker, model.name, model.spec.feedsOf?.(worker.id) ?? []))
     return reports
   }
 

@@ -4,6 +4,7 @@ export { createGateway } from './gateway.js'
 export type { Gateway, GatewayAddress } from './gateway.js'
 export { hashKey } from './http/keys.js'
 export type {
+  AddedWorker,
   Deadlines,
   DisaggSpec,
   GatewayOptions,
@@ -18,6 +19,7 @@ export type {
   WorkerMode,
   WorkerRole,
   WorkerSpec,
+  WorkerSteward,
 } from './options.js'
 export { workerRoles } from './options.js'
 export { prefillPoolOf } from './pairs/index.js'

@@ -4,6 +4,7 @@ import type { WorkerConfig } from '../core/protocol/index.js'
 import type { LoadThresholds } from '../core/load/index.js'
 import type { ConditionalSettings } from '../core/prefill/index.js'
 import type { EngineKind, TransferFacts } from '../engines/index.js'
+import type { FeedStatus } from '../events/index.js'
 import type { RouterPort } from '../routing/index.js'
 import type { Metrics } from '../telemetry/index.js'
 import type { PromptTokenizer } from './request/prompt.js'
@@ -53,6 +54,8 @@ export interface ModelSpec {
   readonly disagg?: DisaggSpec | undefined
   /** Figures that others keep, asked for before each scrape. */
   readonly figures?: (() => ModelFigures) | undefined
+  /** The event streams of a worker, one per rank; asked for by `GET /workers` and before each scrape. */
+  readonly feedsOf?: ((workerId: bigint) => readonly FeedStatus[]) | undefined
 }
 
 /** The prefill workers of one model that share a router: same engine, same connector, same blocks. */
@@ -78,7 +81,6 @@ export interface DisaggSpec {
 
 export interface ModelFigures {
   readonly index?: IndexFigures | undefined
-  readonly eventLagMs?: ReadonlyMap<bigint, number> | undefined
 }
 
 export interface IndexFigures {
@@ -143,6 +145,25 @@ export interface Log {
   warn(fields: Record<string, unknown>, sentence: string): void
 }
 
+/** Who looks after workers that an admin adds: finds out what they are, and follows their events. */
+export interface WorkerSteward {
+  /** Ids that are taken, though perhaps no worker has them yet. */
+  takenIds(): Iterable<bigint>
+  /** An admin added a worker, which may take requests already. */
+  added(worker: AddedWorker): void
+}
+
+export interface AddedWorker {
+  /** The model's own name, not an alias. */
+  readonly model: string
+  readonly spec: WorkerSpec
+  /** Only what the admin said of it; the rest may be asked of the engine. */
+  readonly stated: Partial<WorkerConfig>
+  /** ZeroMQ addresses, for an engine that does not say them itself. */
+  readonly events?: string | undefined
+  readonly replay?: string | undefined
+}
+
 export interface GatewayOptions {
   readonly models?: readonly ModelSpec[]
   readonly listen?: ListenOptions
@@ -165,6 +186,8 @@ export interface GatewayOptions {
   readonly allowedEngineFields?: readonly string[]
   /** Says in response headers which worker served, and how much of the prompt it was expected to hold. */
   readonly showsWorker?: boolean
+  /** Without one, workers that an admin adds are taken as they are described. */
+  readonly steward?: WorkerSteward | undefined
   readonly metrics?: Metrics
   readonly log?: Log
   /** Makes a span per request and hands its context to the engine. Without it the client's own context is passed on. */

@@ -71,6 +71,15 @@ describe('what an engine is sent', () => {
     expect(seen.headers['x-override-rid']).toBeUndefined()
   })
 
+  it('is never asked to announce what it holds already, and keeps its other arguments as they were written', async () => {
+    const { url, engines } = await open({ engines: 1, gateway: { allowedEngineFields: ['vllm_xargs'] } })
+    const body = String.raw`{"model":"m","vllm_xargs":{"a":1.0,"kv_cache_report\u005fmode":"full", "b":12345678901234567890},"messages":[]}`
+    await (await post(url, '/v1/chat/completions', body)).text()
+    expect(engines[0]!.seen[0]!.text).toBe(
+      '{"model":"m","messages":[],"vllm_xargs":{"a":1.0,"b":12345678901234567890}}',
+    )
+  })
+
   it('gets them where the configuration allows it', async () => {
     const { url, engines } = await open({ engines: 1, gateway: { allowedEngineFields: ['priority'] } })
     await (await post(url, '/v1/chat/completions', chatBody({ priority: -5 }))).text()

@@ -4,14 +4,14 @@
  * with words around it.
  */
 import type { LoadThresholds } from '../../core/load/index.js'
-import type { ConditionalSettings } from '../../core/prefill/index.js'
-import type { RouterConfig, WorkerConfig } from '../../core/protocol/index.js'
+import type { RouterConfig } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
-import type { EngineFacts, EventSourceFact, TransferFacts } from '../../engines/index.js'
-import { connectorOf, leaseMsOf } from '../../engines/index.js'
+import type { EngineFacts } from '../../engines/index.js'
+import type { RankImage } from '../../events/index.js'
 import type { RouterPort } from '../../routing/index.js'
 import { prefillRouterConfig } from '../../routing/index.js'
 import type {
+  AddedWorker,
   DisaggSpec,
   Gateway,
   GatewayAddress,
@@ -20,14 +20,30 @@ import type {
   PolicyName,
   PrefillPool,
   WorkerRole,
-  WorkerSpec,
 } from '../../server/index.js'
 import { createGateway, createServiceTokenizer, prefillPoolOf } from '../../server/index.js'
 import type { ModelStatus } from '../../tokens/index.js'
 import { TokenService } from '../../tokens/index.js'
+import { CacheMemory } from './cache-memory.js'
+import type { UsualPorts } from './find-sockets.js'
+import { findSockets, usualPorts } from './find-sockets.js'
+import type { Joined } from './joined.js'
+import {
+  conditionalOf,
+  dialectOf,
+  isOtherShape,
+  nameOf,
+  roleOf,
+  servesAsSaid,
+  sourcesOf,
+  sourcesText,
+  specOf,
+  starting,
+  transferOf,
+} from './joined.js'
 import { ModelRuntime } from './model-runtime.js'
 import type { KeeperHouse, KeeperState, KeeperTimes, WorkerAddress } from './worker-keeper.js'
-import { keeperTimes, WorkerKeeper } from './worker-keeper.js'
+import { isOtherProcess, keeperTimes, WorkerKeeper } from './worker-keeper.js'
 import type { ModeVerdict } from './worker-mode.js'
 import { judgeMode } from './worker-mode.js'
 
@@ -42,12 +58,16 @@ export interface AssemblyOptions {
   readonly enforceDisagg?: boolean
   /** A prefill that failed is done by the decode worker; not where disaggregation is enforced. */
   readonly prefillFallback?: boolean
-  readonly gateway?: Omit<GatewayOptions, 'models' | 'log'>
+  readonly gateway?: Omit<GatewayOptions, 'models' | 'log' | 'steward'>
   /** A folder with the tokenizer of the model; otherwise it is looked for, and the engine is asked last. */
   readonly tokenizerPath?: string | undefined
   /** Cache of Hugging Face tools on this machine. */
   readonly hubCache?: string | undefined
   readonly times?: Partial<KeeperTimes>
+  /** Where events are looked for, of engines that do not say it. */
+  readonly usualPorts?: UsualPorts | undefined
+  /** Where what is known of caches outlives this process, and how often it is written. */
+  readonly snapshot?: { readonly path: string; readonly intervalMs: number } | undefined
   readonly log?: Log
 }
 
@@ -67,16 +87,6 @@ export interface AddressReport {
   readonly restarts: number
 }
 
-interface Joined {
-  readonly keeper: WorkerKeeper
-  readonly runtime: ModelRuntime
-  readonly role: WorkerRole
-  facts: EngineFacts
-  verdict: ModeVerdict
-  batches: number
-  restarts: number
-}
-
 const refreshMs = 100
 const blockSizeUnknown = 16
 const silent: Log = { debug() {}, info() {}, warn() {} }
@@ -86,10 +96,16 @@ export class Assembly implements KeeperHouse {
   readonly #options: AssemblyOptions
   readonly #log: Log
   readonly #tokens = new TokenService({ threads: 1 })
-  readonly #keepers: readonly WorkerKeeper[]
+  readonly #keepers = new Map<bigint, WorkerKeeper>()
+  /** What an admin said of workers that were added while we run. */
+  readonly #added = new Map<bigint, AddedWorker>()
+  readonly #ending = new Set<Promise<void>>()
+  readonly #times: KeeperTimes
   readonly #runtimes = new Map<string, Promise<ModelRuntime>>()
   /** Of prefill workers, by model and pool. */
   readonly #prefillRuntimes = new Map<string, Promise<ModelRuntime>>()
+  /** Those of the promises above that were kept. */
+  readonly #ready = new Set<ModelRuntime>()
   /** Prefill workers whose model is not known yet: nobody decodes it. */
   readonly #early = new Map<bigint, { readonly keeper: WorkerKeeper; readonly facts: EngineFacts }>()
   readonly #joined = new Map<bigint, Joined>()
@@ -97,16 +113,28 @@ export class Assembly implements KeeperHouse {
   readonly #listeners = new Set<() => void>()
   readonly #stop = new AbortController()
   readonly #timer: NodeJS.Timeout
+  readonly #memory: CacheMemory | undefined
+  /** Goes because it does not answer, and may come back. */
+  #leaving: bigint | undefined
   #closing: Promise<void> | undefined
 
   constructor(options: AssemblyOptions) {
     this.#options = options
     this.#log = options.log ?? silent
-    this.gateway = createGateway({ ...options.gateway, log: this.#log })
+    this.#times = { ...keeperTimes, ...options.times }
+    const steward = { takenIds: () => this.#keepers.keys(), added: (it: AddedWorker) => this.#adopt(it) }
+    this.gateway = createGateway({ ...options.gateway, steward, log: this.#log })
+    this.#memory =
+      options.snapshot &&
+      new CacheMemory({
+        ...options.snapshot,
+        images: () => this.#images(),
+        metrics: this.gateway.metrics,
+        log: this.#log,
+      })
     this.#timer = setInterval(() => this.#refresh(), refreshMs)
     this.#timer.unref()
-    const times = { ...keeperTimes, ...options.times }
-    this.#keepers = options.workers.map((address, at) => new WorkerKeeper(BigInt(at + 1), address, this, times))
+    for (const [at, address] of options.workers.entries()) this.#keep(BigInt(at + 1), address)
   }
 
   listen(): Promise<GatewayAddress> {
@@ -115,7 +143,7 @@ export class Assembly implements KeeperHouse {
 
   /** Settles when every address was looked at once. */
   async looked(): Promise<void> {
-    await Promise.all(this.#keepers.map((keeper) => keeper.firstLook))
+    await Promise.all([...this.#keepers.values()].map((keeper) => keeper.firstLook))
   }
 
   /** True as soon as the reports satisfy `fits`; false when the time is over. */
@@ -137,7 +165,7 @@ export class Assembly implements KeeperHouse {
   }
 
   reports(): AddressReport[] {
-    return this.#keepers.map((keeper) => {
+    return [...this.#keepers.values()].map((keeper) => {
       const joined = this.#joined.get(keeper.id)
       const model = joined?.runtime.name
       return {
@@ -150,7 +178,7 @@ export class Assembly implements KeeperHouse {
         tokens: model === undefined ? undefined : this.#tokens.status(model),
         verdict: joined?.verdict,
         batches: joined ? joined.runtime.batchesOf(keeper.id) : 0,
-        restarts: joined?.restarts ?? 0,
+        restarts: keeper.restarts,
       }
     })
   }
@@ -163,21 +191,25 @@ export class Assembly implements KeeperHouse {
   // ---- what keepers tell
 
   async join(keeper: WorkerKeeper, facts: EngineFacts): Promise<void> {
+    await this.#memory?.isRead
+    const added = this.#added.get(keeper.id)
     const role = roleOf(keeper, facts)
-    const name = nameOf(facts)
+    const name = added?.model ?? nameOf(facts)
     if (role === 'prefill' && !this.#runtimes.has(name)) {
       this.#early.set(keeper.id, { keeper, facts })
       return
     }
-    const main = await this.#runtimeFor(facts)
+    const main = await (added ? this.#runtimes.get(name) : this.#runtimeFor(facts))
+    if (!main) return
     const runtime = role === 'prefill' ? await this.#prefillRuntimeFor(keeper, facts, main) : main
-    if (this.#stop.signal.aborted) return
-    const joined: Joined = { keeper, runtime, role, facts, verdict: starting, batches: 0, restarts: 0 }
+    if (this.#stop.signal.aborted || this.#keepers.get(keeper.id) !== keeper || keeper.state === 'dismissed') return
+    const joined: Joined = { keeper, runtime, role, facts, added, found: [], verdict: starting, batches: 0 }
     this.#joined.set(keeper.id, joined)
     const spec = specOf(joined)
     if (role === 'prefill') runtime.port.setWorker(spec.id, spec.config!) // before its events: a stream belongs to a known rank
     this.gateway.setWorker(runtime.name, spec)
     this.#follow(joined)
+    this.#findSockets(joined)
     await this.#findTokens(runtime)
     this.#refresh()
     if (role !== 'prefill') await this.#joinEarly(name)
@@ -194,11 +226,11 @@ export class Assembly implements KeeperHouse {
       this.leave(keeper) // another model or another number of ranks is another worker
       return this.join(keeper, facts)
     }
-    if (sourcesText(keeper, facts) !== sourcesText(keeper, before)) this.#follow(joined)
-    else if (facts.incarnation && before.incarnation && facts.incarnation.value !== before.incarnation.value) {
+    if (sourcesText(joined, facts) !== sourcesText(joined, before)) this.#follow(joined)
+    else if (isOtherProcess(facts, before)) {
       this.#log.info({ worker: String(keeper.id) }, 'an engine was restarted')
-      joined.restarts++
-      joined.runtime.incarnationChanged(keeper.id)
+      joined.runtime.incarnationChanged(keeper.id, facts.incarnation!.value)
+      this.#findSockets(joined)
     }
     if (this.#tokens.status(joined.runtime.name).source === 'none') await this.#findTokens(joined.runtime)
   }
@@ -208,7 +240,9 @@ export class Assembly implements KeeperHouse {
     const joined = this.#joined.get(keeper.id)
     if (!joined) return
     this.#joined.delete(keeper.id)
+    this.#leaving = keeper.id
     this.gateway.removeWorker(keeper.id)
+    this.#leaving = undefined
     this.#tokenHostLeft(joined)
     this.#changed()
   }
@@ -218,6 +252,32 @@ export class Assembly implements KeeperHouse {
   }
 
   // ---- how it is done
+
+  #keep(id: bigint, address: WorkerAddress): void {
+    this.#keepers.set(id, new WorkerKeeper(id, address, this, this.#times))
+  }
+
+  /** Of a worker that an admin added everything is found out as of the others; what was said of it holds. */
+  #adopt(added: AddedWorker): void {
+    const { spec, events, replay } = added
+    this.#dismiss(spec.id)
+    this.#added.set(spec.id, added)
+    const { url, apiKey, role, transfer } = spec
+    this.#keep(spec.id, { url, apiKey, role, transfer, events, replay })
+  }
+
+  #dismiss(id: bigint): void {
+    const keeper = this.#keepers.get(id)
+    if (!keeper) return
+    keeper.dismiss()
+    this.#early.delete(id)
+    const joined = this.#joined.get(id)
+    this.#joined.delete(id)
+    if (this.#added.delete(id)) this.#keepers.delete(id) // one that was configured is still shown
+    const ending: Promise<void> = keeper.close().finally(() => this.#ending.delete(ending))
+    this.#ending.add(ending)
+    if (joined) this.#tokenHostLeft(joined)
+  }
 
   #runtimeFor(facts: EngineFacts): Promise<ModelRuntime> {
     const name = nameOf(facts)
@@ -233,7 +293,7 @@ export class Assembly implements KeeperHouse {
   /** Somebody decodes the model now. */
   async #joinEarly(name: string): Promise<void> {
     for (const [id, { keeper, facts }] of this.#early) {
-      if (nameOf(facts) !== name) continue
+      if ((this.#added.get(id)?.model ?? nameOf(facts)) !== name) continue
       this.#early.delete(id)
       await this.join(keeper, facts).catch((error: unknown) => this.failed(keeper, error))
     }
@@ -268,9 +328,13 @@ export class Assembly implements KeeperHouse {
         log: this.#log,
         now: () => performance.now(),
         onRemoved: (workerId) => this.#removed(workerId),
+        memory: this.#memory,
       })
       this.#prefillRuntimes.set(key, runtime)
-      runtime.catch(() => this.#prefillRuntimes.delete(key))
+      runtime.then(
+        (it) => this.#ready.add(it),
+        () => this.#prefillRuntimes.delete(key),
+      )
     }
     return runtime
   }
@@ -280,6 +344,7 @@ export class Assembly implements KeeperHouse {
       const runtime = await promise
       if (runtime.port !== port) continue
       this.#prefillRuntimes.delete(key)
+      this.#ready.delete(runtime)
       await runtime.close()
     }
   }
@@ -308,7 +373,9 @@ export class Assembly implements KeeperHouse {
       log: this.#log,
       now: () => performance.now(),
       onRemoved: (workerId) => this.#removed(workerId),
+      memory: this.#memory,
     })
+    this.#ready.add(runtime)
     const [first, ...others] = facts.models!.value
     this.gateway.addModel({
       name,
@@ -320,15 +387,39 @@ export class Assembly implements KeeperHouse {
       tracksOutputBlocks: config.routerTrackOutputBlocks,
       disagg: this.#disaggOf(name),
       figures: () => ({ index: runtime.indexFigures }),
+      feedsOf: (workerId) => this.#joined.get(workerId)?.runtime.statusOf(workerId) ?? [],
       ...(thresholds ? { thresholds } : {}),
       ...(first!.contextTokens === undefined ? {} : { contextWindow: first!.contextTokens }),
     })
     return runtime
   }
 
-  #follow({ keeper, runtime, facts }: Joined): void {
+  #follow(joined: Joined): void {
+    const { keeper, runtime, facts, added } = joined
+    if (added && !servesAsSaid(facts, added)) {
+      this.#log.warn({ worker: String(keeper.id), model: added.model }, 'a worker that was added serves another model')
+      return
+    }
     const isSameBlock = facts.blockSize === undefined || facts.blockSize.value === runtime.blockSize
-    if (runtime.looksAtCaches && isSameBlock) runtime.follow(keeper.id, sourcesOf(keeper, facts), facts)
+    if (runtime.looksAtCaches && isSameBlock) runtime.follow(keeper.id, sourcesOf(joined, facts), facts)
+  }
+
+  /** Beside everything else: it sends a prompt, and waits for its events. */
+  #findSockets(joined: Joined): void {
+    const { keeper, runtime, facts } = joined
+    if (!runtime.looksAtCaches || facts.eventSources || keeper.address.events !== undefined) return
+    const ports = this.#options.usualPorts ?? usualPorts
+    const search: Promise<void> = findSockets(keeper.address, facts, ports, this.#stop.signal)
+      .then((found) => {
+        if (found.length === 0 || this.#joined.get(keeper.id) !== joined || this.#stop.signal.aborted) return
+        const before = sourcesText(joined, joined.facts)
+        joined.found = found
+        this.#log.info({ worker: String(keeper.id), endpoint: found[0]!.endpoint }, 'events of a worker were found')
+        if (sourcesText(joined, joined.facts) !== before) this.#follow(joined)
+      })
+      .catch((error: unknown) => this.failed(keeper, error))
+      .finally(() => this.#ending.delete(search))
+    this.#ending.add(search)
   }
 
   /** Files of the model first; an engine that serves it, where there are none. */
@@ -364,11 +455,7 @@ export class Assembly implements KeeperHouse {
 
   /** An admin took it away, or `leave` did and knows already. */
   #removed(workerId: bigint): void {
-    const joined = this.#joined.get(workerId)
-    if (!joined || this.#stop.signal.aborted) return
-    this.#joined.delete(workerId)
-    joined.keeper.dismiss()
-    this.#tokenHostLeft(joined)
+    if (!this.#stop.signal.aborted && this.#leaving !== workerId) this.#dismiss(workerId)
   }
 
   #refresh(): void {
@@ -399,6 +486,10 @@ export class Assembly implements KeeperHouse {
     this.#changed()
   }
 
+  *#images(): Iterable<RankImage> {
+    for (const runtime of this.#ready) yield* runtime.images()
+  }
+
   #changed(): void {
     for (const listener of this.#listeners) listener()
   }
@@ -407,95 +498,12 @@ export class Assembly implements KeeperHouse {
     this.#stop.abort()
     clearInterval(this.#timer)
     this.#changed()
-    await Promise.all(this.#keepers.map((keeper) => keeper.close()))
+    await Promise.all([...[...this.#keepers.values()].map((keeper) => keeper.close()), ...this.#ending])
     await this.gateway.close()
+    await this.#memory?.close()
     const runtimes = await Promise.allSettled(this.#runtimes.values())
     const prefills = await Promise.allSettled(this.#prefillRuntimes.values())
     for (const runtime of [...runtimes, ...prefills]) if (runtime.status === 'fulfilled') await runtime.value.close()
     await this.#tokens.close()
   }
-}
-
-const starting: ModeVerdict = { mode: 'approximate', reason: 'it has just joined', fix: undefined }
-
-function nameOf(facts: EngineFacts): string {
-  return facts.models!.value[0]!.name
-}
-
-/** What its owner says beats what the engine says. */
-function roleOf({ address }: WorkerKeeper, facts: EngineFacts): WorkerRole {
-  return address.role ?? facts.role?.value ?? 'aggregated'
-}
-
-function transferOf({ address }: WorkerKeeper, facts: EngineFacts): TransferFacts {
-  const said = address.transfer
-  const connector = said?.connector ?? facts.connector?.value
-  const known = connectorOf(facts.kind.value, { connector })
-  return {
-    ...said,
-    connector,
-    port: said?.port ?? facts.bootstrapPort?.value,
-    leaseMs: said?.leaseMs ?? (known && leaseMsOf(known, facts.version?.value)),
-  }
-}
-
-function conditionalOf(config: RouterConfig): ConditionalSettings {
-  return {
-    policy: config.conditionalDisaggPolicy,
-    effIslThreshold: config.conditionalDisaggEffIslThreshold,
-    effIslRatioThreshold: config.conditionalDisaggEffIslRatioThreshold,
-    prefillBusyThreshold: config.conditionalDisaggPrefillBusyThreshold,
-    routerQueueThreshold: config.routerQueueThreshold,
-    decodeBusyThreshold: config.conditionalDisaggDecodeBusyThreshold,
-  }
-}
-
-function specOf({ keeper, facts, verdict, role }: Joined): WorkerSpec {
-  const { url, apiKey, taints, ...places } = keeper.address
-  const config: WorkerConfig = {
-    dataParallelStartRank: 0,
-    dataParallelSize: facts.dpRanks?.value ?? 1,
-    totalKvBlocks: facts.usableBlocks?.value,
-    maxNumBatchedTokens: facts.batchTokensMax?.value,
-    taints: taints && new Set(taints),
-    topologyDomains: places.topologyDomains,
-    kvTransferDomain: places.kvTransferDomain,
-    kvTransferEnforcement: places.kvTransferEnforcement,
-    kvTransferPreferredWeight: places.kvTransferPreferredWeight,
-  }
-  return {
-    id: keeper.id,
-    url,
-    apiKey,
-    engine: facts.kind.value,
-    config,
-    mode: verdict.mode,
-    role,
-    transfer: transferOf(keeper, facts),
-    blockSize: facts.blockSize?.value,
-  }
-}
-
-/** What the operator names beats what the engine says. */
-function sourcesOf({ address }: WorkerKeeper, facts: EngineFacts): readonly EventSourceFact[] {
-  const { events: endpoint, replay: replayEndpoint } = address
-  if (endpoint === undefined) return facts.eventSources?.value ?? []
-  return [{ dpRank: 0, endpoint, replayEndpoint, topic: '', bufferSteps: undefined }]
-}
-
-function sourcesText(keeper: WorkerKeeper, facts: EngineFacts): string {
-  return JSON.stringify(sourcesOf(keeper, facts))
-}
-
-function isOtherShape(facts: EngineFacts, before: EngineFacts): boolean {
-  return (
-    facts.dpRanks?.value !== before.dpRanks?.value ||
-    facts.blockSize?.value !== before.blockSize?.value ||
-    facts.role?.value !== before.role?.value
-  )
-}
-
-function dialectOf(facts: EngineFacts): 'vllm' | 'sglang' | undefined {
-  const { value } = facts.kind
-  return value === 'vllm' || value === 'sglang' ? value : undefined
 }

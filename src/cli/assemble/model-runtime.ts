@@ -5,18 +5,19 @@
  */
 import { createBlockHasher } from '../../core/hashing/index.js'
 import type { KvIndex } from '../../core/index/index.js'
-import type { RouterConfig, WorkerRank } from '../../core/protocol/index.js'
+import type { Rank, RouterConfig, WorkerRank } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
 import type { EngineFacts, EventSourceFact } from '../../engines/index.js'
 import { KvEventDecoder } from '../../engines/index.js'
-import type { Feed } from '../../events/index.js'
-import { Intake, ZmqSource } from '../../events/index.js'
+import type { Feed, FeedStatus, RankIdentity, RankImage, SnapshotContext } from '../../events/index.js'
+import { Intake, restoreFeed, takeSnapshot, ZmqSource } from '../../events/index.js'
 import type { EventIntake, RouterPort } from '../../routing/index.js'
 import { exportLoads, InProcessRouter, newMetricsObserver } from '../../routing/index.js'
 import type { IndexFigures, Log, PolicyName } from '../../server/index.js'
 import { createPolicyRouter } from '../../server/index.js'
 import type { Metrics } from '../../telemetry/index.js'
 import { RouterMetrics } from '../../telemetry/index.js'
+import type { CacheMemory } from './cache-memory.js'
 import type { FeedView } from './worker-mode.js'
 
 export interface ModelRuntimeOptions {
@@ -32,6 +33,8 @@ export interface ModelRuntimeOptions {
   /** A worker was taken from the router, by whomever. */
   readonly onRemoved: (workerId: bigint) => void
   readonly now: () => number
+  /** What was known before our own restart. */
+  readonly memory?: CacheMemory | undefined
 }
 
 export class ModelRuntime {
@@ -40,6 +43,8 @@ export class ModelRuntime {
   readonly looksAtCaches: boolean
   readonly port: RouterPort
   readonly #feeds = new Map<bigint, Feed[]>()
+  readonly #identities = new Map<Rank, RankIdentity>()
+  readonly #memory: CacheMemory | undefined
   readonly #now: () => number
   readonly #exactWorkers: Set<bigint>
   readonly #closers: (() => Promise<void>)[] = []
@@ -94,6 +99,7 @@ export class ModelRuntime {
     this.blockSize = options.blockSize
     this.looksAtCaches = options.policy === 'kv' && options.config.overlapScoreCredit > 0
     this.#now = options.now
+    this.#memory = options.memory
     this.#closers.push(() => router.close())
     this.port = router
     beforeRemoval(router, (workerId) => {
@@ -111,8 +117,13 @@ export class ModelRuntime {
     for (const { dpRank, endpoint, replayEndpoint, topic } of sources) {
       const rank = this.#intake.ranks.find(workerId, dpRank)
       if (rank === undefined) continue // a rank that the engine does not count among its own
+      const source = `${this.name} ${dpRank} ${endpoint}`
+      this.#identities.set(rank, { workerId, dpRank, source, incarnation: facts.incarnation?.value })
+      const image = this.#memory?.claim(source)
       const usableBlocks = facts.usableBlocks?.value
-      feeds.push(this.#source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks }))
+      const onRestored = image && ((isProved: boolean) => this.#memory?.settled(image, isProved))
+      feeds.push(this.#source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks, onRestored }))
+      if (image) this.#restore(feeds.at(-1)!, image)
     }
     this.#feeds.set(workerId, feeds)
   }
@@ -120,12 +131,22 @@ export class ModelRuntime {
   async unfollow(workerId: bigint): Promise<void> {
     const feeds = this.#feeds.get(workerId) ?? []
     this.#feeds.delete(workerId)
+    for (const { rank } of feeds) this.#identities.delete(rank)
     await Promise.all(feeds.map((feed) => this.#source!.unfollow(feed)))
   }
 
   /** The engine's process is another one: what its streams told before is void. */
-  incarnationChanged(workerId: bigint): void {
-    for (const feed of this.#feeds.get(workerId) ?? []) feed.machine.incarnationChanged(this.#now())
+  incarnationChanged(workerId: bigint, incarnation: string): void {
+    for (const feed of this.#feeds.get(workerId) ?? []) {
+      this.#identities.set(feed.rank, { ...this.#identities.get(feed.rank)!, incarnation })
+      feed.machine.incarnationChanged(this.#now())
+    }
+  }
+
+  /** What is known of each rank that is live, taken as it is asked for. */
+  images(): Iterable<RankImage> {
+    const context = this.#snapshotContext()
+    return context ? takeSnapshot(context) : []
   }
 
   /** Of an exact worker nothing is predicted: its events say what it holds. */
@@ -139,6 +160,11 @@ export class ModelRuntime {
       isLive: machine.state === 'live',
       hasStarted: machine.isComplete || machine.lastSequence >= 0,
     }))
+  }
+
+  statusOf(workerId: bigint): FeedStatus[] {
+    const nowSeconds = Date.now() / 1000
+    return (this.#feeds.get(workerId) ?? []).map((feed) => feed.status(nowSeconds))
   }
 
   /** A rank whose stream is not live gets no credit for what its events told before. */
@@ -160,6 +186,24 @@ export class ModelRuntime {
     return { blocks: device.heldBlocks, bytes: bytesUsed, evictedBlocks: device.evictedBlocks + below }
   }
 
+  /** Before the stream connects, which takes a turn of the loop. Nothing of it counts until the engine has proved it. */
+  #restore(feed: Feed, image: RankImage): void {
+    this.#index?.setWithheld(feed.rank, true)
+    const refusal = restoreFeed(this.#snapshotContext()!, feed, image)
+    if (refusal) this.#memory?.refused(image, refusal)
+  }
+
+  #snapshotContext(): SnapshotContext | undefined {
+    const [source, index] = [this.#source, this.#index]
+    if (!source || !index) return undefined
+    return {
+      intake: source.intake,
+      device: { facts: (rank) => index.deviceFacts(rank) },
+      blockSize: this.blockSize,
+      identityOf: (rank) => this.#identities.get(rank),
+    }
+  }
+
   async close(): Promise<void> {
     this.#feeds.clear()
     for (const close of this.#closers.reverse()) await close()
@@ -172,6 +216,7 @@ function newSource(intake: EventIntake, blockSize: number): ZmqSource {
     decoder: new KvEventDecoder(),
     hasher: createBlockHasher(),
     sink: { apply: intake.applyBatch.bind(intake) },
+    wallSeconds: () => Date.now() / 1000,
   }
   return new ZmqSource((wiring) => new Intake({ ...options, ...wiring, blockSize, seed }))
 }

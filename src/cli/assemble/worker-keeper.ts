@@ -2,7 +2,7 @@
  * One address and the worker behind it, for as long as the router runs.
  *
  *   waiting ──answers──► joined ──silent for `missesMax` looks──► waiting (asked ever more rarely)
- *                          └──taken away by an admin──► dismissed
+ *      └──────taken away by an admin──┴──────► dismissed
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { EngineFacts, TransferFacts } from '../../engines/index.js'
@@ -61,6 +61,7 @@ export class WorkerKeeper {
   #state: KeeperState = 'waiting'
   #facts: EngineFacts | undefined
   #misses = 0
+  #restarts = 0
 
   constructor(id: bigint, address: WorkerAddress, house: KeeperHouse, times: KeeperTimes) {
     this.id = id
@@ -81,9 +82,13 @@ export class WorkerKeeper {
     return this.#facts
   }
 
+  /** How often the engine was seen to be another process, whether or not it was missed meanwhile. */
+  get restarts(): number {
+    return this.#restarts
+  }
+
   /** Somebody took the worker away on purpose: it is not brought back. */
   dismiss(): void {
-    if (this.#state !== 'joined') return
     this.#state = 'dismissed'
     this.#stop.abort()
   }
@@ -115,6 +120,7 @@ export class WorkerKeeper {
       if (!facts) this.#missed()
       else await this.#met(facts)
     } catch (error) {
+      if (this.#stop.signal.aborted) return false
       this.#state = 'waiting'
       this.#house.failed(this, error)
       return false
@@ -126,6 +132,7 @@ export class WorkerKeeper {
     this.#misses = 0
     const before = this.#facts
     this.#facts = facts
+    if (isOtherProcess(facts, before)) this.#restarts++
     if (this.#state === 'joined') return this.#house.seen(this, facts, before!)
     this.#state = 'joined'
     await this.#house.join(this, facts)
@@ -147,4 +154,8 @@ export class WorkerKeeper {
     const facts = await detectEngine(probe)
     return facts.models && facts.models.value.length > 0 ? facts : undefined
   }
+}
+
+export function isOtherProcess(facts: EngineFacts, before: EngineFacts | undefined): boolean {
+  return facts.incarnation && before?.incarnation ? facts.incarnation.value !== before.incarnation.value : false
 }

@@ -144,10 +144,11 @@ async function judgeReplay(
 }
 
 /** Ids that every usual vocabulary has, in an order that nobody has cached. */
-function randomTokens(count: number): Uint32Array {
+export function randomTokens(count: number): Uint32Array {
   return crypto.getRandomValues(new Uint32Array(count)).map((value) => 1_000 + (value % 4_000))
 }
 
-function startsAlike({ tokens }: StoredEvent, prompt: Uint32Array): boolean {
+/** The event's tokens are the first ones of the prompt. */
+export function startsAlike({ tokens }: StoredEvent, prompt: Uint32Array): boolean {
   return tokens.length > 0 && tokens.length <= prompt.length && tokens.every((token, at) => token === prompt[at])
 }

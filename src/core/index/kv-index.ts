@@ -24,7 +24,7 @@ import { applyRouterEvents, type EventTarget } from './apply-router-events.js'
 import { dumpEvents, type FactSource } from './dump-events.js'
 import { EventCounts, type EventOutcome } from './event-counts.js'
 import { PredictedIndex } from './predicted-index.js'
-import type { IndexStats, PrefixIndex } from './prefix-index.js'
+import type { BlockFact, IndexStats, PrefixIndex } from './prefix-index.js'
 import type { OwnerProjection } from './tier-owners.js'
 import { type LowerTierName, TierSet, type TierStats } from './tier-set.js'
 import type { TieredBatch } from './tiered-batch.js'
@@ -317,6 +317,11 @@ export class KvIndex {
       const depth = (exact[rank] = into.device[rank]!)
       if (predicted[rank]! > depth) into.device[rank] = predicted[rank]!
     }
+  }
+
+  /** What events told of a rank's device, parents before children; for a snapshot. */
+  deviceFacts(rank: Rank): Iterable<Readonly<BlockFact>> {
+    return this.#device.facts(rank)
   }
 
   *#factSources(): Iterable<FactSource> {

@@ -4,6 +4,9 @@
  * only known ones are passed on.
  */
 
+import type { FieldSpan } from '../splice-body.js'
+import { scanFields, spliceBody } from '../splice-body.js'
+
 /** Names that `allowed_engine_fields` may contain. */
 export const engineControlFields = [
   'bootstrap_host',
@@ -45,4 +48,24 @@ export function fieldsToRemove(
 function mentionsTransfer(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
   return Object.keys(value).some((key) => key.includes('transfer_params') || key.startsWith('bootstrap'))
+}
+
+const reportMode = 'kv_cache_report_mode'
+
+/**
+ * `vllm_xargs` without the wish that vLLM announce blocks which it holds already. Nothing tells such an event from that of
+ * a second copy, but no removal follows it: the block would be credited for ever. A client gains nothing by it. Undefined:
+ * there is no such wish. The other arguments stay as the client wrote them.
+ */
+export function xargsWithoutReport(
+  body: Readonly<Record<string, unknown>>,
+  bytes: Uint8Array,
+  fields: () => readonly FieldSpan[],
+): string | undefined {
+  const args = body['vllm_xargs']
+  if (typeof args !== 'object' || args === null || !Object.hasOwn(args, reportMode)) return undefined
+  const span = fields().findLast((field) => field.name === 'vllm_xargs')
+  const own = span && bytes.subarray(span.valueStart, span.valueEnd)
+  const inner = own && scanFields(own)
+  return inner ? Buffer.concat(spliceBody(own, inner, { remove: new Set([reportMode]) })).toString('utf8') : '{}'
 }

@@ -7,7 +7,7 @@ import type { BodyEdit } from '../splice-body.js'
 import { spliceBody } from '../splice-body.js'
 import type { EngineRequest } from '../wire/engine-connection.js'
 import type { Worker } from '../workers/worker.js'
-import { fieldsToRemove } from './engine-fields.js'
+import { fieldsToRemove, xargsWithoutReport } from './engine-fields.js'
 import type { Prepared } from './prepare.js'
 
 export interface EngineRequestOptions {
@@ -84,6 +84,8 @@ function edited(
 ): EngineRequest['body'] {
   const { prepared } = options
   const remove = withLeg(fieldsToRemove(prepared.body, strip, options.allowedEngineFields), options.leg)
+  const xargs = xargsWithoutReport(prepared.body, prepared.bytes, () => prepared.fields())
+  if (xargs !== undefined && !remove?.has('vllm_xargs')) set['vllm_xargs'] = xargs
   let hasEdit = remove !== undefined
   for (const _name in set) hasEdit = true
   if (!hasEdit) return prepared.bytes

@@ -1,6 +1,6 @@
 /** What a route that is not an engine's looks like. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { WorkerSpec } from '../options.js'
+import type { WorkerSpec, WorkerSteward } from '../options.js'
 import type { WorkerReport } from '../workers/worker.js'
 
 export interface RouteCall {
@@ -29,4 +29,5 @@ export interface WorkerAdmin {
   removeWorker(workerId: bigint): boolean
   drainWorker(workerId: bigint): Promise<void>
   workers(): readonly WorkerReport[]
+  readonly steward?: WorkerSteward | undefined
 }

@@ -1,8 +1,8 @@
 /** Worker admin: who exists, who joins, who drains, who leaves. */
 import type { WorkerConfig } from '../../core/protocol/index.js'
 import {
+  defaultWorkerConfig,
   parseLosslessJson,
-  stringifyLosslessJson,
   validateWorkerConfig,
   WarmrouteError,
 } from '../../core/protocol/index.js'
@@ -12,7 +12,7 @@ import { connectors, engineKinds } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
 import { readBody } from '../http/read-body.js'
-import type { WorkerSpec } from '../options.js'
+import type { AddedWorker } from '../options.js'
 import { workerRoles } from '../options.js'
 import type { Route, WorkerAdmin } from './route.js'
 
@@ -30,11 +30,11 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
       access: 'admin',
       async handle({ request, response }) {
         const bytes = await readBody(request, response, { bytesMax: 64 * 1024, timeoutMs: context.deadlines.bodyMs })
-        const { model, spec } = readWorker(bytes.toString('utf8'), () => nextId(admin))
-        context.hub.resolve(model)
-        admin.setWorker(model, spec)
-        const worker = admin.workers().find((it) => it.id === String(spec.id))
-        answerJson(response, 201, stringifyLosslessJson({ worker: { ...worker, id: String(spec.id) } }))
+        const worker = readWorker(bytes.toString('utf8'), () => nextId(admin))
+        const { name: model } = context.hub.resolve(worker.model).model
+        admin.setWorker(model, worker.spec)
+        admin.steward?.added({ ...worker, model })
+        answerJson(response, 201, { worker: admin.workers().find((it) => it.id === String(worker.spec.id)) })
       },
     },
     {
@@ -66,7 +66,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
   ]
 }
 
-function readWorker(text: string, freeId: () => bigint): { model: string; spec: WorkerSpec } {
+function readWorker(text: string, freeId: () => bigint): AddedWorker {
   const body = parseLosslessJson(text)
   if (typeof body !== 'object' || body === null || Array.isArray(body)) throw refused('the body must be an object')
   const url = textOf(body, 'url')
@@ -77,9 +77,14 @@ function readWorker(text: string, freeId: () => bigint): { model: string; spec: 
   const model = textOf(body, 'model')
   if (model === undefined) throw refused('model must be a text')
   const given = body['id'] ?? undefined
-  const config = readConfig(body)
+  const stated = readConfig(body)
+  const config = { ...defaultWorkerConfig, ...stated }
+  validateWorkerConfig(config)
   return {
     model,
+    stated,
+    events: socketOf(body, 'events'),
+    replay: socketOf(body, 'replay'),
     spec: {
       id:
         given === undefined
@@ -97,13 +102,14 @@ function readWorker(text: string, freeId: () => bigint): { model: string; spec: 
   }
 }
 
-function readConfig(body: JsonObject): WorkerConfig {
+/** What is said and nothing else: the rest can be asked of the engine. */
+function readConfig(body: JsonObject): Partial<WorkerConfig> {
   const taints = body['taints'] ?? undefined
   if (taints !== undefined && (!Array.isArray(taints) || taints.some((it) => typeof it !== 'string')))
     throw refused('taints must be a list of texts')
-  const config: WorkerConfig = {
-    dataParallelStartRank: countOf(body, 'data_parallel_start_rank') ?? 0,
-    dataParallelSize: countOf(body, 'data_parallel_size') ?? 1,
+  const said = {
+    dataParallelStartRank: countOf(body, 'data_parallel_start_rank'),
+    dataParallelSize: countOf(body, 'data_parallel_size'),
     totalKvBlocks: countOf(body, 'total_kv_blocks'),
     maxNumBatchedTokens: countOf(body, 'max_num_batched_tokens'),
     taints: taints === undefined ? undefined : new Set(taints as string[]),
@@ -112,8 +118,14 @@ function readConfig(body: JsonObject): WorkerConfig {
     kvTransferEnforcement: wordOf(body, 'kv_transfer_enforcement', ['required', 'preferred']),
     kvTransferPreferredWeight: numberOf(body, 'kv_transfer_preferred_weight'),
   }
-  validateWorkerConfig(config)
-  return config
+  return Object.fromEntries(Object.entries(said).filter(([, value]) => value !== undefined))
+}
+
+function socketOf(body: JsonObject, name: string): string | undefined {
+  const address = textOf(body, name)
+  if (address !== undefined && !/^(tcp|ipc):\/\/./.test(address))
+    throw refused(`${name} must be a ZeroMQ address, such as tcp://gpu1:5557`)
+  return address
 }
 
 /** How its KV reaches a decode worker; what is not said the engine's kind decides. */
@@ -183,9 +195,10 @@ function readId(text: string): bigint {
 }
 
 function nextId(admin: WorkerAdmin): bigint {
+  const taken = new Set(admin.workers().map((worker) => BigInt(worker.id)))
+  for (const id of admin.steward?.takenIds() ?? []) taken.add(id)
   let id = 1n
-  const taken = new Set(admin.workers().map((worker) => worker.id))
-  while (taken.has(String(id))) id++
+  while (taken.has(id)) id++
   return id
 }
 

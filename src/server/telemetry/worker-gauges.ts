@@ -4,6 +4,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Metrics } from '../../telemetry/index.js'
 import type { ModelHub } from '../model-hub.js'
 import type { IndexFigures } from '../options.js'
+import { EventGauges } from './event-gauges.js'
 
 const modes = ['exact', 'degraded', 'approximate', 'load-only'] as const
 
@@ -12,6 +13,7 @@ export class WorkerGauges {
   readonly #hub: ModelHub
   readonly #delay: IntervalHistogram
   readonly #stop: () => void
+  readonly #events: EventGauges
   #shown = new Set<string>()
   /** What was counted so far, by model: a scrape adds what came since. */
   readonly #evicted = new Map<string, number>()
@@ -19,6 +21,7 @@ export class WorkerGauges {
   constructor(metrics: Metrics, hub: ModelHub) {
     this.#metrics = metrics
     this.#hub = hub
+    this.#events = new EventGauges(metrics)
     this.#delay = monitorEventLoopDelay({ resolution: 10 })
     this.#delay.enable()
     this.#stop = metrics.registry.onCollect(() => this.#collect())
@@ -30,7 +33,7 @@ export class WorkerGauges {
   }
 
   #collect(): void {
-    const { workerAvailable, workerInFlight, workerMode, eventLag } = this.#metrics
+    const { workerAvailable, workerInFlight, workerMode } = this.#metrics
     const shown = new Set<string>()
     for (const model of this.#hub.all()) {
       const figures = model.spec.figures?.()
@@ -41,13 +44,13 @@ export class WorkerGauges {
         workerAvailable.set(labels, worker.mayServe ? 1 : 0)
         workerInFlight.set(labels, worker.inFlight)
         for (const mode of modes) workerMode.set({ ...labels, mode }, worker.mode === mode ? 1 : 0)
-        const lagMs = figures?.eventLagMs?.get(worker.id)
-        if (lagMs !== undefined) eventLag.set(labels, lagMs / 1000)
+        this.#events.show(model.name, worker.label, model.spec.feedsOf?.(worker.id) ?? [])
       }
     }
     for (const key of this.#shown)
       if (!shown.has(key)) this.#remove(JSON.parse(key) as { model: string; worker: string })
     this.#shown = shown
+    this.#events.end()
     this.#collectDelay()
   }
 
@@ -60,10 +63,9 @@ export class WorkerGauges {
   }
 
   #remove(labels: { model: string; worker: string }): void {
-    const { workerAvailable, workerInFlight, workerMode, eventLag } = this.#metrics
+    const { workerAvailable, workerInFlight, workerMode } = this.#metrics
     workerAvailable.remove(labels)
     workerInFlight.remove(labels)
-    eventLag.remove(labels)
     for (const mode of modes) workerMode.remove({ ...labels, mode })
   }
 

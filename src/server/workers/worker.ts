@@ -10,8 +10,11 @@
  */
 import type { WorkerConfig } from '../../core/protocol/index.js'
 import { defaultWorkerConfig } from '../../core/protocol/index.js'
+import type { FeedStatus } from '../../events/index.js'
 import type { WorkerMode, WorkerRole, WorkerSpec } from '../options.js'
 import { EngineLink } from '../wire/engine-link.js'
+import type { RankReport } from './rank-report.js'
+import { rankReportOf } from './rank-report.js'
 
 export type WorkerState = 'ready' | 'draining' | 'gone'
 
@@ -85,9 +88,11 @@ export interface WorkerReport {
   readonly faults: number
   readonly data_parallel_start_rank: number
   readonly data_parallel_size: number
+  /** Event streams, one per rank; empty where none is followed. */
+  readonly ranks: readonly RankReport[]
 }
 
-export function reportOf(worker: Worker, model: string): WorkerReport {
+export function reportOf(worker: Worker, model: string, feeds: readonly FeedStatus[]): WorkerReport {
   const { config } = worker
   return {
     id: worker.label,
@@ -102,6 +107,7 @@ export function reportOf(worker: Worker, model: string): WorkerReport {
     faults: worker.faults,
     data_parallel_start_rank: config.dataParallelStartRank,
     data_parallel_size: config.dataParallelSize,
+    ranks: feeds.map(rankReportOf),
   }
 }
 

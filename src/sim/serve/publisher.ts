@@ -39,6 +39,7 @@ export class KvPublisher {
   #bufferSteps: number
   #dropped = 0
   #sent = 0
+  #subscribers = 0
 
   private constructor(options: PublisherOptions) {
     this.options = options
@@ -60,9 +61,14 @@ export class KvPublisher {
     return portOf(this.#router?.lastEndpoint)
   }
 
-  /** Batches numbered so far, sent and dropped. */
-  get counts(): { readonly numbered: bigint; readonly sent: number; readonly dropped: number } {
-    return { numbered: this.#next, sent: this.#sent, dropped: this.#dropped }
+  /** Batches numbered so far, sent and dropped, and who is connected to hear them. */
+  get counts(): {
+    readonly numbered: bigint
+    readonly sent: number
+    readonly dropped: number
+    readonly subscribers: number
+  } {
+    return { numbered: this.#next, sent: this.#sent, dropped: this.#dropped, subscribers: this.#subscribers }
   }
 
   /** Gives the next number to a payload and keeps it for replay; `send` puts it on the wire. */
@@ -98,6 +104,9 @@ export class KvPublisher {
   async bind(): Promise<void> {
     const publisher = new zmq.Publisher({ sendHighWaterMark: 100_000, linger: 0 })
     const router = new zmq.Router({ linger: 0 })
+    this.#subscribers = 0
+    publisher.events.on('handshake', () => this.#subscribers++)
+    publisher.events.on('disconnect', () => this.#subscribers--)
     try {
       await publisher.bind(this.#bound ?? this.options.endpoint)
       await router.bind(this.#boundReplay ?? this.options.replayEndpoint)

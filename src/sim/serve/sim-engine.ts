@@ -42,6 +42,7 @@ export interface SimStats {
     readonly batches_numbered: number
     readonly batches_sent: number
     readonly batches_dropped: number
+    readonly subscribers: number
   }[]
 }
 
@@ -153,6 +154,7 @@ export class SimServer implements SimEngine {
           batches_numbered: Number(counts?.numbered ?? 0n),
           batches_sent: counts?.sent ?? 0,
           batches_dropped: counts?.dropped ?? 0,
+          subscribers: counts?.subscribers ?? 0,
         }
       }),
     }

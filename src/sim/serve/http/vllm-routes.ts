@@ -13,6 +13,10 @@ import { vllmResponses } from './vllm-responses.js'
 import { generate, renderChat, renderCompletions, renderMessages, renderResponses, scaleOut } from './vllm-scale-out.js'
 import { eventSources, modelCards } from './vllm-shapes.js'
 import { chatPrompt, requestId, toSpec } from './vllm-spec.js'
+import { versionNumber } from '../engine-name.js'
+
+/** Versions before it keep their event ports to themselves. */
+const saysSources = versionNumber('0.29.0')
 
 export function vllmRoutes(server: SimServer): Routes {
   const { isDevMode, isTokenizerInfo } = server.options
@@ -26,7 +30,9 @@ export function vllmRoutes(server: SimServer): Routes {
     'GET /load': (exchange) => sendJson(exchange, 200, { server_load: server.inFlight }),
     'GET /metrics': (exchange) =>
       sendText(exchange, 200, vllmMetrics(server), { 'content-type': 'text/plain; version=1.0.0; charset=utf-8' }),
-    'GET /kv_event_sources': (exchange) => sendJson(exchange, 200, eventSources(server)),
+    ...(versionNumber(server.options.version) < saysSources
+      ? {}
+      : { 'GET /kv_event_sources': (exchange: Exchange) => sendJson(exchange, 200, eventSources(server)) }),
     'POST /tokenize': tokenize,
     'POST /detokenize': detokenize,
     ...(isTokenizerInfo
