@@ -39,7 +39,7 @@ function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
 it('finds the same payload and framing however the body is cut', () => {
   const chunk = fc.tuple(
     fc.uint8Array({ minLength: 1, maxLength: 40 }),
-    fc.constantFrom('', ';a=b', ' ; x'),
+    fc.constantFrom('', ';a=b', ';x="y z"'),
     fc.boolean(),
   )
   fc.assert(

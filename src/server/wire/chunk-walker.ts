@@ -123,13 +123,13 @@ function readSize(buffer: Buffer, start: number, end: number): number {
   return size
 }
 
+/** Extensions are passed on with the framing, so only what every client can read gets through: no space, no odd byte. */
+const extensionPattern =
+  /^(?:;[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?:=(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+|"(?:[\x20\x21\x23-\x5b\x5d-\x7e])*"))?)+$/
+
 function checkExtension(buffer: Buffer, start: number, end: number): void {
-  const first = buffer[start]
-  if (first !== 0x3b && first !== 0x20 && first !== 0x09) throw refused('a chunk size is no number')
-  for (let at = start; at < end; at++) {
-    const byte = buffer[at]!
-    if (byte < 0x20 && byte !== 0x09) throw refused('a chunk extension has a control character')
-  }
+  if (buffer[start] !== 0x3b) throw refused('a chunk size is no number')
+  if (!extensionPattern.test(buffer.toString('latin1', start, end))) throw refused('a chunk extension is malformed')
 }
 
 function hexValue(byte: number): number {

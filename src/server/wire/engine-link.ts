@@ -2,7 +2,7 @@
  * The way to one engine: its address, its key, and a pool of connections. A call is one request and its answer, told to
  * handlers; giving it up closes the connection, which is how an engine learns to stop.
  */
-import { connect } from 'node:net'
+import { connect, isIP } from 'node:net'
 import type { Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { WarmrouteError } from '../../core/protocol/index.js'
@@ -95,7 +95,7 @@ export class EngineLink implements ConnectionOwner {
     const isTls = protocol === 'https:'
     const address = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (isTls ? 443 : 80)) }
     const socket = isTls
-      ? connectTls({ ...address, servername: address.host, ALPNProtocols: ['http/1.1'] })
+      ? connectTls({ ...address, servername: isIP(address.host) ? '' : address.host, ALPNProtocols: ['http/1.1'] })
       : connect(address)
     const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), this.#options.connectMs)
     let isSettled = false
