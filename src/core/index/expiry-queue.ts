@@ -5,11 +5,12 @@
  *
  *   bucket  a list of runs; buckets come into being in the order in which they end
  *   run     neighbours of a chain that end together: rank, bucket, list, length                 32 bytes, and its first timer
- *   timer   hashLo, hashHi, its run, next and previous in it                                   20 bytes, 16 to 32 in the table
+ *   timer   hashLo, hashHi, its run, next and previous in it                                   20 bytes
  *
  * A conversation refreshes hundreds of blocks per turn. A sequence hash names the whole chain up to its block, so a run
  * whose last hash stands in the prompt where it should lies in the prompt as a whole, and is refreshed by one number. A
- * prompt that leaves a run in its middle cuts it there, once. The time to live is the same for all, so a refresh always
+ * prompt that leaves a run in its middle cuts it there, once. So a chain meets a run at its head or not at all, and the
+ * table knows heads only, until somebody asks for single blocks (engines that report what was predicted). The time to live is the same for all, so a refresh always
  * means the newest bucket; the list moves on when the old bucket ends.
  */
 import type { HashColumn, Rank } from '../protocol/index.js'
@@ -41,7 +42,10 @@ export class ExpiryQueue {
   readonly #runs = new LinkedRecords(4, 2)
   readonly #timers = new LinkedRecords(3, 1)
   #heads = new Uint32Array(16) // by run: first timer + 1
+  /** Finds timers: the heads of runs, or all of them. */
   readonly #table = new IdTable()
+  #knowsAll = false
+  #size = 0
   /** Bucket to its list, in the order in which they end: a new bucket always ends last. */
   readonly #buckets = new Map<number, number>()
   #lists = new Uint32Array(16) // by list: first run + 1
@@ -58,7 +62,7 @@ export class ExpiryQueue {
   }
 
   get size(): number {
-    return this.#table.size
+    return this.#size
   }
 
   get bytesUsed(): number {
@@ -116,20 +120,24 @@ export class ExpiryQueue {
   }
 
   has(rank: Rank, hashLo: number, hashHi: number): boolean {
+    this.#learnAll()
     return this.#find(rank, hashLo, hashHi) >= 0
   }
 
   /** The block is no prediction any more. True if it had a timer. */
   cancel(rank: Rank, hashLo: number, hashHi: number): boolean {
+    this.#learnAll()
     const timer = this.#find(rank, hashLo, hashHi)
-    if (timer >= 0) this.#drop(timer)
-    return timer >= 0
+    if (timer < 0) return false
+    this.#forget(rank, timer)
+    this.#release(rank, this.#timers.words[timerWords * timer + 2]!, timer)
+    return true
   }
 
   cancelRank(rank: Rank): void {
     while (rank < this.#ranks.length && this.#ranks[rank] !== 0) {
       const run = this.#ranks[rank]! - 1
-      for (let left = this.#lengthOf(run); left > 0; left--) this.#drop(this.#heads[run]! - 1)
+      this.#dropFirst(run, this.#lengthOf(run))
     }
   }
 
@@ -177,13 +185,8 @@ export class ExpiryQueue {
   #takeRun(list: number, blocksMax: number, into: EventBatch): number {
     const run = this.#lists[list]! - 1
     const length = Math.min(blocksMax, this.#lengthOf(run))
-    let word = into.openRemoved(this.#runs.words[runWords * run]!, length)
-    for (let block = 0; block < length; block++) {
-      const timer = this.#heads[run]! - 1
-      into.words[word++] = this.#timers.words[timerWords * timer]!
-      into.words[word++] = this.#timers.words[timerWords * timer + 1]!
-      this.#drop(timer)
-    }
+    const word = into.openRemoved(this.#runs.words[runWords * run]!, length)
+    this.#dropFirst(run, length, into.words, word)
     return length
   }
 
@@ -232,7 +235,8 @@ export class ExpiryQueue {
     words[timerWords * timer + 1] = hashHi
     this.#join(run, timer)
     this.#rankSizes[rank]!++
-    this.#table.add(this.#hash(rank, hashLo, hashHi), timer)
+    this.#size++
+    if (this.#knowsAll || this.#lengthOf(run) === 1) this.#learn(rank, timer)
   }
 
   /** How many blocks of a chain, from this one on, are those of the timer's run from that timer on: one at least. */
@@ -278,13 +282,16 @@ export class ExpiryQueue {
   #move(run: number, first: number, count: number): number {
     const at = runWords * run
     const { words } = this.#runs
-    const moved = this.#newRun(words[at]!, words[at + 1]!, words[at + 2]!)
+    const rank = words[at]!
+    const isHead = first === this.#heads[run]! - 1
+    const moved = this.#newRun(rank, words[at + 1]!, words[at + 2]!)
     for (let timer = first, left = count; left > 0; left--) {
       const next = this.#timers.after(ofRun, this.#heads, run, timer)
       this.#leave(run, timer)
       this.#join(moved, timer)
       timer = next
     }
+    if (!this.#knowsAll) this.#learn(rank, isHead ? this.#heads[run]! - 1 : first)
     return moved
   }
 
@@ -328,15 +335,49 @@ export class ExpiryQueue {
     return words[at] === hashes[2 * block] && words[at + 1] === hashes[2 * block + 1]
   }
 
-  #drop(timer: number): void {
-    const { words } = this.#timers
-    const at = timerWords * timer
-    const run = words[at + 2]!
+  /** The first `count` timers of a run go; their hashes are written down where somebody wants them. */
+  #dropFirst(run: number, count: number, names?: Uint32Array, at = 0): void {
     const rank = this.#runs.words[runWords * run]!
-    this.#table.deleteId(this.#hash(rank, words[at]!, words[at + 1]!), timer)
+    const isPart = count < this.#lengthOf(run)
+    const { words } = this.#timers
+    for (let block = 0; block < count; block++) {
+      const timer = this.#heads[run]! - 1
+      if (names) {
+        names[at + 2 * block] = words[timerWords * timer]!
+        names[at + 2 * block + 1] = words[timerWords * timer + 1]!
+      }
+      if (this.#knowsAll || block === 0) this.#forget(rank, timer)
+      this.#release(rank, run, timer)
+    }
+    if (isPart && !this.#knowsAll) this.#learn(rank, this.#heads[run]! - 1)
+  }
+
+  #release(rank: Rank, run: number, timer: number): void {
     this.#leave(run, timer)
-    this.#rankSizes[rank]!--
     this.#timers.release(timer)
+    this.#rankSizes[rank]!--
+    this.#size--
+  }
+
+  #learn(rank: Rank, timer: number): void {
+    const { words } = this.#timers
+    this.#table.add(this.#hash(rank, words[timerWords * timer]!, words[timerWords * timer + 1]!), timer)
+  }
+
+  #forget(rank: Rank, timer: number): void {
+    const { words } = this.#timers
+    this.#table.deleteId(this.#hash(rank, words[timerWords * timer]!, words[timerWords * timer + 1]!), timer)
+  }
+
+  /** From the first question about a single block on, the table knows every timer. */
+  #learnAll(): void {
+    if (this.#knowsAll) return
+    this.#knowsAll = true
+    for (let rank = 0; rank < this.#ranks.length; rank++)
+      for (let run = this.#ranks[rank]! - 1; run >= 0; run = this.#runs.after(ofRank, this.#ranks, rank, run)) {
+        let timer = this.#heads[run]! - 1
+        while ((timer = this.#timers.after(ofRun, this.#heads, run, timer)) >= 0) this.#learn(rank, timer)
+      }
   }
 
   #hash(rank: Rank, hashLo: number, hashHi: number): number {

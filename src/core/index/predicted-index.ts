@@ -60,7 +60,8 @@ export class PredictedIndex {
   }
 
   /**
-   * The request went to this rank: it will hold these blocks. Columns of different lengths are refused and nothing is
+   * The request went to this rank: it will hold these blocks. `sequence` is a chain: each hash names all blocks up to its
+   * own, and made-up ones may be kept too short or too long. Columns of different lengths are refused and nothing is
    * stored; a store that the index refuses starts no timer.
    */
   record(
