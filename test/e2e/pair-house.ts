@@ -23,6 +23,8 @@ export interface PairHouseOptions {
   readonly sim?: Partial<SimEngineOptions>
   readonly prefillSim?: Partial<SimEngineOptions>
   readonly leaseMs?: number
+  /** Nothing is said of roles: the engines say it. */
+  readonly isDetected?: boolean
 }
 
 export async function openPairHouse(options: PairHouseOptions): Promise<PairHouse> {
@@ -41,14 +43,17 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
       pair: {
         kind: engine === 'vllm' ? 'nixl' : role,
         connectMs: 200,
+        ...(engine === 'vllm' ? { kvRole: role === 'prefill' ? 'kv_producer' : 'kv_consumer' } : {}),
         ...(options.leaseMs === undefined ? {} : { leaseMs: options.leaseMs }),
       },
     })
   const prefill = await Promise.all(Array.from({ length: prefills }, (_, at) => start('prefill', at)))
   const decode = await Promise.all(Array.from({ length: decodes }, (_, at) => start('decode', prefills + at)))
   const workers = [
-    ...prefill.map(({ url }) => (engine === 'vllm' ? { url, role: 'prefill', kv_lease_ms: options.leaseMs } : { url })),
-    ...decode.map(({ url }) => (engine === 'vllm' ? { url, role: 'decode' } : { url })),
+    ...prefill.map(({ url }) =>
+      engine === 'vllm' && !options.isDetected ? { url, role: 'prefill', kv_lease_ms: options.leaseMs } : { url },
+    ),
+    ...decode.map(({ url }) => (engine === 'vllm' && !options.isDetected ? { url, role: 'decode' } : { url })),
   ]
   const served = await serve({
     words: ['--port', '0', '--log', 'off', '--workers', JSON.stringify(workers), ...(options.words ?? [])],

@@ -1,6 +1,6 @@
 // Disaggregated serving end to end: `warmroute serve` in front of simulated prefill and decode servers, over real sockets.
 import OpenAI from 'openai'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { startSimEngine } from '../../src/sim/index.js'
 import type { PairHouse, PairHouseOptions } from './pair-house.js'
 import { openPairHouse, post } from './pair-house.js'
@@ -50,4 +50,86 @@ describe.each(['vllm', 'sglang'] as const)('%s', (engine) => {
     expect(generated).toBe(3) // one token per prefill, and nothing else
     expect(requests(decode)).toBeGreaterThanOrEqual(3)
   })
+})
+
+it('vLLM says in development mode which half it is', async () => {
+  const { url, served } = await open({
+    engine: 'vllm',
+    prefill: 1,
+    decode: 1,
+    isDetected: true,
+    sim: { isDevMode: true },
+  })
+  expect(served.assembly.reports().map(({ role }) => role)).toEqual(['prefill', 'decode'])
+  const response = await post(url, '/v1/chat/completions', { model: 'sim', messages, max_tokens: 2 })
+  expect(response.headers.get('x-warmroute-prefill-worker-id')).toBe('1')
+})
+
+it('SGLang: each half runs on the rank that was chosen for it, and the room leads there', async () => {
+  const { url, prefill, decode } = await open({ engine: 'sglang', prefill: 1, decode: 1, sim: { ranks: 2 } })
+  const headers = {
+    'x-prefill-instance-id': '1',
+    'x-prefill-dp-rank': '1',
+    'x-worker-instance-id': '2',
+    'x-dp-rank': '0',
+  }
+  for (let at = 0; at < 3; at++) {
+    const body = { model: 'sim', messages: [{ role: 'user', content: `Count from ${at}.` }], max_tokens: 4 }
+    const response = await post(url, '/v1/chat/completions', body, headers)
+    expect([response.status, response.headers.get('x-warmroute-prefill-dp-rank')]).toEqual([200, '1'])
+  }
+  const generated = ([sim]: typeof prefill): number[] => sim!.stats().ranks.map((rank) => rank.generated_tokens)
+  expect([generated(prefill), generated(decode)]).toEqual([
+    [0, 3],
+    [12, 0],
+  ])
+  for (
+    let at = 0;
+    at < 6;
+    at++ // unpinned: whatever rank is chosen, both halves agree on it
+  )
+    expect((await post(url, '/v1/completions', { model: 'sim', prompt: `once ${at}`, max_tokens: 2 })).status).toBe(200)
+})
+
+it('a prefill that is cached is found again by its events', async () => {
+  const { url } = await open({ engine: 'vllm' })
+  const said: (string | null)[][] = []
+  for (let at = 0; at < 3; at++) {
+    const body = { model: 'sim', messages: [...messages, { role: 'user', content: `And ${at}?` }], max_tokens: 2 }
+    const response = await post(url, '/v1/chat/completions', body)
+    const { usage } = (await response.json()) as { usage: { prompt_tokens_details: { cached_tokens: number } } }
+    said.push([
+      response.headers.get('x-warmroute-prefill-worker-id'),
+      response.headers.get('x-warmroute-cached-tokens'),
+      String(usage.prompt_tokens_details.cached_tokens),
+    ])
+    await new Promise((resolve) => setTimeout(resolve, 150)) // events travel
+  }
+  const [first, second, third] = said
+  expect(first!.slice(1)).toEqual(['0', '0'])
+  expect([second![0], third![0]]).toEqual([first![0], first![0]]) // the warm prefill worker
+  expect(Number(second![1])).toBeGreaterThan(100)
+  expect(second![1]).toBe(second![2]) // what was foretold is what the engine reports
+  expect(third![1]).toBe(third![2])
+})
+
+it('prefill workers that die are replaced, and a model whose last one left goes on alone', async () => {
+  const { url, prefill } = await open({ engine: 'vllm', words: ['--connect-timeout-ms', '300'] })
+  const ask = async (content: string): Promise<Response> =>
+    post(url, '/v1/chat/completions', { model: 'sim', messages: [{ role: 'user', content }], max_tokens: 2 })
+  expect((await ask('one')).headers.get('x-warmroute-prefill-skipped')).toBeNull()
+  await prefill[0]!.close()
+  for (const word of ['two', 'three', 'four']) {
+    const response = await ask(word)
+    expect([response.status, response.headers.get('x-warmroute-prefill-worker-id')]).toEqual([200, '2'])
+  }
+  await prefill[1]!.close()
+  expect((await ask('five')).headers.get('x-warmroute-prefill-skipped')).toBe('prefill_failed')
+  await vi.waitFor(
+    async () => expect((await ask('six')).headers.get('x-warmroute-prefill-skipped')).toBe('deactivated'),
+    {
+      timeout: 8_000,
+      interval: 100,
+    },
+  )
 })

@@ -15,7 +15,8 @@ import { createPolicyRouter } from '../policies/policy-router.js'
 export type Act =
   | { readonly kind: 'ok'; readonly afterMs?: number }
   | { readonly kind: 'hang' }
-  | { readonly kind: 'status'; readonly status: number }
+  /** `isInStream`: behind a head that says 200, as vLLM does it. */
+  | { readonly kind: 'status'; readonly status: number; readonly isInStream?: boolean }
   /** Closes the connection without a word, or in the middle of a stream. */
   | { readonly kind: 'drop'; readonly isLate?: boolean }
   /** A prefill whose parameters are wrong, or missing. */
@@ -89,6 +90,11 @@ export class FakePair {
     }
     if (act.kind === 'status') {
       this.#letGo(body)
+      if (act.isInStream) {
+        response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
+        response.end(`data: {"error":{"message":"scripted","code":${act.status}}}\n\ndata: [DONE]\n\n`)
+        return
+      }
       response.writeHead(act.status, { 'content-type': 'application/json' }).end('{"error":{"message":"scripted"}}')
       return
     }
@@ -196,14 +202,19 @@ export interface PairHouseOptions {
   readonly disagg?: Partial<DisaggSpec>
   readonly gateway?: Partial<GatewayOptions>
   readonly model?: Partial<ModelSpec>
+  /** Chooses decode workers, and makes those that choose prefill workers; without a cache unless told. */
+  readonly newRouter?: () => Promise<RouterPort>
+  /** Says more of a worker. */
+  readonly change?: (spec: WorkerSpec) => WorkerSpec
   /** Stands around the router that chooses decode workers. */
   readonly around?: (router: RouterPort) => RouterPort
 }
 
 /** A gateway in front of every server of the pair. */
 export async function openPairHouse(options: PairHouseOptions): Promise<PairHouse> {
-  const { pair } = options
-  const main = createPolicyRouter({ policy: 'round-robin' })
+  const { pair, change = (spec: WorkerSpec) => spec } = options
+  const newRouter = options.newRouter ?? (() => Promise.resolve(createPolicyRouter({ policy: 'round-robin' })))
+  const main = await newRouter()
   const inner: RouterPort[] = []
   const gateway = createGateway({
     listen: { port: 0 },
@@ -217,16 +228,16 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
         router: options.around?.(main) ?? main,
         disagg: {
           enforce: false,
-          openPrefill: () => {
-            const router = createPolicyRouter({ policy: 'round-robin' })
+          openPrefill: async () => {
+            const router = await newRouter()
             inner.push(router)
-            return Promise.resolve(router)
+            return router
           },
           ...options.disagg,
         },
         workers: [
-          ...pair.prefill.map((_, at) => pair.spec('prefill', at)),
-          ...pair.decode.map((_, at) => pair.spec('decode', at)),
+          ...pair.prefill.map((_, at) => change(pair.spec('prefill', at))),
+          ...pair.decode.map((_, at) => change(pair.spec('decode', at))),
         ],
         ...options.model,
       },

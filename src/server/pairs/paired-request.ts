@@ -26,6 +26,7 @@ import {
 import type { RouteAnswer } from '../../routing/index.js'
 import { decodeOverride } from '../../routing/index.js'
 import type { RouteTerms } from '../request/route-request.js'
+import { backendOf } from '../request/route-request.js'
 import { scanFields } from '../splice-body.js'
 import { bypassReason } from './bypass.js'
 import { isBackPressure, namingDecode, prefillFailure, reasonOf } from './leg-errors.js'
@@ -231,7 +232,7 @@ export class PairedRequest {
     if (!canPair(this.#connector, row.path)) return 'route'
     const shape = unpairable(this.#connector, body)
     if (shape) return shape
-    const pinned = hints.decodeWorkerId ?? hints.backendWorkerId
+    const pinned = hints.decodeWorkerId ?? backendOf(prepared)
     const target = pinned === undefined ? undefined : model.fleet.get(pinned)
     if (target && target.spec.role !== 'decode') return 'pinned'
     return side.hasDecoder || target ? undefined : 'no_decode_worker'

@@ -149,6 +149,15 @@ describe('vLLM, the prefill first', () => {
     expect(names).toEqual(['hold-1', 'hold-2'])
   })
 
+  it('an error in place of the first token is not the answer yet: another prefill may do better', async () => {
+    await open('vllm')
+    script({ decode: [{ kind: 'status', status: 500, isInStream: true }] })
+    const text = await (await ask({ stream: true })).text()
+    expect([text.includes('scripted'), text.includes('four')]).toEqual([false, true])
+    script({ decode: [1, 2].map(() => ({ kind: 'status', status: 500, isInStream: true })) })
+    expect(await (await ask({ stream: true })).text()).toContain('scripted')
+  })
+
   it('a decode worker that cannot be reached at all has read nothing: the same prefill serves another', async () => {
     await open('vllm', { counts: [2, 2] })
     await pair.decode[0]!.close()

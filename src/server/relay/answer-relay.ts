@@ -248,6 +248,11 @@ export class AnswerRelay implements AnswerHandlers {
       if (this.#watch) tokens += this.#watch.push(buffer, start, end)
       else this.#keepTail(buffer, start, end)
     }
+    if (!this.isCommitted && this.#watch?.hasError && this.#request.isWithheld(500)) {
+      this.#call?.abort() // an error in place of the first token, behind a head that said 200
+      this.#finish({ kind: 'refused', status: 500 })
+      return
+    }
     this.#hooks.onProgress(tokens)
   }
 

@@ -24,7 +24,7 @@ export function routeRequestOf(
   terms: RouteTerms = noTerms,
 ): RouteRequest {
   const { model, hints, loraName } = prepared
-  const named = hints.decodeWorkerId ?? hints.backendWorkerId
+  const named = hints.decodeWorkerId ?? backendOf(prepared)
   const workerId = named ?? model.agents.resolve(hints.sessionControl)
   return {
     requestId,
@@ -51,6 +51,12 @@ export function routeRequestOf(
     isQueryOnly: hints.isDryRun,
     signal,
   }
+}
+
+/** A backend that only prefills is meant for the other half of the request. */
+export function backendOf({ hints, model }: Prepared): bigint | undefined {
+  const { backendWorkerId: id } = hints
+  return id !== undefined && model.prefill?.fleet.get(id) ? undefined : id
 }
 
 /** Usually nobody, and then no set is made. A pin goes to its worker whatever we think of it. */

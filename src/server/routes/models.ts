@@ -3,6 +3,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
 import type { Model } from '../model.js'
+import type { WorkerRole } from '../options.js'
 import type { Route } from './route.js'
 
 export function modelRoutes(context: GatewayContext): readonly Route[] {
@@ -67,15 +68,22 @@ function anthropicList(data: readonly object[]): object {
 
 /** Upstream's shape with one namespace: stock engines know no others. */
 function readiness(model: Model): object {
-  const workers = [...model.fleet.all()]
   const isReady = model.isReady
-  const present = isReady ? ['aggregated'] : []
-  const missing = isReady ? [] : ['aggregated']
-  const reason = isReady ? undefined : workers.length === 0 ? 'no workers' : 'no worker answers'
+  const counts = new Map<WorkerRole, number>()
+  for (const { spec, mayServe } of model.workers()) {
+    const role = spec.role ?? 'aggregated'
+    counts.set(role, (counts.get(role) ?? 0) + (mayServe ? 1 : 0))
+  }
+  const present = [...counts].filter(([, count]) => count > 0).map(([role]) => role)
+  const missing = isReady ? [] : missingRoles(present)
+  const reason = isReady ? undefined : reasonOf(counts, present)
+  const types = counts.size === 0 ? [['aggregated', 0] as const] : counts
   const detail = {
     ready: isReady,
     ...(reason === undefined ? {} : { reason }),
-    worker_types: { aggregated: { workers: workers.filter((worker) => worker.mayServe).length, needs: [] } },
+    worker_types: Object.fromEntries(
+      [...types].map(([role, workers]) => [role, { workers, needs: needsOf(model, role) }]),
+    ),
     present,
     missing_worker_types: missing,
   }
@@ -85,6 +93,22 @@ function readiness(model: Model): object {
     ...(reason === undefined ? {} : { reason }),
     namespaces: { default: detail },
   }
+}
+
+/** A decode worker needs a prefill worker where it may not, or cannot, do without. */
+function needsOf({ prefill }: Model, role: WorkerRole): readonly (readonly WorkerRole[])[] {
+  const isBound = prefill !== undefined && (prefill.disagg.enforce || !prefill.hasAllRounder)
+  return role === 'decode' && isBound ? [['prefill']] : role === 'prefill' ? [['decode']] : []
+}
+
+function missingRoles(present: readonly WorkerRole[]): readonly WorkerRole[] {
+  if (present.length === 0) return ['aggregated']
+  return present.includes('prefill') ? ['decode'] : ['prefill']
+}
+
+function reasonOf(counts: ReadonlyMap<WorkerRole, number>, present: readonly WorkerRole[]): string {
+  if (present.length > 0) return 'missing worker types'
+  return counts.size === 0 ? 'no workers' : 'no worker answers'
 }
 
 function decoded(text: string): string {

@@ -20,6 +20,8 @@ export interface EventSocketOptions {
 export interface PairOptions {
   /** vLLM: `nixl`, on both sides. SGLang: which side this is. */
   readonly kind: 'nixl' | 'prefill' | 'decode'
+  /** vLLM's own word for the half, shown in development mode. */
+  readonly kvRole?: 'kv_producer' | 'kv_consumer' | 'kv_both' | undefined
   /** NIXL's side channel or SGLang's bootstrap server; 0 takes a free port. */
   readonly port: number
   /** How long held KV waits to be read (vLLM 0.22 and later: 30 s). */

@@ -67,7 +67,9 @@ function vllmConfig(server: SimServer): Record<string, unknown> {
       enable_chunked_prefill: true,
       policy: 'fcfs',
     },
-    kv_transfer_config: null,
+    kv_transfer_config: options.pair
+      ? { kv_connector: 'NixlConnector', kv_role: options.pair.kvRole ?? 'kv_both' }
+      : null,
     kv_events_config: eventSources(server)['0'] ?? null,
   }
 }

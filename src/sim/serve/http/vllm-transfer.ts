@@ -115,9 +115,15 @@ async function readFromPrefill(
     return { spec: { reportedCachedTokens }, params: () => null }
   }
   const gone = new AbortController()
-  response.once('close', () => gone.abort())
+  response.once('close', () => {
+    if (!response.writableFinished) gone.abort()
+  })
+  // A decode that is given up before it has read says so, and the prefill side lets go.
+  const letGo = (): void => nixl.forget(source)
+  gone.signal.addEventListener('abort', letGo, { once: true })
   try {
     const { isIntact } = await nixl.read(source, gone.signal)
+    gone.signal.removeEventListener('abort', letGo)
     return {
       spec: { externalTokens: prompt.length - 1, isExternalWrong: !isIntact, reportedCachedTokens },
       params: () => null,
