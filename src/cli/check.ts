@@ -1,6 +1,7 @@
 /** `warmroute check`: a doctor for engines. Says of each whether exact routing will work, and what to do where it will not. */
 import { Command } from 'commander'
 import { WarmrouteError } from '../core/protocol/index.js'
+import { tokenPlacesOf } from './assemble/token-places.js'
 import type { WorkerAddress } from './assemble/worker-keeper.js'
 import { examine } from './check/examine.js'
 import type { Examination } from './check/finding.js'
@@ -48,7 +49,7 @@ Exit status: 0 all pass or only warnings, 1 at least one check failed, 2 the set
 /** Workers are examined one after the other: each listens to events, and another's requests would be noise. */
 export async function check(options: CheckOptions): Promise<Examination[]> {
   const { values, rest } = await readSettings(options.words, options.configPath, options.env)
-  const { workers, engineApiKey, tokenizer, hubCache } = values.serve
+  const { workers, engineApiKey } = values.serve
   const named: WorkerAddress[] = rest.map((word) => ({ url: readAddress(word) }))
   const addresses = (named.length > 0 ? named : workers).map((it) => ({ ...it, apiKey: it.apiKey ?? engineApiKey }))
   if (addresses.length === 0)
@@ -56,7 +57,10 @@ export async function check(options: CheckOptions): Promise<Examination[]> {
   const examinations: Examination[] = []
   for (const address of addresses)
     examinations.push(
-      await examine(address, { tokenizerPath: tokenizer, hubCache, signal: AbortSignal.timeout(examinationMs) }),
+      await examine(address, {
+        tokenPlaces: tokenPlacesOf(values.serve, options.env),
+        signal: AbortSignal.timeout(examinationMs),
+      }),
     )
   return examinations
 }

@@ -18,7 +18,7 @@ it('shows every setting with where it came from', async () => {
 it('never shows a key', async () => {
   const workers = '[{"url":"http://u:hidden@a:1","api_key":"hidden"}]'
   const words = ['--api-key', 'hidden', '--admin-key', 'hidden', '--engine-api-key', 'hidden', '--workers', workers]
-  const settings = await readSettings(words, undefined, {})
+  const settings = await readSettings(words, undefined, { HF_TOKEN: 'hidden' })
   for (const isJson of [false, true]) {
     const text = configReport(settings, { ...plain, json: isJson }).join('\n')
     expect(text).not.toContain('hidden')

@@ -6,7 +6,7 @@ import type { Settings } from './settings.js'
 import { table } from './table.js'
 
 /** Shown as set or not, never as they are. */
-const secrets = new Set(['api_key', 'admin_key', 'engine_api_key', 'workers'])
+const secrets = new Set(['api_key', 'admin_key', 'engine_api_key', 'hub_token', 'workers'])
 
 export function configCommand(): Command {
   return new Command('config')

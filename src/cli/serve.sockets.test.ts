@@ -1,3 +1,10 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import type { IncomingMessage } from 'node:http'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
 import { OpenAI } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
@@ -22,11 +29,16 @@ async function engine(options: Partial<SimEngineOptions> = {}): Promise<SimEngin
   return started
 }
 
-async function start(words: readonly string[], lines: string[] = [], usualPorts?: UsualPorts): Promise<Served> {
+async function start(
+  words: readonly string[],
+  lines: string[] = [],
+  usualPorts?: UsualPorts,
+  env: Record<string, string> = {},
+): Promise<Served> {
   const times = { watchMs: 50, retryMs: [20, 100] as const, missesMax: 2, probeMs: 10_000 } // the dead refuse at once
   const say = (line: string): void => void lines.push(line)
   const flags = ['--port', '0', '--log', 'off', ...words]
-  const served = await serve({ words: flags, env: {}, say, times, ...(usualPorts ? { usualPorts } : {}) })
+  const served = await serve({ words: flags, env, say, times, ...(usualPorts ? { usualPorts } : {}) })
   open.push(served)
   gateways.push(served.assembly.gateway)
   return served
@@ -302,5 +314,61 @@ describe('what it refuses', () => {
     await expect(serve({ words: [url, '--port', String(port), '--log', 'off'], env: {} })).rejects.toMatchObject({
       code: 'EADDRINUSE',
     })
+  })
+})
+
+describe('whose tokens are used', () => {
+  const tinyllama = new URL('../../test/fixtures/tinyllama/', import.meta.url)
+  const files: Readonly<Record<string, () => Buffer>> = {
+    'tokenizer.json': () => gunzipSync(readFileSync(new URL('tokenizer.json.gz', tinyllama))),
+    'tokenizer_config.json': () => readFileSync(new URL('tokenizer_config.json', tinyllama)),
+    'chat_template.jinja': () => readFileSync(new URL('chat_template.jinja', tinyllama)),
+  }
+
+  /** Answers as a hub that keeps its large files elsewhere, and notes what it is asked with. */
+  async function hub(asked: IncomingMessage[]): Promise<string> {
+    const server = createServer((request, response) => {
+      asked.push(request)
+      const name = request.url!.split('/').at(-1)!
+      const isElsewhere = request.url!.startsWith('/large/')
+      if (name === 'tokenizer.json' && !isElsewhere)
+        return void response.writeHead(302, { location: `http://localhost:${port}/large/${name}` }).end()
+      const file = files[name]?.()
+      response.writeHead(file ? 200 : 404).end(file)
+    })
+    await new Promise<void>((resolve) => server.listen(0, resolve))
+    const { port } = server.address() as AddressInfo
+    open.push({ close: () => new Promise((resolve) => server.close(() => resolve()).closeAllConnections()) })
+    return `http://127.0.0.1:${port}`
+  }
+
+  it('asks a hub only when allowed, never shows its key, and says in the metrics where tokens come from', async () => {
+    const asked: IncomingMessage[] = []
+    const endpoint = await hub(asked)
+    const cache = mkdtempSync(join(tmpdir(), 'warmroute-hub-'))
+    open.push({ close: () => Promise.resolve(rmSync(cache, { recursive: true })) })
+    const env = { HF_ENDPOINT: endpoint, HF_TOKEN: 'hub-secret', HF_HUB_CACHE: cache }
+    const it = await engine({ root: 'org/tiny' })
+    const lines: string[] = []
+    const without = await start([it.url], lines, undefined, env)
+    expect(asked).toEqual([])
+    expect(without.assembly.reports()[0]!.tokens).toMatchObject({ source: 'engine' })
+
+    const served = await start([it.url, '--hub-download'], lines, undefined, env)
+    const isHub = (reports: readonly AddressReport[]) => reports[0]!.tokens?.source === 'hub'
+    expect(await served.assembly.until(isHub, 20_000)).toBe(true)
+    expect(asked.map(({ headers }) => [headers.host!.split(':')[0], headers.authorization])).toEqual([
+      ...Array.from({ length: 5 }, () => ['127.0.0.1', 'Bearer hub-secret']),
+      ['localhost', undefined], // another host is not told
+    ])
+    await say(client(served), [], 'How warm is it?')
+    const metrics = await (await fetch(`${served.address.url}/metrics`)).text()
+    expect(metrics).toContain('warmroute_token_source{encoder="own",model="sim",source="hub"} 1')
+    expect(metrics).toContain('warmroute_tokenized_prompts_total{exactness="proven",model="sim",source="tokenizer"} 1')
+    expect(metrics).toMatch(/warmroute_token_cache_misses_total\{cache="pieces",model="sim"\} [1-9]/)
+    expect(metrics).toMatch(/warmroute_encoded_texts_total\{model="sim",place="loop"\} 1/)
+    expect(metrics).toMatch(/dynamo_frontend_template_seconds_count [1-9]/)
+    expect(metrics).toMatch(/dynamo_frontend_tokenize_seconds_count [1-9]/)
+    expect(`${lines.join()}${metrics}`).not.toContain('hub-secret')
   })
 })

@@ -11,6 +11,7 @@ import { gatewayOptionsOf, hashKey, thresholdsOf } from '../server/index.js'
 import type { AssemblyOptions } from './assemble/assembly.js'
 import { Assembly } from './assemble/assembly.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
+import { tokenPlacesOf } from './assemble/token-places.js'
 import type { KeeperTimes } from './assemble/worker-keeper.js'
 import { commandLog } from './log.js'
 import type { Settings } from './settings.js'
@@ -82,7 +83,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
       reason: 'no engines: name at least one address, such as http://gpu1:8000, or list them under serve.workers',
     })
   const assembly = new Assembly({
-    ...(await assemblyOptions(loaded)),
+    ...(await assemblyOptions(loaded, options.env)),
     workers,
     ...(options.times ? { times: options.times } : {}),
     usualPorts: options.usualPorts,
@@ -105,7 +106,10 @@ export async function serve(options: ServeOptions): Promise<Served> {
   }
 }
 
-async function assemblyOptions({ values, origins }: Settings): Promise<Omit<AssemblyOptions, 'workers'>> {
+async function assemblyOptions(
+  { values, origins }: Settings,
+  env: ServeOptions['env'],
+): Promise<Omit<AssemblyOptions, 'workers'>> {
   const { routing: config, server, serve: own } = values
   const { routerPolicyConfig } = config
   const gateway = gatewayOptionsOf(server, await readTls(server))
@@ -116,8 +120,7 @@ async function assemblyOptions({ values, origins }: Settings): Promise<Omit<Asse
     thresholds: thresholdsOf(server),
     enforceDisagg: own.enforceDisagg,
     prefillFallback: own.prefillFallback,
-    tokenizerPath: own.tokenizer,
-    hubCache: own.hubCache,
+    tokenPlaces: tokenPlacesOf(own, env),
     gateway: {
       ...gateway,
       listen: { ...gateway.listen, ...(opensUp(values, origins) ? { host: '0.0.0.0' } : {}) },

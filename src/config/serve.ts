@@ -44,6 +44,9 @@ export interface ServeConfig {
   readonly prefillFallback: boolean
   readonly tokenizer: string | undefined
   readonly hubCache: string | undefined
+  readonly hubDownload: boolean
+  readonly hubEndpoint: string
+  readonly hubToken: string | undefined
   readonly log: 'text' | 'json' | 'off'
   /** `auto`: where this system keeps state; `none`: nowhere. */
   readonly snapshotFolder: string
@@ -107,7 +110,16 @@ const options = {
   tokenizer: optionalText(
     "A folder with the model's tokenizer.json. None: looked for where the engine says the model is and in hub_cache; the engine is asked last.",
   ),
-  hubCache: optionalText('The cache folder of Hugging Face tools, to find tokenizers in.', { env: ['HF_HUB_CACHE'] }),
+  hubCache: optionalText(
+    'The cache folder of Hugging Face tools, to find tokenizers in. None: where those tools keep it, `HF_HOME` considered.',
+    { env: ['HF_HUB_CACHE'] },
+  ),
+  hubDownload: toggle(
+    false,
+    "Download a model's tokenizer files (at most 64 MB each, a minute each) from hub_endpoint into hub_cache when they are nowhere on this machine. Off: nothing outside is asked but the engines.",
+  ),
+  hubEndpoint: text('https://huggingface.co', 'The hub that hub_download asks.', { env: ['HF_ENDPOINT'] }),
+  hubToken: optionalText('The key for the hub, sent to hub_endpoint alone. Never shown.', { env: ['HF_TOKEN'] }),
   log: choice(['text', 'json', 'off'], 'text', 'How state changes are logged, on standard error.'),
   snapshotFolder: text(
     'auto',
@@ -130,6 +142,8 @@ export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
       .map(({ url }) => ({ field: 'workers', message: `"${url}" is not an http address` }))
     if (!(plain.snapshotIntervalSecs >= 0 && plain.snapshotIntervalSecs <= 86_400))
       issues.push({ field: 'snapshot_interval_secs', message: 'must be between 0 and 86400' })
+    if (!isHttp(plain.hubEndpoint))
+      issues.push({ field: 'hub_endpoint', message: `"${plain.hubEndpoint}" is not an http address` })
     if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
     return { ...plain, workers, apiKeys: keysIn(apiKey), adminKeys: keysIn(adminKey) }
   },

@@ -166,7 +166,7 @@ export class Inference implements Timed {
     this.#tokens = known?.tokens
     const prompt = known && known.tokens.length > 0 ? known : undefined
     this.#promptTokens = prompt?.totalTokens ?? prompt?.tokens.length ?? 0
-    if (prompt) this.#meters.promptTokens(this.#promptTokens)
+    if (prompt) this.#meters.promptTokens(this.#promptTokens, prompt)
     return this.#attempt(prepared, prompt)
   }
 

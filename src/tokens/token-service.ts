@@ -16,7 +16,7 @@ import type { ModelFolders } from './sources/model-folders.js'
 import { folderFinders } from './sources/model-folders.js'
 import type { SourceName, TokenSource } from './sources/source.js'
 import { JsonError } from './template/python-json.js'
-import type { Tokens } from './tokens.js'
+import type { Exactness, Tokens, TokensSource } from './tokens.js'
 import type { PlanOptions } from './vocabulary/plan.js'
 
 /** Where a model's tokens may come from, tried in this order: its files, then an engine that serves it. */
@@ -48,10 +48,18 @@ export interface LoadOnly {
   readonly error?: WarmrouteError
 }
 
+/** The prompts of one model: how their tokens are known, or why they are not. */
+export interface PromptCounts {
+  readonly tokenized: Readonly<Partial<Record<`${TokensSource}/${Exactness}`, number>>>
+  readonly loadOnly: Readonly<Partial<Record<LoadOnlyReason, number>>>
+}
+
 export interface ServiceCounts {
   readonly tokenized: number
   readonly loadOnly: Readonly<Partial<Record<LoadOnlyReason, number>>>
   readonly pool: PoolCounts
+  /** Of the models that were set, also while they have no source. */
+  readonly prompts: Readonly<Record<string, PromptCounts>>
   readonly models: Readonly<Record<string, ModelCounts | undefined>>
 }
 
@@ -73,6 +81,7 @@ export class TokenService {
   readonly #pool: TokenPool
   readonly #models = new Map<string, Served>()
   readonly #loadOnly = new Map<LoadOnlyReason, number>()
+  readonly #prompts = new Map<string, { tokenized: Map<string, number>; loadOnly: Map<LoadOnlyReason, number> }>()
   #tokenized = 0
   #nextKey = 1
 
@@ -84,11 +93,18 @@ export class TokenService {
   async setModel(model: string, sources: ModelSources, signal?: AbortSignal): Promise<ModelStatus> {
     const served = await this.#findSource(model, sources, signal)
     this.#models.set(model, served)
+    if (!this.#prompts.has(model)) this.#prompts.set(model, { tokenized: new Map(), loadOnly: new Map() })
     return served.status
   }
 
   removeModel(model: string): void {
     this.#models.delete(model)
+    this.#prompts.delete(model)
+  }
+
+  /** The models that were set. */
+  get modelNames(): readonly string[] {
+    return [...this.#models.keys()]
   }
 
   status(model: string): ModelStatus {
@@ -100,6 +116,7 @@ export class TokenService {
       tokenized: this.#tokenized,
       loadOnly: Object.fromEntries(this.#loadOnly),
       pool: this.#pool.counts,
+      prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, fromMaps(it)])),
       models: Object.fromEntries([...this.#models].map(([name, { source }]) => [name, source?.counts])),
     }
   }
@@ -116,24 +133,27 @@ export class TokenService {
   ): Promise<Tokens | LoadOnly> {
     const served = this.#models.get(model)
     if (!served?.source)
-      return this.#count({ loadOnly: 'no-tokenizer', detail: served?.status.reason ?? nothing.reason! })
+      return this.#count(model, { loadOnly: 'no-tokenizer', detail: served?.status.reason ?? nothing.reason! })
     try {
       const tokens = await served.source.tokenize(route, body, options)
       this.#tokenized++
+      add(this.#prompts.get(model)?.tokenized, `${tokens.source}/${tokens.exactness}`)
       return tokens
     } catch (error) {
       options.signal?.throwIfAborted()
-      return this.#count(asLoadOnly(error))
+      return this.#count(model, asLoadOnly(error))
     }
   }
 
   close(): Promise<void> {
     this.#models.clear()
+    this.#prompts.clear()
     return this.#pool.close()
   }
 
-  #count(answer: LoadOnly): LoadOnly {
-    this.#loadOnly.set(answer.loadOnly, (this.#loadOnly.get(answer.loadOnly) ?? 0) + 1)
+  #count(model: string, answer: LoadOnly): LoadOnly {
+    add(this.#loadOnly, answer.loadOnly)
+    add(this.#prompts.get(model)?.loadOnly, answer.loadOnly)
     return answer
   }
 
@@ -179,6 +199,17 @@ export class TokenService {
     const reason = source.plan.kind === 'library' ? source.plan.reason : source.templateProblem
     return { source, status: { source: name, from: folder, encoder, reason, tried } }
   }
+}
+
+function add<Key>(counts: Map<Key, number> | undefined, key: Key): void {
+  counts?.set(key, (counts.get(key) ?? 0) + 1)
+}
+
+function fromMaps(it: {
+  readonly tokenized: ReadonlyMap<string, number>
+  readonly loadOnly: ReadonlyMap<LoadOnlyReason, number>
+}): PromptCounts {
+  return { tokenized: Object.fromEntries(it.tokenized), loadOnly: Object.fromEntries(it.loadOnly) }
 }
 
 const reasonOfCode: Readonly<Record<string, LoadOnlyReason>> = {

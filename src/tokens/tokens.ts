@@ -23,6 +23,12 @@ export interface Kinship {
   readonly sharedTokens: number
 }
 
+/** Milliseconds that making them took. */
+export interface TokensTook {
+  readonly templateMs: number | undefined
+  readonly encodeMs: number
+}
+
 export interface TokensParts {
   readonly ids: Uint32Array
   readonly source: TokensSource
@@ -32,6 +38,7 @@ export interface TokensParts {
   /** Ids of all prompts together. */
   readonly totalCount?: number
   readonly kinship?: Kinship | undefined
+  readonly took?: TokensTook | undefined
 }
 
 export class Tokens {
@@ -40,6 +47,7 @@ export class Tokens {
   readonly exactness: Exactness
   readonly promptCount: number
   readonly totalCount: number
+  readonly took: TokensTook | undefined
   readonly #kinship: Kinship | undefined
   readonly #hashed: BlockHashes[]
 
@@ -49,6 +57,7 @@ export class Tokens {
     this.exactness = parts.exactness
     this.promptCount = parts.promptCount ?? 1
     this.totalCount = parts.totalCount ?? parts.ids.length
+    this.took = parts.took
     this.#kinship = parts.kinship
     this.#hashed = parts.kinship?.own.hashes ?? []
   }

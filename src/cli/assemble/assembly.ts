@@ -21,7 +21,7 @@ import type {
   PrefillPool,
   WorkerRole,
 } from '../../server/index.js'
-import { createGateway, createServiceTokenizer, prefillPoolOf } from '../../server/index.js'
+import { createGateway, createServiceTokenizer, observeTokens, prefillPoolOf } from '../../server/index.js'
 import type { ModelStatus } from '../../tokens/index.js'
 import { TokenService } from '../../tokens/index.js'
 import { CacheMemory } from './cache-memory.js'
@@ -42,6 +42,7 @@ import {
   transferOf,
 } from './joined.js'
 import { ModelRuntime } from './model-runtime.js'
+import type { TokenPlaces } from './token-places.js'
 import type { KeeperHouse, KeeperState, KeeperTimes, WorkerAddress } from './worker-keeper.js'
 import { isOtherProcess, keeperTimes, WorkerKeeper } from './worker-keeper.js'
 import type { ModeVerdict } from './worker-mode.js'
@@ -59,10 +60,8 @@ export interface AssemblyOptions {
   /** A prefill that failed is done by the decode worker; not where disaggregation is enforced. */
   readonly prefillFallback?: boolean
   readonly gateway?: Omit<GatewayOptions, 'models' | 'log' | 'steward'>
-  /** A folder with the tokenizer of the model; otherwise it is looked for, and the engine is asked last. */
-  readonly tokenizerPath?: string | undefined
-  /** Cache of Hugging Face tools on this machine. */
-  readonly hubCache?: string | undefined
+  /** Where tokenizers are looked for; the engine is asked last. */
+  readonly tokenPlaces?: TokenPlaces | undefined
   readonly times?: Partial<KeeperTimes>
   /** Where events are looked for, of engines that do not say it. */
   readonly usualPorts?: UsualPorts | undefined
@@ -132,6 +131,7 @@ export class Assembly implements KeeperHouse {
         metrics: this.gateway.metrics,
         log: this.#log,
       })
+    observeTokens(this.gateway.metrics, this.#tokens)
     this.#timer = setInterval(() => this.#refresh(), refreshMs)
     this.#timer.unref()
     for (const [at, address] of options.workers.entries()) this.#keep(BigInt(at + 1), address)
@@ -429,16 +429,17 @@ export class Assembly implements KeeperHouse {
     if (!host) return
     this.#tokenHosts.set(runtime.name, host.keeper.id)
     const { url, apiKey } = host.keeper.address
-    const { tokenizerPath, hubCache } = this.#options
+    const { tokenPlaces } = this.#options
+    const dialect = dialectOf(host.facts)!
     await this.#tokens.setModel(
       runtime.name,
       {
-        path: tokenizerPath,
+        ...tokenPlaces,
         model: host.facts.tokenizer?.value,
-        hubCache,
+        rules: { dialect },
         engine: {
           url,
-          dialect: dialectOf(host.facts)!,
+          dialect,
           ...(apiKey === undefined ? {} : { headers: { authorization: `Bearer ${apiKey}` } }),
         },
       },

@@ -1,4 +1,5 @@
 /** One worker, examined: what it says of itself, its sockets, the self-test of every rank, and its tokens. */
+import type { TokenPlaces } from '../assemble/token-places.js'
 import type { EngineFacts } from '../../engines/index.js'
 import { detectEngine, HttpProbe, probeSocketType, readSglangLoads, readVllmLoad } from '../../engines/index.js'
 import { TokenService } from '../../tokens/index.js'
@@ -12,8 +13,7 @@ import { newPromptCheck, selfTest } from './self-test.js'
 import { tokenParity } from './token-parity.js'
 
 export interface ExamineOptions {
-  readonly tokenizerPath?: string | undefined
-  readonly hubCache?: string | undefined
+  readonly tokenPlaces?: TokenPlaces | undefined
   readonly signal: AbortSignal
 }
 
@@ -145,11 +145,13 @@ async function listenAndTest(patient: Patient, options: ExamineOptions): Promise
     const status = await service.setModel(
       model,
       {
-        path: options.tokenizerPath,
+        ...options.tokenPlaces,
         model: facts.tokenizer?.value,
-        hubCache: options.hubCache,
         ...(kind === 'vllm' || kind === 'sglang'
-          ? { engine: { url, dialect: kind, ...(apiKey ? { headers: { authorization: `Bearer ${apiKey}` } } : {}) } }
+          ? {
+              rules: { dialect: kind },
+              engine: { url, dialect: kind, ...(apiKey ? { headers: { authorization: `Bearer ${apiKey}` } } : {}) },
+            }
           : {}),
       },
       signal,

@@ -31,6 +31,8 @@ export function createServiceTokenizer(service: TokenService, options: ServiceTo
         tokens: result.ids,
         isExact: true,
         totalTokens: result.totalCount,
+        templateMs: result.took?.templateMs,
+        tokenizeMs: result.took?.encodeMs,
         hash: (scheme, hasher) => result.blockHashes(scheme, hasher),
       }
     },

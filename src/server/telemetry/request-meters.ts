@@ -4,6 +4,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Counter, Gauge, Histogram, Metrics, WorkerType } from '../../telemetry/index.js'
 import { workerLabels } from '../../telemetry/index.js'
 import type { Endpoint } from '../request/endpoints.js'
+import type { PromptTokens } from '../request/prompt.js'
 import { PairMeters } from './pair-meters.js'
 
 export type RequestType = 'stream' | 'unary'
@@ -99,6 +100,9 @@ export class ModelMeters {
   readonly #outputTotal: Counter
   readonly #firstToken: Histogram
   readonly #tokenGap: Histogram
+  readonly #templateSeconds: Histogram
+  readonly #tokenizeSeconds: Histogram
+  readonly #tokenizerLatency: Histogram
   #pairs: PairMeters | undefined
   #inflightCount = 0
   #queuedCount = 0
@@ -118,6 +122,9 @@ export class ModelMeters {
     this.#outputTotal = metrics.outputTokens.with(labels)
     this.#firstToken = metrics.timeToFirstToken.with(labels)
     this.#tokenGap = metrics.interTokenLatency.with(labels)
+    this.#templateSeconds = metrics.templateSeconds.with({})
+    this.#tokenizeSeconds = metrics.tokenizeSeconds.with({})
+    this.#tokenizerLatency = metrics.tokenizerLatency.with({ operation: 'tokenize' })
   }
 
   /** Of disaggregated requests; made when the first one comes. */
@@ -147,8 +154,13 @@ export class ModelMeters {
     this.#queued.set(--this.#queuedCount)
   }
 
-  promptTokens(tokens: number): void {
+  /** A prompt's length, and how long its tokens took where a tokenizer made them. */
+  promptTokens(tokens: number, { templateMs, tokenizeMs }: Pick<PromptTokens, 'templateMs' | 'tokenizeMs'>): void {
     this.#inputTokens.observe(tokens)
+    if (templateMs !== undefined) this.#templateSeconds.observe(templateMs / 1000)
+    if (tokenizeMs === undefined) return
+    this.#tokenizeSeconds.observe(tokenizeMs / 1000)
+    this.#tokenizerLatency.observe(tokenizeMs)
   }
 
   firstToken(sinceStartMs: number): void {

@@ -1,11 +1,10 @@
-/** A real model's tokenizer behind the simulator's port: `tokenizer.json`, and `tokenizer_config.json` for the chat template. */
+/** A real model's tokenizer behind the simulator's port: the same files, encoder and chat rendering as the router's. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Template } from '@huggingface/jinja'
 import { Tokenizer } from '@huggingface/tokenizers'
 import { WarmrouteError } from '../../core/protocol/index.js'
-import { buildVocabulary, Encoder, planEncoder, whatIsWrongWith } from '../../tokens/index.js'
-import type { TokenizerConfigFile, TokenizerFile } from '../../tokens/index.js'
+import type { Body } from '../../tokens/index.js'
+import { FolderTokenizer } from '../../tokens/index.js'
 import type { ChatMessage, ChatOptions, SimTokenizer } from './tokenizer.js'
 
 type JsonObject = Record<string, unknown>
@@ -15,21 +14,19 @@ export function loadTokenizer(folder: string): SimTokenizer {
   const file = readJson(join(folder, 'tokenizer.json'))
   const configPath = join(folder, 'tokenizer_config.json')
   const config = existsSync(configPath) ? readJson(configPath) : {}
-  const library = new Tokenizer(file, config)
-  const encode = createEncode(folder, file, config, library)
+  const { own, library } = open(folder, file, config)
   const eos = specialOf(config, 'eos_token') ?? '</s>'
   const size = Object.keys((file['model'] as JsonObject)['vocab'] as JsonObject).length
-  const template = typeof config['chat_template'] === 'string' ? new Template(config['chat_template']) : undefined
 
+  /** The exact encoder where it knows the tokenizer's steps, the library elsewhere. */
+  const encode = (text: string, isBosAdded: boolean): number[] =>
+    own.encoder
+      ? Array.from(own.encoder.encode(text, isBosAdded))
+      : library.encode(text, { add_special_tokens: isBosAdded }).ids
   const applyTemplate = (messages: readonly ChatMessage[], options: ChatOptions): string => {
-    if (!template) throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `${folder} has no chat template`, folder })
-    return template.render({
-      messages,
-      tools: options.tools ?? null,
-      add_generation_prompt: options.isGenerationPromptAdded,
-      bos_token: specialOf(config, 'bos_token') ?? '',
-      eos_token: eos,
-    })
+    const { tools, isGenerationPromptAdded: isAdded } = options
+    const body = { messages, add_generation_prompt: isAdded, ...(tools?.length ? { tools } : {}) }
+    return own.renderChat(body as unknown as Body)
   }
   return {
     name: folder,
@@ -45,22 +42,13 @@ export function loadTokenizer(folder: string): SimTokenizer {
   }
 }
 
-/** The exact encoder of `tokens/` where it knows the tokenizer's steps, the library elsewhere. */
-function createEncode(
-  folder: string,
-  file: JsonObject,
-  config: JsonObject,
-  library: Tokenizer,
-): (text: string, isBosAdded: boolean) => number[] {
-  const wrong = whatIsWrongWith(file)
-  if (wrong !== undefined) throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `${folder}: ${wrong}`, folder })
-  const known = file as unknown as TokenizerFile
-  const plan = planEncoder(known, config as TokenizerConfigFile)
-  const vocabulary = plan.kind === 'library' ? plan.reason : buildVocabulary(known.model, plan.kind)
-  if (plan.kind === 'library' || typeof vocabulary === 'string')
-    return (text, isBosAdded) => library.encode(text, { add_special_tokens: isBosAdded }).ids
-  const encoder = new Encoder(plan, vocabulary)
-  return (text, isBosAdded) => Array.from(encoder.encode(text, isBosAdded))
+function open(folder: string, file: JsonObject, config: JsonObject): { own: FolderTokenizer; library: Tokenizer } {
+  try {
+    return { own: new FolderTokenizer(folder), library: new Tokenizer(file, config) }
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `${folder}: ${reason}`, folder }, { cause })
+  }
 }
 
 function specialOf(config: JsonObject, key: string): string | undefined {

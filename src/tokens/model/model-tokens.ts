@@ -117,8 +117,7 @@ export class ModelTokens {
   /** The tokens of a request. Throws `LoadOnlyError` for what cannot be known, `WarmrouteError` for what failed. */
   async tokenize(route: Route, body: Body, options: TokenizeOptions = {}): Promise<Tokens> {
     const exact = this.#exactBody(route, body, options.raw)
-    if (exact === undefined)
-      return this.#encodeRendered(await this.#renderInThread(route, options.raw!, options), options)
+    if (exact === undefined) return this.#renderAndEncode(route, options.raw!, options)
     const prompt = buildPrompt(route, exact, this.#rules, (hasTools) => this.#choose(hasTools))
     if (prompt.kind === 'ids') {
       const ids = truncate(prompt.ids[0]!, prompt.truncation)
@@ -126,10 +125,16 @@ export class ModelTokens {
       return new Tokens({ ids, source: 'request', exactness: 'proven', promptCount: prompt.ids.length, totalCount })
     }
     if (prompt.kind === 'text') return this.#encodeTexts(prompt, options)
+    const started = performance.now()
     const rendered = this.#renderOnLoop(prompt)
-    if (rendered !== undefined) return this.#encodeRendered(rendered, options)
+    if (rendered !== undefined) return this.#encodeRendered(rendered, options, started)
     const raw = options.raw ?? new TextEncoder().encode(JSON.stringify(body))
-    return this.#encodeRendered(await this.#renderInThread(route, raw, options), options)
+    return this.#renderAndEncode(route, raw, options)
+  }
+
+  async #renderAndEncode(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<Tokens> {
+    const started = performance.now()
+    return this.#encodeRendered(await this.#renderInThread(route, raw, options), options, started)
   }
 
   /** Ids of a text alone, through every cache. */
@@ -173,7 +178,8 @@ export class ModelTokens {
     return { ...rendered, rendering: plain(rendered.text) }
   }
 
-  async #encodeRendered(rendered: RenderedPrompt, options: TokenizeOptions): Promise<Tokens> {
+  async #encodeRendered(rendered: RenderedPrompt, options: TokenizeOptions, started: number): Promise<Tokens> {
+    const renderedAt = performance.now()
     const { rendering, suffix, addSpecialTokens, truncation, isProven } = rendered
     const encoded = await this.#encodeRendering(rendering, addSpecialTokens, options)
     if (encoded.kinship) rendering.keep?.(encoded.kinship.own)
@@ -181,7 +187,8 @@ export class ModelTokens {
     const all = tail ? concat(encoded.ids, tail.ids) : encoded.ids
     const ids = truncate(all, truncation)
     const kinship = ids === encoded.ids ? encoded.kinship : undefined
-    return new Tokens({ ids, source: 'tokenizer', exactness: isProven ? 'proven' : 'expected', kinship })
+    const took = { templateMs: renderedAt - started, encodeMs: performance.now() - renderedAt }
+    return new Tokens({ ids, source: 'tokenizer', exactness: isProven ? 'proven' : 'expected', kinship, took })
   }
 
   async #encodeTexts(
@@ -192,6 +199,7 @@ export class ModelTokens {
     },
     options: TokenizeOptions,
   ): Promise<Tokens> {
+    const started = performance.now()
     const first = await this.#encodeText(prompt.texts[0]!, prompt.addSpecialTokens, options)
     const ids = truncate(first.ids, prompt.truncation)
     let totalCount = ids.length
@@ -206,6 +214,7 @@ export class ModelTokens {
       promptCount: prompt.texts.length,
       totalCount,
       kinship: ids === first.ids ? first.kinship : undefined,
+      took: { templateMs: undefined, encodeMs: performance.now() - started },
     })
   }
 
