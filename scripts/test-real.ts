@@ -1,8 +1,8 @@
 /**
- * `npm run test:real -- URL URL [--requests N] [--concurrent N] [--tokenizer FOLDER]`: the end-to-end suite with the real
+ * `npm run test:real -- URL URL [--requests N] [--concurrent N] [--after-kill N] [--tokenizer FOLDER]`: the end-to-end suite with the real
  * `openai` and Anthropic clients against any running OpenAI-compatible engines, with `warmroute serve` in front. Every
  * route, whole and streamed, errors and aborts; bytes against those of the engine itself; predicted against reported
- * cached tokens. Prints what was seen and fails if anything differs.
+ * cached tokens; and again after the router was killed under load. Prints what was seen and fails if anything differs.
  */
 import { parseArgs } from 'node:util'
 import type { RealReport } from '../test/real/suite.js'
@@ -13,6 +13,7 @@ const { values: flags, positionals } = parseArgs({
   options: {
     requests: { type: 'string', default: '200' },
     concurrent: { type: 'string', default: '64' },
+    'after-kill': { type: 'string', default: '20' },
     tokenizer: { type: 'string' },
   },
 })
@@ -22,6 +23,7 @@ const report = await runRealSuite({
   words: flags.tokenizer === undefined ? [] : ['--tokenizer', flags.tokenizer],
   requests: Number(flags.requests),
   concurrent: Number(flags.concurrent),
+  afterKill: Number(flags['after-kill']),
 })
 for (const line of linesOf(report)) console.log(line)
 const faults = faultsOf(report)
@@ -29,7 +31,7 @@ for (const fault of faults) console.log(`FAULT ${fault}`)
 console.log(faults.length === 0 ? 'everything holds' : `${faults.length} faults`)
 process.exitCode = faults.length === 0 ? 0 : 1
 
-function linesOf({ engines, checks, bytes, cached }: RealReport): string[] {
+function linesOf({ engines, checks, bytes, cached, removedBlocks, restart }: RealReport): string[] {
   const count = (outcome: string): number => bytes.requests.filter((it) => it.outcome === outcome).length
   const again = bytes.requests.filter((it) => it.outcome === 'equal' && it.tries > 1).length
   const routes = new Map<string, { requests: number; equal: number; reported: number }>()
@@ -50,8 +52,16 @@ function linesOf({ engines, checks, bytes, cached }: RealReport): string[] {
     `blanked: ${bytes.blanked.join(', ')}`,
     ...bytes.requests.filter((it) => it.outcome === 'unstable').map((it) => `unstable: ${it.status} ${it.name}`),
     '',
-    `cached tokens, one request at a time: ${cached.equal} of ${cached.rows.length} as predicted; ${cached.hits} hits, ${cached.cachedTokens} of ${cached.promptTokens} prompt tokens`,
+    `cached tokens, one request at a time: ${cached.equal} of ${cached.rows.length} as predicted; ${cached.hits} hits, ${cached.cachedTokens} of ${cached.promptTokens} prompt tokens; ${removedBlocks} blocks were removed in all`,
     ...[...routes].map(([route, row]) => `  ${route}: ${row.equal} of ${row.requests}, ${row.reported} tokens cached`),
     `at once, reported minus predicted tokens: ${cached.concurrent.map(([difference, requests]) => `${difference}: ${requests}`).join(', ')}`,
+    ...(restart ? ['', afterKill(restart)] : []),
   ]
+}
+
+function afterKill({ outcomes, rows }: NonNullable<RealReport['restart']>): string {
+  const equal = rows.filter((it) => it.predicted === it.reported).length
+  const reported = rows.reduce((sum, it) => sum + it.reported, 0)
+  const ranks = Object.entries(outcomes).map(([outcome, count]) => `${count} ${outcome}`)
+  return `after kill -9 under load: ranks ${ranks.join(', ')}; ${equal} of ${rows.length} as predicted, the first ${rows[0]!.predicted} and ${rows[0]!.reported}, ${reported} tokens cached`
 }

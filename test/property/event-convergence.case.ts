@@ -35,8 +35,11 @@ const replayMs = 500
  * one were lost; where a replay socket can be asked, silence is broken by a probe, so there is also a bound in time.
  */
 export const detectionMs: number = probeMs + 1000 + 3 * replayMs + 3 * 400 + noticeMsMax
-const faultyMs = 30_000
-const quietMs = 60_000
+/** How long a history is: a few long ones see what takes time, thousands of short ones see what is rare. */
+const spans = {
+  long: { faultyMs: 30_000, quietMs: 60_000, outageMsMax: 15_000 },
+  short: { faultyMs: 1_500, quietMs: 8_000, outageMsMax: 1_500 },
+} as const
 const ranks = 2
 const hasher = createBlockHasher()
 
@@ -52,14 +55,21 @@ interface Wire {
   isUp: boolean
 }
 
+export interface HistoryOptions {
+  readonly span?: keyof typeof spans
+  /** The canary. Frames are numbered as they arrive, so that lost ones cannot be noticed. */
+  readonly hidesGaps?: boolean
+}
+
 /** Runs one history; throws with the seed in the message when a claim fails. */
-export function runHistory(seed: number, options: { readonly hidesGaps?: boolean } = {}): HistoryTotals {
-  return new History(seed, options.hidesGaps ?? false).run()
+export function runHistory(seed: number, options: HistoryOptions = {}): HistoryTotals {
+  return new History(seed, options).run()
 }
 
 class History {
   readonly #seed: number
   readonly #hidesGaps: boolean
+  readonly #span: (typeof spans)[keyof typeof spans]
   readonly #random: () => number
   readonly #sink = new NaiveSink()
   readonly #intake: Intake
@@ -71,10 +81,10 @@ class History {
   #staleCreditMs = 0
   #credits = 0
 
-  /** `hidesGaps`: the canary. Frames are numbered as they arrive, so that lost ones cannot be noticed. */
-  constructor(seed: number, hidesGaps: boolean) {
+  constructor(seed: number, { span = 'long', hidesGaps = false }: HistoryOptions) {
     this.#seed = seed
     this.#hidesGaps = hidesGaps
+    this.#span = spans[span]
     this.#random = newRandom(seed)
     this.#intake = new Intake({
       decoder: new KvEventDecoder(),
@@ -88,6 +98,7 @@ class History {
   }
 
   run(): HistoryTotals {
+    const { faultyMs, quietMs } = this.#span
     for (const wire of this.#wires) {
       this.#later(this.#below(2000), () => this.#connect(wire))
       this.#later(this.#below(500), () => this.#work(wire))
@@ -176,8 +187,9 @@ class History {
     this.#later(notice, () => {
       if (wire.connection === connection) wire.feed.machine.disconnected(this.#now)
     })
-    this.#later(Math.max(notice, outageMsMin) + 1 + this.#below(this.#below(4) === 0 ? 15_000 : 1500), () =>
-      this.#connect(wire),
+    this.#later(
+      Math.max(notice, outageMsMin) + 1 + this.#below(this.#below(4) === 0 ? this.#span.outageMsMax : 1500),
+      () => this.#connect(wire),
     )
   }
 
@@ -245,7 +257,7 @@ class History {
   /** Faults are over: the rank is live, and what it is credited with is true; all of it where history was whole. */
   #expectSettled(wire: Wire): void {
     const { machine } = wire.feed
-    if (machine.state !== 'live') this.#fail(wire, `still ${machine.state} a minute after the last fault`)
+    if (machine.state !== 'live') this.#fail(wire, `still ${machine.state} long after the last fault`)
     if (machine.isComplete) this.#compare(wire)
   }
 

@@ -3,14 +3,19 @@ import { detectionMs, runHistory } from './event-convergence.case.js'
 
 it('ends up equal to the engine, and never credits a block lost longer ago than the detection delay', () => {
   const totals = { gaps: 0, restarts: 0, replays: 0, purges: 0, stale: 0, credits: 0 }
-  for (let seed = 1; seed <= 60; seed++) {
-    const history = runHistory(seed)
+  const histories = [...seeds('long', 40), ...seeds('short', 2_000)]
+  for (const [span, seed] of histories) {
+    const history = runHistory(seed, { span })
     for (const name of Object.keys(totals) as (keyof typeof totals)[]) totals[name] += history[name]
     expect(history.staleCreditMs).toBeLessThanOrEqual(detectionMs)
   }
   // The machinery looks: every branch was walked and credit was given.
   for (const count of Object.values(totals)) expect(count).toBeGreaterThan(20)
-})
+}, 120_000)
+
+function seeds<const Span>(span: Span, count: number): [Span, number][] {
+  return Array.from({ length: count }, (_, at) => [span, at + 1])
+}
 
 it('would notice: with the gaps hidden, some history fails', () => {
   const failed = Array.from({ length: 10 }, (_, seed) => {

@@ -16,7 +16,12 @@ it.each(['vllm', 'sglang'] as const)(
     for (const worker of [0, 1])
       own.push(await startSimEngine({ engine, worker, speedup: 100, blockTokens: 16, blocks: 300, healthMs: 0 }))
     engines.push(...own)
-    const report = await runRealSuite({ engineUrls: own.map((it) => it.url), requests: 24, concurrent: 8 })
+    const report = await runRealSuite({
+      engineUrls: own.map((it) => it.url),
+      requests: 24,
+      concurrent: 8,
+      afterKill: 0,
+    })
     expect(faultsOf(report)).toEqual([])
     expect(report.engines.every((it) => it.endsWith('exact'))).toBe(true)
     expect(report.bytes.requests.every((it) => it.outcome === 'equal')).toBe(true)

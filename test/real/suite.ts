@@ -6,6 +6,8 @@ import { compareCached } from './cached-tokens.js'
 import type { Check } from './client-checks.js'
 import { runClientChecks } from './client-checks.js'
 import { eventually, openRealHouse } from './real-house.js'
+import type { RestartReport } from './router-restart.js'
+import { killAndCompare } from './router-restart.js'
 
 export interface RealSuiteOptions {
   readonly engineUrls: readonly string[]
@@ -14,6 +16,8 @@ export interface RealSuiteOptions {
   /** Sequential requests whose cached tokens are compared, and requests at once after them. */
   readonly requests: number
   readonly concurrent: number
+  /** Prompts that must be predicted after the router was killed and started again; 0 leaves that part out. */
+  readonly afterKill: number
 }
 
 export interface RealReport {
@@ -21,6 +25,9 @@ export interface RealReport {
   readonly checks: readonly Check[]
   readonly bytes: ByteReport
   readonly cached: CachedReport
+  /** Blocks that the engines removed meanwhile, by their events. */
+  readonly removedBlocks: number
+  readonly restart: RestartReport | undefined
   /** After `close`: nothing may be left of any request. */
   readonly leftovers: { readonly inFlight: number; readonly engineConnections: number; readonly bookings: number }
 }
@@ -37,25 +44,34 @@ export async function runRealSuite(options: RealSuiteOptions): Promise<RealRepor
     await house.settle()
     const cached = await compareCached(house, options.requests, options.concurrent)
     await eventually(() => assembly.gateway.inFlight === 0)
-    const bookings = await countBookings(house.url)
+    const { bookings, removedBlocks } = await countWorkers(house.url)
     await house.close()
     const { inFlight, engineConnections } = assembly.gateway
-    return { engines, checks, bytes, cached, leftovers: { inFlight, engineConnections, bookings } }
+    const leftovers = { inFlight, engineConnections, bookings }
+    const restart = options.afterKill > 0 ? await killAndCompare(options.engineUrls, options.afterKill) : undefined
+    return { engines, checks, bytes, cached, removedBlocks, restart, leftovers }
   } finally {
     await house.close()
   }
 }
 
-/** Requests that the router still has booked on a worker, as `/workers` tells. */
-async function countBookings(url: string): Promise<number> {
+/** Requests that are still booked on a worker, and blocks that were removed, as `/workers` tells. */
+async function countWorkers(url: string): Promise<{ readonly bookings: number; readonly removedBlocks: number }> {
   const { workers } = (await (await fetch(`${url}/workers`)).json()) as {
-    readonly workers: readonly { readonly in_flight: number }[]
+    readonly workers: readonly {
+      readonly in_flight: number
+      readonly ranks: readonly { readonly removed_blocks: number }[]
+    }[]
   }
-  return workers.reduce((sum, worker) => sum + worker.in_flight, 0)
+  const ranks = workers.flatMap((worker) => worker.ranks)
+  return {
+    bookings: workers.reduce((sum, worker) => sum + worker.in_flight, 0),
+    removedBlocks: ranks.reduce((sum, rank) => sum + rank.removed_blocks, 0),
+  }
 }
 
 /** What does not hold, in words; empty when everything does. */
-export function faultsOf({ checks, bytes, cached, leftovers }: RealReport): string[] {
+export function faultsOf({ checks, bytes, cached, restart, leftovers }: RealReport): string[] {
   return [
     ...checks.filter((it) => it.outcome === 'fail').map((it) => `${it.name}: ${it.note}`),
     ...bytes.requests
@@ -64,6 +80,9 @@ export function faultsOf({ checks, bytes, cached, leftovers }: RealReport): stri
     ...cached.rows
       .filter((it) => it.predicted !== it.reported)
       .map((it) => `cached tokens differ: ${JSON.stringify(it)}`),
+    ...(restart?.rows ?? [])
+      .filter((it) => it.predicted !== it.reported)
+      .map((it) => `cached tokens differ after the restart: ${JSON.stringify(it)}`),
     ...Object.entries(leftovers)
       .filter(([, count]) => count !== 0)
       .map(([name, count]) => `${count} ${name} left`),
