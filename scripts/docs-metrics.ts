@@ -1,7 +1,7 @@
 /** `npm run docs:metrics`: writes `docs/reference/metrics.md` from the catalogue; `--check` compares instead. */
 import { writeFileSync } from 'node:fs'
-import type { MetricRow } from '../src/telemetry/index.js'
-import { catalogue, leftOut } from '../src/telemetry/index.js'
+import type { MetricKey, MetricRow } from '../src/telemetry/index.js'
+import { catalogue, idle, leftOut } from '../src/telemetry/index.js'
 import { readFileSync } from './files.js'
 
 const path = 'docs/reference/metrics.md'
@@ -28,6 +28,14 @@ ${sorted.map(rowText).join('\n')}
 | Histogram | Bounds |
 |---|---|
 ${sorted.flatMap((row) => (row.buckets ? [`| \`${row.name}\` | ${row.buckets.join(' ')} |`] : [])).join('\n')}
+
+## Shown, and zero under \`warmroute serve\`
+
+| Family | Why |
+|---|---|
+${Object.entries(idle)
+  .map(([key, why]) => `| \`${catalogue[key as MetricKey].name}\` | ${why} |`)
+  .join('\n')}
 
 ## Left out
 

@@ -7,7 +7,7 @@ import type { ServerConfig } from '../config/index.js'
 import { readPolicyConfig } from '../config/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { GatewayAddress, WorkerMode, WorkerRole } from '../server/index.js'
-import { gatewayOptionsOf, hashKey, thresholdsOf } from '../server/index.js'
+import { gatewayOptionsOf, hashKey, modelRulesOf } from '../server/index.js'
 import type { AssemblyOptions } from './assemble/assembly.js'
 import { Assembly } from './assemble/assembly.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
@@ -117,7 +117,7 @@ async function assemblyOptions(
     config,
     policy: own.routerMode,
     policies: routerPolicyConfig === undefined ? undefined : await readPolicyConfig(routerPolicyConfig),
-    thresholds: thresholdsOf(server),
+    rules: modelRulesOf(server),
     enforceDisagg: own.enforceDisagg,
     prefillFallback: own.prefillFallback,
     tokenPlaces: tokenPlacesOf(own, env),

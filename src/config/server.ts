@@ -76,6 +76,25 @@ const options = {
     1_000,
     'How long a worker is left out after a fault before it is asked again; doubles up to 30 s.',
   ),
+  monitor: choice(
+    ['1.1', '1.0'],
+    '1.1',
+    'Which rules say that a worker is busy: those of 1.1 with a latch, or those of 1.0 with thresholds in ten-thousandths.',
+  ),
+  sessionAffinityTtlSecs: optionalNumber(
+    undefined,
+    'Requests that name the same session in their headers stay with one worker until it was idle for so long. none: they go where their prompt is cached.',
+    {
+      accepts: 'seconds from 1 to 31536000, or none',
+      flags: ['--router-session-affinity-ttl-secs'],
+      env: ['DYN_ROUTER_SESSION_AFFINITY_TTL_SECS'],
+    },
+  ),
+  metricsCompat: choice(
+    ['1.2', '1.0'],
+    '1.2',
+    'Generation of the routing-overhead histograms: 1.0 has its buckets and takes phases as differences.',
+  ),
   activeDecodeBlocksThreshold: optionalNumber(undefined, 'Share of KV blocks in use above which a worker is busy.', {
     accepts: 'a number from 0 to 1, or none',
     env: ['DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD'],
@@ -116,6 +135,8 @@ function complete(values: { readonly [Name in keyof typeof options]: (typeof opt
   )
   const decode = values.activeDecodeBlocksThreshold
   check('activeDecodeBlocksThreshold', decode === undefined || (decode >= 0 && decode <= 1), 'must be from 0 to 1')
+  const ttl = values.sessionAffinityTtlSecs
+  check('sessionAffinityTtlSecs', ttl === undefined || (ttl >= 1 && ttl <= 31_536_000), 'must be from 1 to 31536000')
   for (const field of durations)
     check(field, Number.isFinite(values[field]) && values[field] >= 0, 'must be at least 0')
   for (const field of ['apiKeyHashes', 'adminKeyHashes'] as const)

@@ -37,6 +37,15 @@ it('names the request where the engine looks for it', () => {
   expect(requestControls({ engine: 'sglang', ...named }).fields).toEqual({ rid: 'r1' })
 })
 
+it('makes a request part of a session that SGLang has open, on the routes that read one, and of none elsewhere', () => {
+  const open = { openSessionId: 's1' }
+  for (const path of ['/generate', chat, '/v1/completions'])
+    expect(requestControls({ engine: 'sglang', path, ...open }).fields).toEqual({ session_params: { id: 's1' } })
+  expect(requestControls({ engine: 'sglang', path: '/v1/messages', ...open }).fields).toEqual({})
+  expect(requestControls({ engine: 'vllm', path: chat, ...open }).fields).toEqual({})
+  expect(requestControls({ engine: 'sglang', path: chat }).strip).toContain('session_params')
+})
+
 it('adds nothing for an engine that refuses unknown fields', () => {
   expect(requestControls({ engine: 'trtllm', path: chat, dpRank: 1, priority: 1, requestId: 'r' })).toMatchObject({
     headers: {},

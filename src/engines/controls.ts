@@ -12,14 +12,19 @@ export interface ControlInput {
   readonly dpRank?: number | undefined
   readonly requestId?: string | undefined
   readonly sessionId?: string | undefined
+  /** A session that was opened inside this engine: the request becomes part of it. */
+  readonly openSessionId?: string | undefined
   /** Ours: a larger number is more urgent. */
   readonly priority?: number | undefined
 }
 
+/** What stands in a field: JSON. */
+export type ControlValue = string | number | Readonly<Record<string, string>>
+
 export interface RequestControls {
   readonly headers: Readonly<Record<string, string>>
   /** To be put into the body, in place of fields of the same name. */
-  readonly fields: Readonly<Record<string, string | number>>
+  readonly fields: Readonly<Record<string, ControlValue>>
   /** Names the client may not set: they steer the engine's ranks or its transfers. */
   readonly strip: readonly string[]
   /** False: the engine ignores a rank on this route and will choose for itself. */
@@ -39,16 +44,18 @@ const clientMayNotSet: Readonly<Partial<Record<EngineKind, readonly string[]>>> 
     'routed_dp_rank',
     'data_parallel_rank',
     'disagg_prefill_dp_rank',
+    'session_params',
   ],
   trtllm: ['disaggregated_params'],
 }
 
 const vllmPinnedPaths = new Set(['/v1/chat/completions', '/v1/completions', '/v1/messages', '/inference/v1/generate'])
+const sglangSessionPaths = new Set(['/generate', '/v1/chat/completions', '/v1/completions'])
 const sglangHeaderPaths = new Set(['/v1/chat/completions', '/v1/completions', '/v1/messages'])
 
 export function requestControls(input: ControlInput): RequestControls {
   const headers: Record<string, string> = {}
-  const fields: Record<string, string | number> = {}
+  const fields: Record<string, ControlValue> = {}
   const strip = [...(clientMayNotSet[input.engine] ?? [])]
   let isPinned = input.dpRank === undefined
   if (input.engine === 'vllm') {
@@ -67,6 +74,9 @@ export function requestControls(input: ControlInput): RequestControls {
       fields['routed_dp_rank'] = input.dpRank
       isPinned = true
     }
+    // Without `rid` the prompt stands for itself: clients send the whole conversation, and nothing is put in front of it.
+    if (input.openSessionId && sglangSessionPaths.has(input.path))
+      fields['session_params'] = { id: input.openSessionId }
     if (input.requestId) fields['rid'] = input.requestId
     if (input.priority !== undefined) fields['priority'] = input.priority // higher runs first there
   }

@@ -32,7 +32,7 @@ function scene(change: Partial<SessionPort> = {}, reply: SessionReply = { status
 
 it.each([undefined, { sessionId: 's' }])('does nothing without an action', async (control) => {
   const { agent, asked } = scene()
-  expect(await agent.begin(control, 1n)).toBeUndefined()
+  expect(await agent.begin(control, 1n)).toEqual({ isInside: false })
   expect(asked).toEqual([])
 })
 
@@ -65,7 +65,8 @@ it.each<[string, Partial<SessionPort>, SessionReply]>([
 it('unbinds at once when a request closes its session, and tells the worker afterwards', async () => {
   const { agent, sessions, asked } = scene()
   sessions.bind('s', 7n, 1000, 0)
-  const afterwards = await agent.begin({ sessionId: 's', action: 'close' }, 7n)
+  const { isInside, afterwards } = await agent.begin({ sessionId: 's', action: 'close' }, 7n)
+  expect(isInside).toBe(true) // its last request still runs in the session
   expect(sessions.size).toBe(0)
   expect(asked).toEqual(['available?'])
   afterwards?.()
@@ -76,7 +77,8 @@ it('unbinds at once when a request closes its session, and tells the worker afte
 it('asks once whether sessions exist, and without them serves as if none was asked for', async () => {
   let asked = 0
   const { agent, sessions } = scene({ isAvailable: () => Promise.reject(new Error(`none (${asked++})`)) })
-  for (let i = 0; i < 3; i++) expect(await agent.begin({ sessionId: 's', action: 'open' }, 7n)).toBeUndefined()
+  for (let i = 0; i < 3; i++)
+    expect(await agent.begin({ sessionId: 's', action: 'open' }, 7n)).toEqual({ isInside: false })
   expect([asked, sessions.size]).toEqual([1, 0])
 })
 
@@ -85,6 +87,16 @@ it('does not override a worker that the request names, and knows nothing without
   sessions.bind('s', 7n, 1000, 0)
   expect(agent.resolve({ sessionId: 's' }, 3n)).toBeUndefined()
   expect(agent.resolve(undefined)).toBeUndefined()
+})
+
+it('knows whether a request runs inside a session of its worker, and forgets those of a worker that left', async () => {
+  const { agent, sessions } = scene()
+  expect(await agent.begin({ sessionId: 's', action: 'open' }, 7n)).toEqual({ isInside: true })
+  expect(await agent.begin({ sessionId: 's' }, 7n)).toEqual({ isInside: true })
+  expect(await agent.begin({ sessionId: 's' }, 8n)).toEqual({ isInside: false })
+  expect(await agent.begin({ sessionId: 'other' }, 7n)).toEqual({ isInside: false })
+  agent.removeWorker(7n)
+  expect(sessions.size).toBe(0)
 })
 
 it('a session that cannot be closed is a warning, not an error', async () => {

@@ -35,6 +35,14 @@ export interface SessionReply {
   readonly message?: string | undefined
 }
 
+/** What a session means for one request on its worker. */
+export interface SessionUse {
+  /** The worker has the session open, so that the request may name it there. */
+  readonly isInside: boolean
+  /** To be called when generation has ended. */
+  readonly afterwards?: (() => void) | undefined
+}
+
 export interface AgentControllerOptions {
   readonly sessions: StickySessions
   readonly port: SessionPort
@@ -44,6 +52,7 @@ export interface AgentControllerOptions {
   readonly timeoutMs?: number
 }
 
+const outside: SessionUse = { isInside: false }
 const defaultTimeoutSecs = 300
 /** The worker keeps a session this much longer than we do, so that ours lapses first and closes it in order. */
 const surplusSecs = 30
@@ -66,18 +75,24 @@ export class AgentController {
     return this.#options.sessions.resolve(control.sessionId, this.#options.now())
   }
 
-  /**
-   * After selection, before dispatch. Answers with what to do when generation has ended, if anything. Where no worker can
-   * hold sessions the request goes on without one.
-   */
-  async begin(control: SessionControl | undefined, workerId: bigint): Promise<(() => void) | undefined> {
-    if (!control?.action || !(await this.#available())) return undefined
-    if (control.action === 'close') {
-      this.#options.sessions.unbind(control.sessionId)
-      return () => this.closeLater(control.sessionId, workerId)
+  /** After selection, before dispatch. Where no worker can hold sessions the request goes on without one. */
+  async begin(control: SessionControl | undefined, workerId: bigint): Promise<SessionUse> {
+    if (!control) return outside
+    const { sessions, now } = this.#options
+    const { sessionId, action } = control
+    const isInside = sessions.resolve(sessionId, now()) === workerId
+    if (!action || !(await this.#available())) return { isInside }
+    if (action === 'close') {
+      sessions.unbind(sessionId)
+      return { isInside, afterwards: () => this.closeLater(sessionId, workerId) }
     }
     await this.#open(control, workerId)
-    return undefined
+    return { isInside: true }
+  }
+
+  /** The sessions of a worker that left are gone with it. */
+  removeWorker(workerId: bigint): void {
+    this.#options.sessions.removeWorker(workerId)
   }
 
   /** Fire and forget, as after a lapsed session; `close()` waits for what is under way. */

@@ -4,6 +4,8 @@ import { completeRouterConfig, WarmrouteError } from '../core/protocol/index.js'
 import { roundedOverlapBlocks } from './best-match.js'
 import { KvRouter } from './kv-router.js'
 import type { KvRouterOptions } from './kv-router-options.js'
+import { handleRouterRequest } from './request-handler.js'
+import type { RequestContext, RouterRequest, RouterResponse } from './request-protocol.js'
 import type { PromptHashes, RankLoad, RouteAnswer, RouterPort, RouteRequest } from './router-port.js'
 import type { RouterLog } from './router-ports.js'
 import { silentLog } from './router-ports.js'
@@ -78,6 +80,10 @@ export class InProcessRouter implements RouterPort {
 
   free(requestId: string): void {
     this.#late(requestId, () => this.router.free(requestId))
+  }
+
+  answer(context: RequestContext, request: RouterRequest): Promise<RouterResponse> {
+    return handleRouterRequest(this.router, context, request)
   }
 
   setWorker(workerId: bigint, config: WorkerConfig): void {

@@ -5,7 +5,7 @@ export type { BookingPort, GuardedRequest, GuardEnd, GuardHooks, GuardSummary } 
 export { WorkerMonitor } from './worker-monitor.js'
 export type { Watched, WorkerMonitorOptions, WorkerMonitorPorts } from './worker-monitor.js'
 export { parseRouterRequest, requestIdOr, stringifyRouterResponse } from './request-protocol.js'
-export type { NewRequest, RouterRequest, RouterResponse } from './request-protocol.js'
+export type { NewRequest, RequestContext, RouterRequest, RouterResponse } from './request-protocol.js'
 export { AgentController } from './agent-controller.js'
 export type {
   AgentControllerOptions,
@@ -13,6 +13,7 @@ export type {
   SessionControl,
   SessionPort,
   SessionReply,
+  SessionUse,
 } from './agent-controller.js'
 export { decodeOverride, PrefillRouter, prefillRouterConfig } from './prefill-router.js'
 export type { InnerRoute, PrefillRouterOptions } from './prefill-router.js'
@@ -25,7 +26,6 @@ export { KvRouter } from './kv-router.js'
 export type { AddRequest, PromptQuestion } from './kv-router.js'
 export type { Closeable, EventIntake, KvRouterOptions } from './kv-router-options.js'
 export { answerRouterRequest, handleRouterRequest } from './request-handler.js'
-export type { RequestContext } from './request-handler.js'
 export { realClock, realRandomness, silentLog } from './router-ports.js'
 export type {
   Randomness,
@@ -39,7 +39,7 @@ export type {
 } from './router-ports.js'
 export { WorkerRegistry } from './worker-registry.js'
 export { replayRouterLog } from './replay-log.js'
-export { exportLoads, newMetricsObserver } from './metrics-observer.js'
+export { exportEventCounts, exportLoads, newMetricsObserver } from './metrics-observer.js'
 export { createRouter } from './create-router.js'
 export type { Placement, RouteOptions, Router, RouterOptions, WorkerOptions } from './create-router.js'
 export {

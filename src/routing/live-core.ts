@@ -11,6 +11,7 @@ import {
   queueRecheckIntervalMs,
   WarmrouteError,
 } from '../core/protocol/index.js'
+import type { QueueRejection } from '../core/queue/index.js'
 import { isQueueing, profileFor } from '../core/queue/index.js'
 import type {
   Dispatch,
@@ -183,7 +184,11 @@ export class LiveCore {
       if (made.kind === 'picked') onPlaced(made, undefined)
       return made
     })
-    if (decision.kind === 'refused') throw decision.error
+    if (decision.kind === 'refused') {
+      const { rejection } = decision.error.details
+      if (rejection) this.observer.queueRejected?.(rejection as QueueRejection)
+      throw decision.error
+    }
     if (decision.kind === 'picked') return decision
     const picked = await this.#waiters.wait(decision.parked, signal)
     if (signal?.aborted) {

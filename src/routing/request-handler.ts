@@ -3,16 +3,8 @@ import type { WarmrouteError } from '../core/protocol/index.js'
 import type { QueueRejection } from '../core/queue/index.js'
 import { roundedOverlapBlocks } from './best-match.js'
 import type { KvRouter } from './kv-router.js'
-import type { NewRequest, RouterRequest, RouterResponse } from './request-protocol.js'
+import type { NewRequest, RequestContext, RouterRequest, RouterResponse } from './request-protocol.js'
 import { parseRouterRequest, requestIdOr, stringifyRouterResponse } from './request-protocol.js'
-
-export interface RequestContext {
-  /** Names the request, unless the request names another. */
-  readonly id: string
-  /** From the metadata of the stream. */
-  readonly policyClass?: string | undefined
-  readonly signal?: AbortSignal | undefined
-}
 
 /** JSON in, JSON out. Rejects with what routing rejects with. */
 export async function answerRouterRequest(

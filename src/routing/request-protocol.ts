@@ -19,6 +19,15 @@ export interface NewRequest {
   readonly preferredTaints?: Readonly<Record<string, number>> | undefined
 }
 
+/** What surrounds a request. */
+export interface RequestContext {
+  /** Names the request, unless the request names another. */
+  readonly id: string
+  /** From the metadata of the stream. */
+  readonly policyClass?: string | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
 export type RouterRequest =
   | NewRequest
   | { readonly method: 'mark_prefill'; readonly requestId?: string | undefined }

@@ -16,6 +16,7 @@ import type {
   WorkerRank,
 } from '../core/protocol/index.js'
 import type { Receipt } from '../core/router/index.js'
+import type { RequestContext, RouterRequest, RouterResponse } from './request-protocol.js'
 
 export interface RouteRequest {
   /** Unique among running requests. */
@@ -87,6 +88,9 @@ export interface RouterPort {
   outputBlock(requestId: string, decayFraction?: number): void
   /** Ends every booking of the request. Safe to repeat, and for ids that were never booked. */
   free(requestId: string): void
+
+  /** The same as a service (`request-protocol.ts`): one request, one answer that says whether it was known. */
+  answer(context: RequestContext, request: RouterRequest): Promise<RouterResponse>
 
   /** A worker joined, or says something new of itself. */
   setWorker(workerId: bigint, config: WorkerConfig): void

@@ -1,6 +1,7 @@
 /** What a living router is given: a log, a clock, lots, and whatever it must ask elsewhere. Each has a plain default. */
 import { randomFillSync } from 'node:crypto'
 import type { HashColumn, RouterEvent, WorkerRank } from '../core/protocol/index.js'
+import type { QueueRejection } from '../core/queue/index.js'
 import type { LesserOverlap, SharedCacheHits } from '../core/selection/index.js'
 
 /** A fixed sentence plus fields. */
@@ -57,6 +58,8 @@ export interface RouterObserver {
   queued?(pendingCount: number, pendingIslTokens: number): void
   /** A booked request went to a worker that holds less of it than another did. Told later, and only to who listens. */
   lesserOverlap?(requestId: string, choice: LesserOverlap): void
+  /** A limit of the queue turned a request away. */
+  queueRejected?(rejection: QueueRejection): void
 }
 
 /** Milliseconds since the request came, except for the two lookups, which are durations of their own. */
@@ -84,6 +87,7 @@ export function guardObserver(observer: RouterObserver = {}, log: RouterLog): Ro
     sharedCacheHit: (hitRate, beyond) => safely(() => observer.sharedCacheHit?.(hitRate, beyond)),
     queued: (count, tokens) => safely(() => observer.queued?.(count, tokens)),
     lesserOverlap: (requestId, choice) => safely(() => observer.lesserOverlap?.(requestId, choice)),
+    queueRejected: (rejection) => safely(() => observer.queueRejected?.(rejection)),
   }
 }
 

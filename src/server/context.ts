@@ -10,10 +10,12 @@ import type { Deadlines, HealthOptions, Limits, Log } from './options.js'
 import type { DeadlineClock } from './request/deadlines.js'
 import type { LoopTurns } from './request/loop-turns.js'
 import type { Meters } from './telemetry/request-meters.js'
+import type { StageMeters } from './telemetry/stage-meters.js'
 
 export interface GatewayContext {
   readonly hub: ModelHub
   readonly meters: Meters
+  readonly stages: StageMeters
   readonly clock: DeadlineClock
   readonly turns: LoopTurns
   readonly callers: Callers

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { groups, loadConfig } from '../config/index.js'
-import { gatewayOptionsOf, thresholdsOf } from './from-config.js'
+import { gatewayOptionsOf, modelRulesOf } from './from-config.js'
 import { defaultDeadlines, defaultHealth, defaultLimits } from './options.js'
 
 it('says nothing else than the defaults of the room when nothing is set', () => {
@@ -9,5 +9,5 @@ it('says nothing else than the defaults of the room when nothing is set', () => 
   expect({ ...defaultDeadlines, ...options.deadlines }).toEqual(defaultDeadlines)
   expect({ ...defaultHealth, ...options.health }).toEqual(defaultHealth)
   expect({ ...defaultLimits, ...options.limits }).toEqual(defaultLimits)
-  expect(thresholdsOf(server)).toEqual({})
+  expect(modelRulesOf(server)).toEqual({ thresholds: {}, monitor: '1.1', sessionAffinityTtlSecs: undefined })
 })

@@ -1,7 +1,7 @@
 /** From the options of the file to the options of a gateway. Reads no file: certificate and key come as texts. */
 import type { LoadThresholds } from '../core/load/index.js'
 import type { ServerConfig } from '../config/index.js'
-import type { GatewayOptions } from './options.js'
+import type { GatewayOptions, ModelSpec } from './options.js'
 
 export function gatewayOptionsOf(
   config: ServerConfig,
@@ -34,11 +34,19 @@ export function gatewayOptionsOf(
     usageSampleEvery: config.usageSampleEvery,
     allowedEngineFields: config.allowedEngineFields,
     showsWorker: config.showsWorker,
+    metricsCompat: config.metricsCompat,
   }
 }
 
-/** For `ModelSpec.thresholds`. */
-export function thresholdsOf(config: ServerConfig): LoadThresholds {
+/** How each model judges load and keeps sessions. */
+export function modelRulesOf(
+  config: ServerConfig,
+): Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'> {
+  const { monitor, sessionAffinityTtlSecs } = config
+  return { thresholds: thresholdsOf(config), monitor, sessionAffinityTtlSecs }
+}
+
+function thresholdsOf(config: ServerConfig): LoadThresholds {
   const { activeDecodeBlocksThreshold, activePrefillTokensThreshold, activePrefillTokensThresholdFrac } = config
   return {
     ...(activeDecodeBlocksThreshold === undefined ? {} : { activeDecodeBlocksThreshold }),

@@ -18,6 +18,7 @@ import { DeadlineClock } from './request/deadlines.js'
 import { LoopTurns } from './request/loop-turns.js'
 import { createDoor } from './routes/door.js'
 import { Meters } from './telemetry/request-meters.js'
+import { StageMeters } from './telemetry/stage-meters.js'
 import { WorkerGauges } from './telemetry/worker-gauges.js'
 import { Caretaker } from './workers/caretaker.js'
 import type { WorkerReport } from './workers/worker.js'
@@ -71,7 +72,7 @@ class HttpGateway implements Gateway {
 
   constructor(options: GatewayOptions) {
     this.#options = options
-    this.metrics = options.metrics ?? createMetrics()
+    this.metrics = options.metrics ?? createMetrics({ metricsCompat: options.metricsCompat ?? '1.2' })
     this.#context = contextOf(options, this.metrics)
     this.#caretaker = new Caretaker(this.#context)
     this.#gauges = new WorkerGauges(this.metrics, this.#context.hub)
@@ -115,7 +116,7 @@ class HttpGateway implements Gateway {
       now,
       hasher,
       metersOf: (name) => meters.of(name),
-      removeGauges: (workerId, dpRanks, type) => meters.removeWorker(workerId, dpRanks, type),
+      metrics: this.metrics,
     })
     this.#context.hub.add(model)
   }
@@ -223,6 +224,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
   return {
     hub: new ModelHub(),
     meters: new Meters(metrics),
+    stages: new StageMeters(metrics),
     clock: new DeadlineClock(deadlines, options.keepAliveMs ?? 15_000, now),
     turns: new LoopTurns(now),
     callers: new Callers(),

@@ -1,5 +1,5 @@
 /** The HTTP front door: routes, streaming proxy, request lifecycle, admin. */
-export { gatewayOptionsOf, thresholdsOf } from './from-config.js'
+export { gatewayOptionsOf, modelRulesOf } from './from-config.js'
 export { createGateway } from './gateway.js'
 export type { Gateway, GatewayAddress } from './gateway.js'
 export { hashKey } from './http/keys.js'

@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { LegEdit } from '../engines/index.js'
-import type { PromptHashes, RouteAnswer } from '../routing/index.js'
+import type { PromptHashes, RouteAnswer, RouteRequest, SessionUse } from '../routing/index.js'
 import { RequestGuard } from '../routing/index.js'
 import type { GatewayContext } from './context.js'
 import { answerError } from './http/answer.js'
@@ -18,23 +18,35 @@ import type { RelayOutcome } from './relay/answer-relay.js'
 import { AnswerRelay } from './relay/answer-relay.js'
 import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
-import { reusableTokens } from '../engines/index.js'
 import { engineRequest } from './request/engine-request.js'
 import type { Prepared } from './request/prepare.js'
 import { prepare, promptOf } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
 import type { AnswerEdits } from './request/nvext-answer.js'
 import { answerDryRun, editsOf } from './request/nvext-answer.js'
-import { routeRequestOf } from './request/route-request.js'
+import type { Place } from './request/route-request.js'
+import { placeOf, routeRequestOf } from './request/route-request.js'
 import type { PrefillAnswer } from './pairs/index.js'
 import { PairedRequest } from './pairs/index.js'
 import { RequestSpan } from './telemetry/request-span.js'
 import type { ModelMeters, RequestType, ShedReason } from './telemetry/request-meters.js'
 import { errorTypeOf, shedReasonOf } from './telemetry/request-meters.js'
+import type { DispatchMeter } from './telemetry/stage-meters.js'
+import {
+  asReusable,
+  clientRequestId,
+  endInTime,
+  isFault,
+  isRetriable,
+  mayMove,
+  requireJson,
+  wantsUsageSample,
+  wasNeverSent,
+} from './request/verdicts.js'
+import type { SessionTie } from './sessions/session-affinity.js'
+import { tieOf } from './sessions/tie-of.js'
+import { attemptsMax } from './options.js'
 import type { Worker } from './workers/worker.js'
-
-/** A request goes to at most this many workers. */
-const attemptsMax = 2
 
 export class Inference implements Timed {
   /** Unique among running requests: what is booked is booked under it. */
@@ -58,7 +70,9 @@ export class Inference implements Timed {
   #isQueued = true
   #givenUp: WarmrouteError | undefined
   #span: RequestSpan | undefined
-  #closeSession: (() => void) | undefined
+  #session: SessionUse | undefined
+  #tie: SessionTie | undefined
+  #sending: DispatchMeter | undefined
   /** Where the model has prefill workers: the other half of this request. */
   #pair: PairedRequest | undefined
   #shed: ShedReason | undefined
@@ -161,13 +175,30 @@ export class Inference implements Timed {
     this.#meters = prepared.model.meters
     this.#meters.started(this.#row.endpoint, this.#type)
     this.#checkReady(prepared)
-    const found = promptOf(prepared, this.#abort.signal, buffers)
-    const known = found instanceof Promise ? await found : found
-    this.#tokens = known?.tokens
-    const prompt = known && known.tokens.length > 0 ? known : undefined
+    const prompt = await this.#preprocess(prepared)
     this.#promptTokens = prompt?.totalTokens ?? prompt?.tokens.length ?? 0
     if (prompt) this.#meters.promptTokens(this.#promptTokens, prompt)
-    return this.#attempt(prepared, prompt)
+    this.#tie = await tieOf(prepared, this.#abort.signal)
+    try {
+      return await this.#attempt(prepared, prompt)
+    } finally {
+      this.#tie?.end()
+    }
+  }
+
+  /** The prompt as routing compares it, where it has any. */
+  async #preprocess(prepared: Prepared): Promise<PromptTokens | undefined> {
+    const { stages, now, buffers } = this.#context
+    const startedMs = now()
+    stages.preprocess.enter()
+    try {
+      const found = promptOf(prepared, this.#abort.signal, buffers)
+      const known = found instanceof Promise ? await found : found
+      this.#tokens = known?.tokens
+      return known && known.tokens.length > 0 ? known : undefined
+    } finally {
+      stages.preprocess.leave(now() - startedMs)
+    }
   }
 
   #checkReady({ model, hints }: Prepared): void {
@@ -178,8 +209,7 @@ export class Inference implements Timed {
       throw new WarmrouteError('WR_MODEL_NOT_READY', {
         message: `Model \`${model.name}\` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.`,
       })
-    if (model.monitor.isConfigured && model.monitor.isEveryoneBusy())
-      throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
+    if (model.isEveryoneBusy) throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
   }
 
   /** Routes and dispatches; a worker that fails before the first byte is replaced, once. */
@@ -193,17 +223,19 @@ export class Inference implements Timed {
       this.dispatchedAtMs = 0
       const terms = pair && (hints.isDryRun ? await pair.query() : await pair.before())
       if (pair?.refusal) return this.#passRefusal(pair.refusal)
-      const request = routeRequestOf(this.id, prepared, prompt, hashes, failed, this.#abort.signal, terms)
+      const place = placeOf(prepared, this.#tie?.target, failed, terms?.excluded)
+      const request = routeRequestOf(this.id, prepared, prompt, hashes, place, this.#abort.signal, terms)
       let answer: RouteAnswer
       try {
-        answer = asReusable(await model.spec.router.route(request), prompt, model.spec.blockSize)
+        answer = await this.#route(prepared, prompt, request)
       } catch (error) {
-        throw firstError ?? error
+        if (!(await this.#leavesSession(place, error))) throw firstError ?? error
+        attempt-- // no worker was asked
+        continue
       }
-      this.#span?.routed(model.name, answer)
       if (hints.isDryRun)
         return answerDryRun(this.#response, prepared, prompt, answer, this.publicId, pair?.prefillChoice)
-      const isLast = attempt === attemptsMax || request.pin !== undefined
+      const isLast = attempt === attemptsMax || place.isFixed
       const outcome = await this.#dispatch(prepared, prompt, answer, isLast)
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
       if (this.#givenUp) throw this.#givenUp
@@ -214,9 +246,42 @@ export class Inference implements Timed {
         continue
       }
       firstError ??= error
+      this.#tie?.lost()
       if (isLast || !mayMove(outcome, error, pair?.isRemote ?? false)) throw pair ? pair.naming(error) : error
       failed.add(answer.workerId)
       model.meters.retried()
+      await this.#tie?.again()
+    }
+  }
+
+  /** The conversation's rank is not there any more: the request chooses another. */
+  async #leavesSession({ isFixed, pin }: Place, error: unknown): Promise<boolean> {
+    const isGone = error instanceof WarmrouteError && error.code === 'WR_NO_ENDPOINTS'
+    if (!this.#tie || isFixed || !pin || !isGone) return false
+    this.#tie.lost()
+    await this.#tie.again()
+    return true
+  }
+
+  async #route(prepared: Prepared, prompt: PromptTokens | undefined, request: RouteRequest): Promise<RouteAnswer> {
+    const { stages, now } = this.#context
+    const { model, hints } = prepared
+    const { blockSize, router } = model.spec
+    const startedMs = now()
+    stages.route.enter()
+    try {
+      const answer = await router.route(request)
+      const promptTokens = prompt?.tokens.length ?? 0
+      if (model.looksAtPrompts && !hints.isDryRun)
+        model.routerMetrics.requestRouted(
+          promptTokens,
+          answer.effectiveOverlapBlocks,
+          Math.ceil(promptTokens / blockSize),
+        )
+      this.#span?.routed(model.name, answer)
+      return asReusable(answer, prompt, blockSize)
+    } finally {
+      stages.route.leave(now() - startedMs)
     }
   }
 
@@ -270,6 +335,7 @@ export class Inference implements Timed {
     isLast: boolean,
   ): Promise<RelayOutcome> {
     const { model } = prepared
+    const routedAtMs = this.#context.now()
     const worker = model.fleet.get(answer.workerId)
     const guard = this.#createGuard(prepared, prompt)
     this.#guard = guard
@@ -277,14 +343,14 @@ export class Inference implements Timed {
       if (this.#givenUp) throw this.#givenUp
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
       if (prepared.hints.sessionControl) {
-        this.#closeSession = await model.agents.begin(prepared.hints.sessionControl, worker.id)
+        this.#session = await model.agents.begin(prepared.hints.sessionControl, worker.id)
         this.#abort.signal.throwIfAborted()
       }
       const leg = this.#pair && (await this.#pair.decodeLeg())
       this.#abort.signal.throwIfAborted()
       if (this.#pair?.isRemote !== true)
         model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
-      const outcome = await this.#relayFrom(worker, prepared, answer, isLast, leg)
+      const outcome = await this.#relayFrom(worker, prepared, answer, isLast, leg, routedAtMs)
       if (outcome.kind === 'completed') this.#settle(outcome, guard, answer)
       else guard.end(this.#givenUp ? 'stopped' : 'failed')
       if (outcome.kind === 'failed' && !this.#givenUp && isFault(outcome.error))
@@ -306,8 +372,9 @@ export class Inference implements Timed {
     answer: RouteAnswer,
     isLast: boolean,
     leg: LegEdit | undefined,
+    routedAtMs: number,
   ): Promise<RelayOutcome> {
-    const { now, allowedEngineFields, passesAuthorization, isStrict } = this.#context
+    const { now, stages, allowedEngineFields, passesAuthorization, isStrict } = this.#context
     const isRemote = this.#pair?.isRemote ?? false
     const asksForUsage = wantsUsageSample(this.#context, prepared)
     const request = engineRequest({
@@ -321,10 +388,12 @@ export class Inference implements Timed {
       asksForUsage,
       leg,
       mayStillSend: this.#pair?.mayStillSend,
+      sessionId: this.#session?.isInside ? prepared.hints.sessionControl?.sessionId : undefined,
     })
     this.#worker = worker
     this.#rank = answer.dpRank
     this.dispatchedAtMs = this.byteAtMs = now()
+    const sending = (this.#sending = stages.dispatch(routedAtMs, now))
     this.lastCommentAtMs = this.dispatchedAtMs
     if (this.#pair) this.#decodeSent(this.#pair, worker)
     worker.enter()
@@ -339,10 +408,15 @@ export class Inference implements Timed {
           ...this.#edits(prepared, answer, asksForUsage),
         },
         {
+          onSent: () => {
+            sending.sent()
+            this.#tie?.sent({ workerId: answer.workerId, dpRank: answer.dpRank })
+          },
           onProgress: (tokens) => this.#progress(tokens),
           onCommit: () => this.#letGoOfBody(),
           onOutcome: (outcome) => {
             worker.leave()
+            sending.end()
             resolve(outcome)
           },
         },
@@ -375,6 +449,7 @@ export class Inference implements Timed {
   #progress(tokens: number): void {
     const now = this.#context.now()
     this.byteAtMs = now
+    this.#sending!.firstByte(now)
     this.#worker!.progressAtMs = now
     this.#guard!.item(tokens)
     if (tokens === 0) return
@@ -433,7 +508,10 @@ export class Inference implements Timed {
         expectedOutputTokens: hints.expectedOutputTokens,
         startedAtMs: this.startedAtMs,
       },
-      { closeSession: () => this.#closeSession?.() },
+      {
+        ...(model.looksAtPrompts ? model.guardHooks : {}),
+        closeSession: () => this.#session?.afterwards?.(),
+      },
       this.#context.now,
     )
   }
@@ -498,67 +576,4 @@ export class Inference implements Timed {
       'a request ended',
     )
   }
-}
-
-/** A prompt of exactly k blocks reuses k - 1 of them at most, so that is what we foretell; a partial block is none. */
-function asReusable(answer: RouteAnswer, prompt: PromptTokens | undefined, blockSize: number): RouteAnswer {
-  if (!prompt || answer.cachedTokens === 0) return answer
-  return { ...answer, cachedTokens: reusableTokens(answer.cachedTokens, prompt.tokens.length, blockSize) }
-}
-
-function mayMove(outcome: RelayOutcome, error: WarmrouteError, isRemote: boolean): boolean {
-  if (outcome.kind === 'refused') return isRetriable(outcome.status, isRemote)
-  return outcome.kind === 'failed' && !outcome.isCommitted && isReplaceable(error)
-}
-
-/** No connection came about, so that the worker cannot have read a word. */
-function wasNeverSent(outcome: RelayOutcome & { readonly kind: 'failed' }): boolean {
-  return outcome.isUntouched && outcome.error.code === 'WR_ENGINE_UNREACHABLE'
-}
-
-/** Another worker may do better; a decode that could not get its prompt's KV may have it from another prefill. */
-function isRetriable(status: number, isRemote: boolean): boolean {
-  return status === 502 || status === 503 || (isRemote && status === 500)
-}
-
-function isReplaceable(error: WarmrouteError): boolean {
-  return isFault(error) || error.code === 'WR_ENGINE_TIMEOUT'
-}
-
-/** The worker, not the request, is to blame. */
-function isFault(error: WarmrouteError): boolean {
-  return (
-    error.code === 'WR_ENGINE_UNREACHABLE' ||
-    error.code === 'WR_ENGINE_DISCONNECTED' ||
-    error.code === 'WR_ENGINE_PROTOCOL' ||
-    error.code === 'WR_ENGINE_TIMEOUT'
-  )
-}
-
-function wantsUsageSample(context: GatewayContext, { isStream, row, body }: Prepared): boolean {
-  if (!isStream || (row.endpoint !== 'chat_completions' && row.endpoint !== 'completions')) return false
-  const given = body['stream_options'] as
-    | { include_usage?: unknown; continuous_usage_stats?: unknown }
-    | null
-    | undefined
-  if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given))) return false
-  if (given?.include_usage === true || given?.continuous_usage_stats !== undefined) return false
-  return context.samplesUsage()
-}
-
-/** The answer is on its way; a client that does not take it is not waited for. Once it has, Node sets a time of its own. */
-function endInTime(response: ServerResponse, ms: number): void {
-  if (ms > 0 && !response.writableFinished) response.socket?.setTimeout(ms)
-}
-
-function requireJson(request: IncomingMessage): void {
-  const type = request.headers['content-type']
-  if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type))
-    throw new WarmrouteError('WR_UNSUPPORTED_MEDIA_TYPE', {})
-}
-
-/** An id that is short and plain; anything else is replaced by our own. */
-function clientRequestId(request: IncomingMessage): string | undefined {
-  const id = request.headers['x-request-id']
-  return typeof id === 'string' && /^[\x21-\x7e]{1,256}$/.test(id) ? id : undefined
 }

@@ -4,14 +4,17 @@ import { createHashScheme } from '../core/hashing/index.js'
 import type { WorkerCapacity } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import { reapIntervalMs, StickySessions } from '../core/sessions/index.js'
-import type { PromptHashes } from '../routing/index.js'
+import type { GuardHooks, PromptHashes, Watched } from '../routing/index.js'
 import { AgentController, WorkerMonitor } from '../routing/index.js'
+import type { Metrics, RouterMetrics } from '../telemetry/index.js'
+import { instanceId, removeWorkerSeries, routerMetricsOf } from '../telemetry/index.js'
 import type { Deadlines, HealthOptions, Log, ModelSpec, WorkerSpec } from './options.js'
 import { PrefillSide } from './pairs/index.js'
 import { isPolicyRouter } from './policies/policy-router.js'
 import type { PromptTokens } from './request/prompt.js'
 import type { ModelMeters } from './telemetry/request-meters.js'
-import { EngineSessions } from './workers/engine-sessions.js'
+import { EngineSessions } from './sessions/engine-sessions.js'
+import { SessionAffinity } from './sessions/session-affinity.js'
 import { Fleet } from './workers/fleet.js'
 import type { Worker } from './workers/worker.js'
 
@@ -22,7 +25,7 @@ export interface ModelContext {
   readonly now: () => number
   readonly hasher: BlockHasher
   readonly metersOf: (model: string) => ModelMeters
-  readonly removeGauges: (workerId: bigint, dpRanks: readonly number[], type: 'decode' | 'prefill') => void
+  readonly metrics: Metrics
 }
 
 /** Schemes of tenants and adapters that are kept; the plain one always is. */
@@ -36,6 +39,7 @@ export class Model {
   readonly prefill: PrefillSide | undefined
   readonly monitor: WorkerMonitor
   readonly meters: ModelMeters
+  readonly routerMetrics: RouterMetrics
   /** False: the router looks at load alone, so that making tokens would be wasted. */
   readonly looksAtPrompts: boolean
   readonly #context: ModelContext
@@ -45,6 +49,10 @@ export class Model {
   readonly #reaper: NodeJS.Timeout
   /** Sessions that live inside workers. */
   readonly agents: AgentController
+  /** Sessions that clients name in headers; absent unless they are to be kept together. */
+  readonly affinity: SessionAffinity | undefined
+  /** What the guard of each request tells the router's metrics. */
+  readonly guardHooks: Omit<GuardHooks, 'closeSession'>
 
   constructor(spec: ModelSpec, context: ModelContext) {
     const { deadlines, health, log, now } = context
@@ -53,13 +61,14 @@ export class Model {
     this.#context = context
     this.#plain = createHashScheme({ blockSize: spec.blockSize })
     this.meters = context.metersOf(spec.name)
+    this.routerMetrics = spec.routerMetrics ?? routerMetricsOf(context.metrics, spec.name)
     const fleetOptions = {
       deadlines,
       health,
       log,
       now,
       onChange: () => this.meters.setReady(this.isReady),
-      onGone: (worker: Worker) => this.meters.forget(worker.label),
+      onGone: (worker: Worker) => this.#gone(worker),
     }
     this.fleet = new Fleet({ ...fleetOptions, model: spec.name, router: spec.router })
     this.prefill = this.#createPrefillSide(fleetOptions)
@@ -73,6 +82,14 @@ export class Model {
       now,
       warn: (fields, sentence) => log.warn({ model: spec.name, ...fields }, sentence),
     })
+    const { sessionAffinityTtlSecs: ttlSecs } = spec
+    this.affinity =
+      ttlSecs === undefined ? undefined : new SessionAffinity({ ttlMs: ttlSecs * 1000, routerId: instanceId, now })
+    this.guardHooks = {
+      onFirstToken: (sinceStartMs) => this.routerMetrics.requestFirstToken(sinceStartMs),
+      onOutputBlock: (meanGapMs) => this.routerMetrics.requestOutputBlock(meanGapMs),
+      onFinish: ({ outputTokens }) => this.routerMetrics.requestFinished(outputTokens),
+    }
     this.#reaper = setInterval(() => sessions.reap(now()), reapIntervalMs).unref()
     this.#stopLoads = spec.router.onLoads((changed) => {
       if (!this.monitor.isConfigured) return
@@ -81,6 +98,7 @@ export class Model {
     })
     for (const worker of spec.workers ?? []) this.setWorker(worker)
     void this.monitor.start()
+    if (this.prefill) this.monitor.setPrefillInstances(instancesOf(this.prefill.fleet))
   }
 
   get name(): string {
@@ -89,6 +107,15 @@ export class Model {
 
   get isReady(): boolean {
     return this.fleet.servingCount > 0 && (this.prefill?.canServe ?? true)
+  }
+
+  /** Everybody who may serve is over a threshold. Nobody being there is another matter. */
+  get isEveryoneBusy(): boolean {
+    if (!this.monitor.isConfigured || !this.isReady) return false
+    const { busyWorkers } = this.monitor
+    if (busyWorkers.size === 0) return false
+    for (const worker of this.fleet.all()) if (worker.mayServe && !busyWorkers.has(worker.id)) return false
+    return true
   }
 
   /** Joins the side that its role names, or says something new of itself. Throws `WR_INVALID_CONFIG`. */
@@ -127,6 +154,7 @@ export class Model {
   async close(): Promise<void> {
     this.#stopLoads()
     clearInterval(this.#reaper)
+    this.affinity?.close()
     await this.agents.close()
     await this.prefill?.close()
     this.fleet.close()
@@ -151,19 +179,31 @@ export class Model {
     return new PrefillSide({ model: name, blockSize, disagg, decodeFleet: this.fleet, fleet, log: this.#context.log })
   }
 
+  /** Nothing of it is shown or remembered, whichever half of requests it did. */
+  #gone(worker: Worker): void {
+    this.meters.forget(worker.label)
+    this.agents.removeWorker(worker.id)
+    this.affinity?.removeWorker(worker.id)
+    const { dataParallelStartRank: start, dataParallelSize: size } = worker.config
+    const dpRanks = Array.from({ length: size }, (_, at) => start + at)
+    for (const type of ['decode', 'prefill'] as const)
+      removeWorkerSeries(this.#context.metrics, worker.id, dpRanks, type)
+  }
+
   #createMonitor(): WorkerMonitor {
-    const { log, removeGauges } = this.#context
-    const watch = (onChange: () => void): (() => void) => this.fleet.watch(onChange)
+    const { log, metrics } = this.#context
+    const { thresholds = {}, monitor: version, busyGate } = this.spec
+    const instances = instancesOf(this.fleet)
     return new WorkerMonitor(
       {
-        openFleet: () => Promise.resolve({ current: () => this.#capacities(), watch }),
+        openFleet: () => Promise.resolve({ current: () => this.#capacities(), watch: (it) => this.fleet.watch(it) }),
         openLoads: untilAborted,
-        instances: { current: () => new Set([...this.fleet.all()].map((worker) => worker.id)), watch },
-        removeGauges,
+        instances,
+        removeGauges: (workerId, dpRanks, type) => removeWorkerSeries(metrics, workerId, dpRanks, type),
         warn: (fields, sentence) => log.warn({ model: this.name, ...fields }, sentence),
         pause: () => Promise.resolve(),
       },
-      { thresholds: this.spec.thresholds ?? {} },
+      { thresholds, isAllOrNothing: busyGate === 'all', ...(version ? { version } : {}) },
     )
   }
 
@@ -179,6 +219,13 @@ export class Model {
       })
     }
     return capacities
+  }
+}
+
+function instancesOf(fleet: Fleet): Watched<ReadonlySet<bigint>> {
+  return {
+    current: () => new Set([...fleet.all()].map((worker) => worker.id)),
+    watch: (onChange) => fleet.watch(onChange),
   }
 }
 

@@ -1,13 +1,16 @@
 /** What a gateway is made of, and what holds when nothing is said. Plain values: files, flags and environment are `config/`'s. */
 import type { Tracer } from '@opentelemetry/api'
 import type { WorkerConfig } from '../core/protocol/index.js'
-import type { LoadThresholds } from '../core/load/index.js'
+import type { LoadThresholds, MonitorVersion } from '../core/load/index.js'
 import type { ConditionalSettings } from '../core/prefill/index.js'
 import type { EngineKind, TransferFacts } from '../engines/index.js'
 import type { FeedStatus } from '../events/index.js'
 import type { RouterPort } from '../routing/index.js'
-import type { Metrics } from '../telemetry/index.js'
+import type { Metrics, RouterMetrics } from '../telemetry/index.js'
 import type { PromptTokenizer } from './request/prompt.js'
+
+/** A request goes to at most this many workers. */
+export const attemptsMax = 2
 
 /** One engine server. Several ranks behind one port are one worker. */
 export interface WorkerSpec {
@@ -20,6 +23,8 @@ export interface WorkerSpec {
   readonly config?: WorkerConfig | undefined
   /** What the engine calls the model, where that differs from the name that clients use; spliced into the body. */
   readonly servedModel?: string | undefined
+  /** Requests that the engine runs at once, where it says so. */
+  readonly maxNumSeqs?: number | undefined
   /** What we claim about our knowledge of its cache; it is shown, and set again as that changes. */
   readonly mode?: WorkerMode | undefined
   /** What it does of a request; both halves unless told. */
@@ -48,8 +53,16 @@ export interface ModelSpec {
   readonly tokenizer?: PromptTokenizer | undefined
   readonly workers?: readonly WorkerSpec[]
   readonly thresholds?: LoadThresholds
+  /** Which generation of busy rules holds: `1.0` has scaled, required thresholds and no latch. */
+  readonly monitor?: MonitorVersion
+  /** `each` leaves busy workers out one by one; `all` refuses only when everybody is busy, as upstream's 1.2 does. */
+  readonly busyGate?: 'each' | 'all'
+  /** Requests that name the same session in their headers stay with one worker until it was idle for so long. Unset: they need not. */
+  readonly sessionAffinityTtlSecs?: number | undefined
   readonly contextWindow?: number
   readonly tracksOutputBlocks?: boolean
+  /** Where the router's share of a request is observed; one of the model's own where none is given. */
+  readonly routerMetrics?: RouterMetrics | undefined
   /** How its prefill workers are used; without it the model takes none. */
   readonly disagg?: DisaggSpec | undefined
   /** Figures that others keep, asked for before each scrape. */
@@ -189,6 +202,8 @@ export interface GatewayOptions {
   /** Without one, workers that an admin adds are taken as they are described. */
   readonly steward?: WorkerSteward | undefined
   readonly metrics?: Metrics
+  /** `1.0` gives the routing overhead the buckets and phases of the first generation; for metrics made here. */
+  readonly metricsCompat?: '1.0' | '1.2'
   readonly log?: Log
   /** Makes a span per request and hands its context to the engine. Without it the client's own context is passed on. */
   readonly tracer?: Tracer | undefined

@@ -501,7 +501,20 @@ describe('sessions inside a worker', () => {
     ])
     expect(JSON.parse(engines[0]!.seen[0]!.text)).toEqual({ capacity_of_str_len: 65_536, session_id: 's', timeout: 90 })
     expect(JSON.parse(engines[0]!.seen[5]!.text)).toEqual({ session_id: 's' })
+    for (const seen of engines[0]!.seen.slice(1, 5))
+      expect(JSON.parse(seen.text)).toMatchObject({ model: 'm', session_params: { id: 's' } })
     expect(engines[1]!.seen).toHaveLength(0)
+  })
+
+  it('are named to the engine by us alone, and only while they are open there', async () => {
+    const { url, engines, gateway } = await open({ engines: 1 })
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'sglang' })
+    const own = { session_params: { id: 'mine', rid: 'r', replace: true } }
+    for (const action of [undefined, 'open'])
+      await (await post(url, '/v1/chat/completions', chatBody({ ...own, ...control(action) }))).text()
+    const [before, , inside] = engines[0]!.seen.map((seen) => JSON.parse(seen.text) as Record<string, unknown>)
+    expect(before).not.toHaveProperty('session_params')
+    expect(inside!['session_params']).toEqual({ id: 's' })
   })
 
   it('that cannot be opened fail the request and leak no booking', async () => {
@@ -512,26 +525,6 @@ describe('sessions inside a worker', () => {
     expect(await errorOf(response)).toMatchObject({ status: 502, code: 'WR_SESSION_OPEN_FAILED' })
     expect((await loads())[0]!.activeRequests).toBe(0)
   })
-})
-
-it('speaks the router protocol', async () => {
-  const { url, loads } = await open({ engines: 1 })
-  const ask = async (body: object, id = 'r1'): Promise<object> =>
-    json(await post(url, '/router', JSON.stringify(body), { 'x-request-id': id }))
-  expect(await ask({ method: 'new', tokens: [1, 2, 3] })).toEqual({
-    method: 'new',
-    worker_id: 1,
-    dp_rank: 0,
-    overlap_blocks: 0,
-  })
-  expect((await loads())[0]!.activeRequests).toBe(1)
-  expect(await ask({ method: 'mark_prefill' })).toEqual({ method: 'prefill_marked', success: true })
-  expect(await ask({ method: 'mark_free', request_id: 'r1' }, 'other')).toEqual({
-    method: 'free_marked',
-    success: true,
-  })
-  expect((await loads())[0]!.activeRequests).toBe(0)
-  expect((await post(url, '/router', '{"method":"jump"}', { 'x-request-id': 'x' })).status).toBe(400)
 })
 
 it('moves admin routes to a port of their own', async () => {

@@ -1,5 +1,5 @@
 /** Metrics: one catalogue, typed families, the text that a scrape reads; and log lines without secrets. */
-export { catalogue, leftOut } from './catalogue.js'
+export { catalogue, idle, leftOut } from './catalogue.js'
 export type { MetricKey, MetricRow } from './catalogue.js'
 export type { Counter, Gauge, Histogram, Labels } from './families.js'
 export { createLog } from './log.js'
@@ -7,5 +7,12 @@ export type { LogLevel } from './log.js'
 export { createMetrics } from './metrics.js'
 export type { Metrics, MetricsOptions } from './metrics.js'
 export { expositionType, Registry } from './registry.js'
-export { RouterMetrics, unsetRankLabel, workerLabels } from './router-metrics.js'
+export {
+  instanceId,
+  removeWorkerSeries,
+  RouterMetrics,
+  routerMetricsOf,
+  unsetRankLabel,
+  workerLabels,
+} from './router-metrics.js'
 export type { RoutingTimes, WorkerType } from './router-metrics.js'

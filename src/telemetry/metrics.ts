@@ -12,6 +12,7 @@ interface FamilyOf {
 
 export type Metrics = { readonly [Key in MetricKey]: FamilyOf[(typeof catalogue)[Key]['type']] } & {
   readonly registry: Registry
+  readonly generation: '1.0' | '1.2'
 }
 
 export interface MetricsOptions {
@@ -29,7 +30,8 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     if (row.labels.length === 0) family.with()
     return [key, family] as const
   })
-  const metrics = { ...Object.fromEntries(families), registry } as Metrics
+  const generation = options.metricsCompat ?? '1.2'
+  const metrics = { ...Object.fromEntries(families), registry, generation } as Metrics
   registry.onCollect(() => metrics.droppedSeries.set({}, registry.droppedSeries))
   return metrics
 }

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { createMetrics } from './metrics.js'
-import { RouterMetrics, workerLabels } from './router-metrics.js'
+import { removeWorkerSeries, RouterMetrics, workerLabels } from './router-metrics.js'
 
 const identity = { namespace: 'ns', component: 'backend', routerId: 255n }
 
@@ -74,6 +74,39 @@ it('1.0 uses the first generation of overhead buckets', () => {
   expect(createMetrics().overheadTotal.bounds.slice(0, 2)).toEqual([0.01, 0.03])
 })
 
+it('observes each request as the guard tells it, and no rate for a prompt without a block', () => {
+  const metrics = createMetrics()
+  const router = new RouterMetrics(metrics, identity)
+  router.requestRouted(100, 3, 6)
+  router.requestRouted(1, 0, 0)
+  router.requestFirstToken(250)
+  router.requestOutputBlock(20)
+  router.requestKvTransfer(30)
+  router.requestFinished(5)
+  router.requestFinished(0)
+  const labels = router.requestLabels
+  expect(metrics.routerRequestsStarted.with(labels).value).toBe(2)
+  expect(metrics.routerRequests.with(labels).value).toBe(2)
+  const { routerKvHitRate, routerInputTokens, routerTimeToFirstToken, routerInterTokenLatency, routerOutputTokens } =
+    metrics
+  const seen = [
+    routerKvHitRate,
+    routerInputTokens,
+    routerTimeToFirstToken,
+    routerInterTokenLatency,
+    routerOutputTokens,
+    metrics.routerKvTransferLatency,
+  ]
+  expect(seen.map((it) => [it.with(labels).count, it.with(labels).sum])).toEqual([
+    [1, 0.5],
+    [2, 101],
+    [1, 0.25],
+    [1, 0.02],
+    [1, 5],
+    [1, 0.03],
+  ])
+})
+
 it('scrapes as zero before the first request, for each router of a process', () => {
   const metrics = createMetrics()
   new RouterMetrics(metrics, identity)
@@ -92,9 +125,9 @@ it('ends every series of a worker that left, also those of an unknown rank, and 
     for (const rank of [0, 1]) router.observeLoad(worker, rank, 'decode', 1, 1)
     for (const rank of ['0', 'none']) metrics.workerLastTimeToFirstToken.set(workerLabels(worker, rank, 'decode'), 0.1)
   }
-  router.removeWorker(7n, [0, 1], 'prefill')
+  removeWorkerSeries(metrics, 7n, [0, 1], 'prefill')
   expect(metrics.registry.text()).toContain('worker_id="7"')
-  router.removeWorker(7n, [0, 1], 'decode')
+  removeWorkerSeries(metrics, 7n, [0, 1], 'decode')
   const text = metrics.registry.text()
   expect(text).not.toContain('worker_id="7"')
   expect(text.match(/worker_id="8"/g)).toHaveLength(6)

@@ -1,7 +1,7 @@
 /** A gateway with KV routing over simulated vLLM and SGLang servers, as an operator would run it, for tests on real sockets. */
 import { expect } from 'vitest'
 import { InProcessRouter } from '../../src/routing/index.js'
-import type { Gateway, GatewayOptions } from '../../src/server/index.js'
+import type { Gateway, GatewayOptions, WorkerSpec } from '../../src/server/index.js'
 import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
 import type { SimEngine, SimEngineOptions } from '../../src/sim/index.js'
 import { startSimEngine } from '../../src/sim/index.js'
@@ -21,6 +21,7 @@ export async function openSimHouse(
   kinds: readonly ('vllm' | 'sglang')[],
   options: Partial<GatewayOptions> = {},
   engineOptions: Partial<SimEngineOptions> = {},
+  workerOptions: Partial<WorkerSpec> = {},
 ): Promise<SimHouse> {
   const engines = await Promise.all(
     kinds.map((engine, worker) => startSimEngine({ ...quick, ...engineOptions, engine, worker })),
@@ -39,7 +40,12 @@ export async function openSimHouse(
         blockSize: 16,
         router,
         tokenizer: createServiceTokenizer(service, { model: 'sim' }),
-        workers: engines.map((engine, at) => ({ id: BigInt(at + 1), url: engine.url, engine: kinds[at]! })),
+        workers: engines.map((engine, at) => ({
+          id: BigInt(at + 1),
+          url: engine.url,
+          engine: kinds[at]!,
+          ...workerOptions,
+        })),
       },
     ],
   })

@@ -3,7 +3,6 @@
  * streams, and keeps the gateway told of who is there and how well their caches are known. `serve` and `demo` are this
  * with words around it.
  */
-import type { LoadThresholds } from '../../core/load/index.js'
 import type { RouterConfig } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
 import type { EngineFacts } from '../../engines/index.js'
@@ -17,6 +16,7 @@ import type {
   GatewayAddress,
   GatewayOptions,
   Log,
+  ModelSpec,
   PolicyName,
   PrefillPool,
   WorkerRole,
@@ -54,7 +54,8 @@ export interface AssemblyOptions {
   readonly policy?: 'kv' | PolicyName
   /** Classes of requests, from `router_policy_config`. */
   readonly policies?: PolicyConfig | undefined
-  readonly thresholds?: LoadThresholds
+  /** How each model judges load and keeps sessions. */
+  readonly rules?: Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'>
   /** Remote prefill or nothing. */
   readonly enforceDisagg?: boolean
   /** A prefill that failed is done by the decode worker; not where disaggregation is enforced. */
@@ -361,7 +362,7 @@ export class Assembly implements KeeperHouse {
   }
 
   async #createRuntime(name: string, facts: EngineFacts): Promise<ModelRuntime> {
-    const { config, policy = 'kv', policies, thresholds } = this.#options
+    const { config, policy = 'kv', policies, rules } = this.#options
     const blockSize = facts.blockSize?.value ?? blockSizeUnknown
     const runtime = await ModelRuntime.create({
       name,
@@ -386,9 +387,11 @@ export class Assembly implements KeeperHouse {
       tokenizer: createServiceTokenizer(this.#tokens, { model: name }),
       tracksOutputBlocks: config.routerTrackOutputBlocks,
       disagg: this.#disaggOf(name),
+      routerMetrics: runtime.metrics,
       figures: () => ({ index: runtime.indexFigures }),
       feedsOf: (workerId) => this.#joined.get(workerId)?.runtime.statusOf(workerId) ?? [],
-      ...(thresholds ? { thresholds } : {}),
+      busyGate: config.compat === 'dynamo-1.2' ? 'all' : 'each',
+      ...rules,
       ...(first!.contextTokens === undefined ? {} : { contextWindow: first!.contextTokens }),
     })
     return runtime

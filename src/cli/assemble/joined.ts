@@ -77,6 +77,7 @@ export function specOf({ keeper, facts, verdict, role, added }: Joined): WorkerS
     apiKey,
     engine: said === undefined || said === 'unknown' ? facts.kind.value : said,
     config,
+    maxNumSeqs: facts.runningRequestsMax?.value,
     mode: verdict.mode,
     role,
     transfer: transferOf(keeper, facts),

@@ -12,11 +12,11 @@ import { KvEventDecoder } from '../../engines/index.js'
 import type { Feed, FeedStatus, RankIdentity, RankImage, SnapshotContext } from '../../events/index.js'
 import { Intake, restoreFeed, takeSnapshot, ZmqSource } from '../../events/index.js'
 import type { EventIntake, RouterPort } from '../../routing/index.js'
-import { exportLoads, InProcessRouter, newMetricsObserver } from '../../routing/index.js'
+import { exportEventCounts, exportLoads, InProcessRouter, newMetricsObserver } from '../../routing/index.js'
 import type { IndexFigures, Log, PolicyName } from '../../server/index.js'
 import { createPolicyRouter } from '../../server/index.js'
-import type { Metrics } from '../../telemetry/index.js'
-import { RouterMetrics } from '../../telemetry/index.js'
+import type { Metrics, RouterMetrics } from '../../telemetry/index.js'
+import { routerMetricsOf } from '../../telemetry/index.js'
 import type { CacheMemory } from './cache-memory.js'
 import type { FeedView } from './worker-mode.js'
 
@@ -42,6 +42,8 @@ export class ModelRuntime {
   readonly blockSize: number
   readonly looksAtCaches: boolean
   readonly port: RouterPort
+  /** Of a router that looks at caches; the others have nothing to observe. */
+  metrics: RouterMetrics | undefined
   readonly #feeds = new Map<bigint, Feed[]>()
   readonly #identities = new Map<Rank, RankIdentity>()
   readonly #memory: CacheMemory | undefined
@@ -58,11 +60,7 @@ export class ModelRuntime {
     const { metrics, log, workerType = 'decode' } = options
     // Workers join after the router stands; until enough are there the model is simply not ready.
     const config = { ...options.config, routerMinInitialWorkers: 0 }
-    const routerMetrics = new RouterMetrics(metrics, {
-      namespace: 'warmroute',
-      component: workerType === 'prefill' ? 'prefill-router' : 'router',
-      routerId: workerType === 'prefill' ? 2n : 1n,
-    })
+    const routerMetrics = routerMetricsOf(metrics, options.name, workerType)
     const exactWorkers = new Set<bigint>()
     let made: { readonly source: ZmqSource; readonly intake: EventIntake } | undefined
     const router = await InProcessRouter.create({
@@ -78,7 +76,7 @@ export class ModelRuntime {
         ? { recordsDecisions: ({ workerId }: WorkerRank) => !exactWorkers.has(workerId) }
         : {}),
       log: { isDebug: false, debug() {}, info: log.debug.bind(log), warn: log.warn.bind(log) },
-      observer: newMetricsObserver(metrics, routerMetrics, workerType),
+      observer: newMetricsObserver(metrics, routerMetrics, workerType, options.name),
       subscribe(intake) {
         made = { source: newSource(intake, options.blockSize), intake }
         return Promise.resolve(made.source)
@@ -88,8 +86,13 @@ export class ModelRuntime {
     runtime.#source = made?.source
     runtime.#intake = made?.intake
     runtime.#index = router.router.indexer
-    const stopLoads = exportLoads(router.router, routerMetrics)
-    runtime.#closers.push(() => Promise.resolve(stopLoads()))
+    runtime.metrics = routerMetrics
+    const stops = [exportLoads(router.router, routerMetrics)]
+    if (runtime.#index) stops.push(exportEventCounts(runtime.#index.counts, metrics, routerMetrics))
+    runtime.#closers.push(() => {
+      for (const stop of stops) stop()
+      return Promise.resolve()
+    })
     return runtime
   }
 

@@ -7,7 +7,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { WorkerRank } from '../../core/protocol/index.js'
 import { canDecodeAlone } from '../../engines/index.js'
 import type { RankLoad, RouteAnswer, RouteRequest, RouterPort } from '../../routing/index.js'
-import { routeRequestOf } from '../request/route-request.js'
+import { placeOf, routeRequestOf } from '../request/route-request.js'
 import type { PrefillQuestion } from './prefill-route.js'
 import { prefillPin, prefillRouteRequest } from './prefill-route.js'
 import type { SkipReason } from './skip-reason.js'
@@ -47,7 +47,8 @@ export async function bypassReason(question: BypassQuestion): Promise<SkipReason
 /** The decode worker that would be chosen; undefined where the request would have to wait for one. */
 function decodeTarget(question: BypassQuestion): Promise<RouteAnswer | undefined> {
   const { id, side, prepared, prompt, hashes, signal } = question
-  const request = routeRequestOf(id, prepared, prompt, hashes, nobody, signal, { excluded: side.notForDecode })
+  const place = placeOf(prepared, undefined, nobody, side.notForDecode)
+  const request = routeRequestOf(id, prepared, prompt, hashes, place, signal, { excluded: side.notForDecode })
   return answerNow(prepared.model.spec.router, request)
 }
 

@@ -106,8 +106,10 @@ export class PairedRequest {
   /** The decode's first token is here. */
   firstToken(sinceDispatchMs: number, nowMs: number): void {
     const { endedAtMs } = this.#runner
-    const { pairs } = this.#options.prepared.model.meters
-    pairs.firstToken(sinceDispatchMs, endedAtMs === undefined ? undefined : nowMs - endedAtMs)
+    const { meters, routerMetrics } = this.#options.prepared.model
+    const transferMs = endedAtMs === undefined ? undefined : nowMs - endedAtMs
+    meters.pairs.firstToken(sinceDispatchMs, transferMs)
+    if (transferMs !== undefined) routerMetrics.requestKvTransfer(transferMs)
   }
 
   /** True when the decode ended because of the prefill: the decode worker is not to blame. */

@@ -11,7 +11,7 @@ import { decodeOverride } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { engineRequest } from '../request/engine-request.js'
 import type { Prepared } from '../request/prepare.js'
-import { routeRequestOf } from '../request/route-request.js'
+import { placeOf, routeRequestOf } from '../request/route-request.js'
 import { fetchText } from '../wire/fetch-text.js'
 import type { PrefillSide } from './prefill-side.js'
 
@@ -51,8 +51,9 @@ async function read(release: Release, signal: AbortSignal, timeoutMs: number): P
   const { context, prepared, side, bookingId, headers, publicId, params, ticket } = release
   const { model } = prepared
   const terms = { excluded: side.notForDecode, override: decodeOverride(undefined) }
+  const place = placeOf(prepared, undefined, new Set(), side.notForDecode)
   const choice = await model.spec.router.route(
-    routeRequestOf(bookingId, prepared, undefined, undefined, new Set(), signal, terms),
+    routeRequestOf(bookingId, prepared, undefined, undefined, place, signal, terms),
   )
   try {
     const worker = model.fleet.get(choice.workerId)

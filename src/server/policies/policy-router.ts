@@ -4,7 +4,18 @@
  */
 import type { RouterEvent, WorkerConfig, WorkerRank } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
-import type { PromptHashes, RankLoad, RouteAnswer, RouterPort, RouteRequest } from '../../routing/index.js'
+import type { PotentialLoad } from '../../core/sequences/index.js'
+import type {
+  PromptHashes,
+  RankLoad,
+  RequestContext,
+  RouteAnswer,
+  RouterPort,
+  RouteRequest,
+  RouterRequest,
+  RouterResponse,
+} from '../../routing/index.js'
+import { requestIdOr } from '../../routing/index.js'
 import type { PolicyName, RankRow } from './pick-rank.js'
 import { pickRank } from './pick-rank.js'
 
@@ -61,6 +72,27 @@ class PolicyRouter implements RouterPort {
     booking.row.activeRequests--
     booking.row.activeTokens -= booking.tokens
     this.#publish(booking.row)
+  }
+
+  async answer(context: RequestContext, request: RouterRequest): Promise<RouterResponse> {
+    switch (request.method) {
+      case 'new': {
+        const worker = await this.route({ ...request, requestId: context.id, signal: context.signal })
+        return { method: 'new', worker, overlapBlocks: worker.overlapBlocks }
+      }
+      case 'mark_prefill':
+        return { method: 'prefill_marked', success: this.#bookings.has(requestIdOr(context.id, request.requestId)) }
+      case 'mark_free':
+        this.free(requestIdOr(context.id, request.requestId))
+        return { method: 'free_marked', success: true } // as of 1.2: an id that nobody knows is free
+      case 'potential_loads':
+        return {
+          method: 'potential_loads',
+          loads: this.#potential(request.tokens),
+          pendingCount: 0,
+          pendingIslTokens: 0,
+        }
+    }
   }
 
   setWorker(workerId: bigint, config: WorkerConfig): void {
@@ -146,6 +178,16 @@ class PolicyRouter implements RouterPort {
     row.activeRequests++
     row.activeTokens += tokens
     this.#publish(row)
+  }
+
+  #potential(tokens: Uint32Array): PotentialLoad[] {
+    return this.#all.map(({ workerId, dpRank, activeTokens, activeRequests }) => ({
+      workerId,
+      dpRank,
+      potentialPrefillTokens: activeTokens + tokens.length,
+      potentialDecodeBlocks: 0,
+      activeRequests,
+    }))
   }
 
   #publish(row: RankRow): void {

@@ -36,6 +36,8 @@ export interface RelayRequest {
 }
 
 export interface RelayHooks {
+  /** The request went to the worker. */
+  onSent(): void
   /** Anything arrived, with so many new tokens in it. */
   onProgress(tokens: number): void
   /** The first byte is on its way to the client: no other worker can be asked any more. */
@@ -123,6 +125,10 @@ export class AnswerRelay implements AnswerHandlers {
   /** The engine has been sent everything. */
   get isSent(): boolean {
     return this.#call?.isSent ?? false
+  }
+
+  onSent(): void {
+    if (!this.#isOver) this.#hooks.onSent()
   }
 
   onHead(head: ResponseHead): void {

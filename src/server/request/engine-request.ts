@@ -23,6 +23,8 @@ export interface EngineRequestOptions {
   /** What a half of a disaggregated request says besides. */
   readonly leg?: LegEdit | undefined
   readonly mayStillSend?: (() => boolean) | undefined
+  /** A session that this worker has open for the client. */
+  readonly sessionId?: string | undefined
 }
 
 /** Headers of a client that an engine may see. Everything else stays here. */
@@ -57,6 +59,7 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
     dpRank: localRank(worker, rank),
     priority: priorityOf(options),
     sessionId: prepared.hints.session?.sessionId,
+    openSessionId: options.sessionId,
   })
   for (const name in controls.headers) headers.push([name, controls.headers[name]!])
   const set: Record<string, string> = {}

@@ -1,5 +1,6 @@
 /** What the router is asked: the prompt, the request's own wishes, and who is left out right now. */
 import type { RouterConfigOverride } from '../../core/protocol/index.js'
+import type { AffinityTarget } from '../../core/sessions/index.js'
 import type { PromptHashes, RouteRequest } from '../../routing/index.js'
 import type { Prepared } from './prepare.js'
 import type { PromptTokens } from './prompt.js'
@@ -14,18 +15,49 @@ export interface RouteTerms {
 
 const noTerms: RouteTerms = {}
 
+/** Where a request must, may and may not go. */
+export interface Place extends Pick<RouteRequest, 'pin' | 'allowedWorkerIds' | 'excludedWorkerIds'> {
+  /** No other worker will do. */
+  readonly isFixed: boolean
+}
+
+/**
+ * A worker that the request names comes first, then the one that holds its session, then the one that its conversation
+ * lives on; the last may be left when it fails, or when it cannot do this half of the request.
+ */
+export function placeOf(
+  prepared: Prepared,
+  tiedTo: AffinityTarget | undefined,
+  failed: ReadonlySet<bigint>,
+  excluded: ReadonlySet<bigint> | undefined,
+): Place {
+  const { model, hints } = prepared
+  const { dpRank, sessionControl } = hints
+  const named = hints.decodeWorkerId ?? backendOf(prepared)
+  if (named !== undefined) return { isFixed: true, pin: { workerId: named, dpRank } }
+  const workerId = model.agents.resolve(sessionControl)
+  if (workerId !== undefined) {
+    // Only the worker is sticky: with several ranks the router chooses among them.
+    const isClear = dpRank !== undefined || model.fleet.get(workerId)?.config.dataParallelSize === 1
+    return isClear
+      ? { isFixed: true, pin: { workerId, dpRank } }
+      : { isFixed: true, allowedWorkerIds: new Set([workerId]) }
+  }
+  const target = tiedTo ?? peeked(model, hints)
+  if (target && !failed.has(target.workerId) && !excluded?.has(target.workerId)) return { isFixed: false, pin: target }
+  return { isFixed: false, excludedWorkerIds: leftOut(model, failed, excluded) }
+}
+
 export function routeRequestOf(
   requestId: string,
   prepared: Prepared,
   prompt: PromptTokens | undefined,
   hashes: PromptHashes | undefined,
-  failed: ReadonlySet<bigint>,
+  { pin, allowedWorkerIds, excludedWorkerIds }: Place,
   signal: AbortSignal,
   terms: RouteTerms = noTerms,
 ): RouteRequest {
   const { model, hints, loraName } = prepared
-  const named = hints.decodeWorkerId ?? backendOf(prepared)
-  const workerId = named ?? model.agents.resolve(hints.sessionControl)
   return {
     requestId,
     model: model.name,
@@ -39,8 +71,9 @@ export function routeRequestOf(
     strictPriority: hints.strictPriority,
     policyClass: hints.policyClass,
     expectedOutputTokens: hints.expectedOutputTokens,
-    pin: workerId === undefined ? undefined : { workerId, dpRank: hints.dpRank },
-    excludedWorkerIds: workerId === undefined ? leftOut(prepared, failed, terms.excluded) : undefined,
+    pin,
+    allowedWorkerIds,
+    excludedWorkerIds,
     requiredTaints: terms.requiredTaints
       ? [...(hints.requiredTaints ?? []), ...terms.requiredTaints]
       : hints.requiredTaints,
@@ -59,9 +92,15 @@ export function backendOf({ hints, model }: Prepared): bigint | undefined {
   return id !== undefined && model.prefill?.fleet.get(id) ? undefined : id
 }
 
+/** A dry run shows where its conversation lives, and changes nothing about it. */
+function peeked({ affinity, fleet }: Prepared['model'], { isDryRun, session }: Prepared['hints']) {
+  const target = isDryRun && session ? affinity?.peek(session.sessionId) : undefined
+  return target && fleet.get(target.workerId)?.mayServe ? target : undefined
+}
+
 /** Usually nobody, and then no set is made. A pin goes to its worker whatever we think of it. */
 function leftOut(
-  { model }: Prepared,
+  model: Prepared['model'],
   failed: ReadonlySet<bigint>,
   excluded: ReadonlySet<bigint> | undefined,
 ): ReadonlySet<bigint> | undefined {

@@ -1,9 +1,11 @@
 /**
  * `POST /router`: the router as a service, one JSON request and one JSON answer (New, MarkPrefill, MarkFree). The context
- * id is `x-request-id`; the model, where several are served, is the query `?model=`.
+ * id is `x-request-id`, the class of the request `x-dynamo-meta-policy-class`; the model, where several are served, is the
+ * query `?model=`. A caller that leaves while its request waits leaves nothing booked.
  */
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
-import type { RouterPort, RouterRequest, RouterResponse } from '../../routing/index.js'
+import type { RequestContext, RouterRequest } from '../../routing/index.js'
 import { parseRouterRequest, requestIdOr, stringifyRouterResponse } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
@@ -20,55 +22,26 @@ export function routerProtocolRoute(context: GatewayContext): Route {
         bytesMax: context.limits.bodyBytesMax,
         timeoutMs: context.deadlines.bodyMs,
       })
-      const parsed = parseRouterRequest(bytes.toString('utf8'))
-      const header = request.headers['x-request-id']
-      const contextId = typeof header === 'string' ? header : undefined
+      const asked = parseRouterRequest(bytes.toString('utf8'))
       const { model } = context.hub.resolve(new URLSearchParams(query).get('model') ?? undefined)
-      const answer = await serve(model.spec.router, parsed, contextId)
+      const answer = await model.spec.router.answer(contextOf(request, response, asked), asked)
       answerJson(response, 200, stringifyRouterResponse(answer))
     },
   }
 }
 
-async function serve(
-  router: RouterPort,
-  request: RouterRequest,
-  contextId: string | undefined,
-): Promise<RouterResponse> {
-  switch (request.method) {
-    case 'new': {
-      if (contextId === undefined || contextId.trim() === '')
-        throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'the header x-request-id names the request' })
-      const { tokens, blockMmInfos, priorityJump, strictPriority, loraName, cacheNamespace } = request
-      const { requiredTaints, preferredTaints } = request
-      const wishes = { priorityJump, strictPriority, loraName, cacheNamespace, requiredTaints, preferredTaints }
-      const answer = await router.route({ requestId: contextId, tokens, blockMmInfos, ...wishes })
-      return { method: 'new', worker: answer, overlapBlocks: answer.overlapBlocks }
-    }
-    case 'mark_prefill': {
-      const id = requestIdOr(contextId ?? '', request.requestId)
-      if (id !== '') router.prefillDone(id)
-      return { method: 'prefill_marked', success: id !== '' }
-    }
-    case 'mark_free': {
-      const id = requestIdOr(contextId ?? '', request.requestId)
-      if (id !== '') router.free(id)
-      return { method: 'free_marked', success: id !== '' }
-    }
-    case 'potential_loads': {
-      const loads = await router.loads()
-      return {
-        method: 'potential_loads',
-        loads: loads.map((load) => ({
-          workerId: load.workerId,
-          dpRank: load.dpRank,
-          potentialPrefillTokens: load.activePrefillTokens + request.tokens.length,
-          potentialDecodeBlocks: load.activeDecodeBlocks,
-          activeRequests: load.activeRequests,
-        })),
-        pendingCount: 0,
-        pendingIslTokens: 0,
-      }
-    }
-  }
+/** Throws `WR_INVALID_ARGUMENT` where nobody says which request is meant. */
+function contextOf(request: IncomingMessage, response: ServerResponse, asked: RouterRequest): RequestContext {
+  const id = headerOf(request, 'x-request-id') ?? ''
+  const named = asked.method === 'new' || asked.method === 'potential_loads' ? id : requestIdOr(id, asked.requestId)
+  if (asked.method !== 'potential_loads' && named === '')
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'the header x-request-id names the request' })
+  const gone = new AbortController()
+  response.once('close', () => gone.abort())
+  return { id, policyClass: headerOf(request, 'x-dynamo-meta-policy-class'), signal: gone.signal }
+}
+
+function headerOf(request: IncomingMessage, name: string): string | undefined {
+  const value = request.headers[name]
+  return typeof value === 'string' && value.trim() !== '' ? value.trim() : undefined
 }

@@ -1,7 +1,7 @@
 /** When the metrics of a request are observed. Labels come from configuration; an unknown model is `unknown_model`. */
 import type { ErrorCode } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
-import type { Counter, Gauge, Histogram, Metrics, WorkerType } from '../../telemetry/index.js'
+import type { Counter, Gauge, Histogram, Metrics } from '../../telemetry/index.js'
 import { workerLabels } from '../../telemetry/index.js'
 import type { Endpoint } from '../request/endpoints.js'
 import type { PromptTokens } from '../request/prompt.js'
@@ -69,14 +69,6 @@ export class Meters {
 
   get unknown(): ModelMeters {
     return this.of('unknown_model')
-  }
-
-  /** Ends the gauges of a worker that left. */
-  removeWorker(workerId: bigint, dpRanks: readonly number[], type: WorkerType): void {
-    const { workerLastTimeToFirstToken, workerLastInputSequenceTokens, workerLastInterTokenLatency } = this.metrics
-    for (const dpRank of dpRanks)
-      for (const family of [workerLastTimeToFirstToken, workerLastInputSequenceTokens, workerLastInterTokenLatency])
-        family.remove(workerLabels(workerId, String(dpRank), type))
   }
 
   disconnected(): void {

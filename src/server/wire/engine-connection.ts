@@ -25,6 +25,8 @@ export interface EngineRequest {
 
 /** Every callback runs in the turn of the loop in which the bytes arrived. After `onEnd` or `onError` none comes any more. */
 export interface AnswerHandlers {
+  /** The request went to a connected socket; again where a dead connection was replaced. */
+  onSent?(): void
   onHead(head: ResponseHead): void
   /**
    * A piece of the body. `ranges` holds start and end of each run of payload in `buffer` and is reused; `rawEnd` ends the

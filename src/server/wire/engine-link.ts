@@ -263,6 +263,7 @@ class Call implements EngineCall, AnswerHandlers {
     this.#connection = connection
     if (this.#isPaused) connection.socket.pause()
     connection.send(this.#request, this)
+    this.#handlers.onSent?.()
   }
 }
 

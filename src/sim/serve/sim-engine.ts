@@ -20,6 +20,7 @@ import { NixlSide } from './nixl.js'
 import { KvPublisher } from './publisher.js'
 import { RealClock } from './real-clock.js'
 import { sampleToken } from './sampler.js'
+import { SglangSessions } from './sglang-sessions.js'
 import { modelOptions, resolveOptions } from './sim-options.js'
 import type { ResolvedOptions, SimEngineOptions } from './sim-options.js'
 
@@ -29,6 +30,9 @@ export interface SimStats {
   readonly restarts: number
   /** Prefills that wait for the other half of their pair. */
   readonly held: number
+  /** SGLang: sessions that are open, and requests that ran inside one. */
+  readonly sessions: number
+  readonly session_requests: number
   readonly ranks: readonly {
     readonly running: number
     readonly waiting: number
@@ -87,6 +91,7 @@ export class SimServer implements SimEngine {
   publishers: KvPublisher[] = []
   nixl: NixlSide | undefined
   bootstrap: BootstrapServer | undefined
+  readonly sessions = new SglangSessions(() => this.clock.now())
   /** Generations that run, by the id their client knows. */
   readonly live = new Map<string, Generation>()
   requests = 0
@@ -138,6 +143,8 @@ export class SimServer implements SimEngine {
       requests: this.requests,
       in_flight: this.inFlight,
       restarts: this.#restarts,
+      sessions: this.sessions.size,
+      session_requests: this.sessions.requests,
       held: (this.nixl?.heldCount ?? 0) + (this.bootstrap?.roomCount ?? 0),
       ranks: this.ranks.map(({ engine: { scheduler }, totals }, rank) => {
         const counts = this.publishers[rank]?.counts
@@ -311,6 +318,7 @@ export class SimServer implements SimEngine {
     await Promise.all([this.nixl?.close(), this.bootstrap?.close()])
     this.inFlight = 0
     this.live.clear()
+    this.sessions.clear()
     const http = this.#http
     this.#http = undefined
     if (!http) return

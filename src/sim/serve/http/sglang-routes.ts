@@ -2,7 +2,7 @@
 import type { Choice } from '../generation.js'
 import type { SimServer } from '../sim-engine.js'
 import { anthropicMessages, answerMessages } from './anthropic-messages.js'
-import { isSet, isTokens, numberOf, objectOf } from './body.js'
+import { isSet, isTokens, numberOf, objectOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json, Routes } from './exchange.js'
 import { header, sendJson, sendText } from './exchange.js'
@@ -37,6 +37,8 @@ export function sglangRoutes(server: SimServer): Routes {
     'POST /flush_cache': flush,
     'GET /flush_cache': flush,
     'POST /abort_request': abort,
+    'POST /open_session': openSession,
+    'POST /close_session': closeSession,
   }
 }
 
@@ -65,12 +67,41 @@ async function abort(exchange: Exchange): Promise<void> {
   sendText(exchange, 200, '')
 }
 
+/** Answers with the id as bare JSON text. */
+async function openSession(exchange: Exchange): Promise<void> {
+  const { server } = exchange
+  const body = await sglangBody(exchange)
+  if (numberOf(body, 'capacity_of_str_len') === undefined)
+    throw sglangRefusal("1 validation error:\n  {'type': 'missing', 'loc': ('body', 'capacity_of_str_len')}")
+  if (isSet(body, 'streaming'))
+    throw sglangRefusal('Streaming sessions are disabled. Please relaunch with --enable-streaming-session.')
+  const id = textOf(body, 'session_id') ?? server.newId() + server.newId()
+  if (!server.sessions.open(id, numberOf(body, 'timeout')))
+    throw sglangRefusal('Failed to open the session. Check if a session with the same id is still open.')
+  sendJson(exchange, 200, id)
+}
+
+/** One that is not there is no error. */
+async function closeSession(exchange: Exchange): Promise<void> {
+  const id = textOf(await sglangBody(exchange), 'session_id')
+  if (id !== undefined) exchange.server.sessions.close(id)
+  sendText(exchange, 200, '')
+}
+
+/** Only this route runs inside a session; the OpenAI routes take the field and leave it. */
+function joinSession(server: SimServer, body: Json): void {
+  const id = textOf(objectOf(body, 'session_params') ?? {}, 'id')
+  if (id !== undefined && !server.sessions.join(id))
+    throw sglangRefusal(`Invalid request: session id ${id} does not exist`)
+}
+
 async function generate(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await sglangBody(exchange)
   const sampling = objectOf(body, 'sampling_params') ?? {}
   const prompt = generatePrompt(server, body)
   checkLength(server, prompt)
+  joinSession(server, body)
   const leg = await preparePair(exchange, body, undefined) // this route ignores the header
   checkQueue(server, leg.rank)
   const fields = {

@@ -2,8 +2,8 @@
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { OpenSession, SessionPort, SessionReply } from '../../routing/index.js'
 import { fetchText } from '../wire/fetch-text.js'
-import type { Fleet } from './fleet.js'
-import type { Worker } from './worker.js'
+import type { Fleet } from '../workers/fleet.js'
+import type { Worker } from '../workers/worker.js'
 
 const timeoutMs = 5_000
 

@@ -1,0 +1,218 @@
+// Every family by upstream's names moves under traffic through `warmroute serve`, or the catalogue says why it cannot.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gunzipSync } from 'node:zlib'
+import { afterEach, expect, it } from 'vitest'
+import type { SimEngine, SimEngineOptions } from '../sim/index.js'
+import { startSimEngine } from '../sim/index.js'
+import type { MetricKey, MetricRow } from '../telemetry/index.js'
+import { catalogue, idle } from '../telemetry/index.js'
+import type { Served } from './serve.js'
+import { serve } from './serve.js'
+
+const ends: (() => Promise<void> | void)[] = []
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end()
+})
+
+/** Shown by tests of their own, since serve in front of engines that behave gives no reason for them. */
+const elsewhere: readonly MetricKey[] = [
+  'queueBackpressure', // src/routing/metrics-observer.test.ts
+  'kvCacheEventWarnings', // src/routing/metrics-observer.test.ts
+]
+
+/** Moved by requests whose halves run on two workers. */
+const ofPairs: readonly MetricKey[] = [
+  'prefillLegs',
+  'decodeLegs',
+  'prefillLegSeconds',
+  'kvTransferSeconds',
+  'decodeLegFirstToken',
+  'routerKvTransferLatency',
+  'remotePrefillSkipped',
+  'prefillLeaseMissed',
+]
+
+it('every shared family moves, or is listed with the reason why not', async () => {
+  const folder = tokenizerFolder()
+  const engines = [await engine('vllm'), await engine('sglang')]
+  const served = await serveThem(engines, ['--tokenizer', folder])
+  const seen = new Highest(await scrape(served))
+  await traffic(served, seen)
+  const others: readonly string[] = [...Object.keys(idle), ...elsewhere, ...ofPairs]
+  const shared = Object.entries(catalogue).filter(
+    ([key, row]) => row.name.startsWith('dynamo_') && !others.includes(key),
+  )
+  const missing = shared.filter(([, row]) => !seen.hasMoved(row))
+  expect(missing.map(([, row]) => row.name)).toEqual([])
+})
+
+it('the families of both legs move where prefill and decode are two workers, and end with them', async () => {
+  const served = await servePair()
+  const seen = new Highest(await scrape(served))
+  await (await chat(served, 'a question '.repeat(60), { stream: true })).text()
+  await seen.look(served)
+  expect(await scrape(served)).toContain('worker_id="1",worker_type="prefill"')
+  await fetch(`${served.address.url}/workers/1`, { method: 'DELETE' })
+  for (const label of ['worker_id="1",worker_type', 'worker="1"']) expect(await scrape(served)).not.toContain(label)
+  await (await chat(served, 'another question '.repeat(60))).text()
+  await seen.look(served)
+  const late = await servePair(1)
+  await (await chat(late, 'a question '.repeat(60))).text()
+  await seen.look(late)
+  expect(ofPairs.filter((key) => !seen.hasMoved(catalogue[key]))).toEqual([])
+})
+
+it("a departed worker's series end, of every family", async () => {
+  const engines = [await engine('vllm'), await engine('vllm')]
+  const served = await serveThem(engines)
+  await (await chat(served, 'question '.repeat(40), { nvext: { backend_instance_id: 2 } })).text()
+  const labels = ['worker_id="2",', 'worker="2"']
+  const before = await scrape(served)
+  for (const label of labels) expect(before).toContain(label)
+  await fetch(`${served.address.url}/workers/2`, { method: 'DELETE' })
+  const after = await scrape(served)
+  for (const label of labels) expect(after).not.toContain(label)
+})
+
+/** Streams and whole answers, a client that leaves, a refusal, a request that waits, and a loop that is held up. */
+async function traffic(served: Served, seen: Highest): Promise<void> {
+  const turn = 'the same long question, word for word. '.repeat(20)
+  for (const stream of [false, true, true]) {
+    const options = { stream, max_tokens: 40, ...(stream ? { stream_options: { include_usage: true } } : {}) }
+    await (await chat(served, turn, options)).text()
+  }
+  const slow = new AbortController()
+  const running = chat(served, 'tell me everything '.repeat(60), { stream: true, max_tokens: 20_000 }, slow.signal)
+  const reader = (await running).body!.getReader()
+  await reader.read()
+  const others = Array.from({ length: 12 }, async (_, at) => {
+    await (await chat(served, `${at} ${'a new and long question '.repeat(400)}`)).text()
+  })
+  await seen.lookUntil(served, Promise.all(others))
+  slow.abort()
+  await reader.cancel().catch(() => undefined)
+  const heldUntil = performance.now() + 40
+  while (performance.now() < heldUntil);
+  await chat(served, 'hello', { model: 'nobody' })
+  await threshold(served, 0)
+  const busy = chat(served, 'hello', { stream: true, max_tokens: 20_000 }, AbortSignal.timeout(20_000))
+  const held = (await busy).body!.getReader()
+  await held.read()
+  while ((await chat(served, 'hello')).status !== 529) await seen.look(served)
+  await held.cancel()
+  await seen.look(served)
+}
+
+async function threshold({ address }: Served, tokens: number): Promise<void> {
+  const body = JSON.stringify({
+    model: 'sim',
+    active_prefill_tokens_threshold: tokens,
+    active_decode_blocks_threshold: 0,
+  })
+  await fetch(`${address.url}/busy_threshold`, { method: 'POST', body })
+}
+
+/** The largest value that each family showed, over several scrapes. */
+class Highest {
+  readonly #atStart: ReadonlyMap<string, number>
+  readonly #highest = new Map<string, number>()
+
+  constructor(text: string) {
+    this.#atStart = readSums(text)
+  }
+
+  async look(served: Served): Promise<void> {
+    for (const [name, value] of readSums(await scrape(served)))
+      this.#highest.set(name, Math.max(value, this.#highest.get(name) ?? 0))
+  }
+
+  /** Gauges show what is going on, so they are looked at while it does. */
+  async lookUntil(served: Served, done: Promise<unknown>): Promise<void> {
+    let isOver = false
+    void done.finally(() => (isOver = true))
+    while (!isOver) await this.look(served)
+    await done
+  }
+
+  hasMoved({ name, type }: MetricRow): boolean {
+    const shown = type === 'histogram' ? `${name}_count` : name
+    const start = type === 'gauge' ? 0 : (this.#atStart.get(shown) ?? 0)
+    return (this.#highest.get(shown) ?? 0) > start
+  }
+}
+
+/** Each sample name with the sum over its series. */
+function readSums(text: string): Map<string, number> {
+  const sums = new Map<string, number>()
+  for (const line of text.split('\n')) {
+    const sample = /^(\w+)(?:\{.*\})? (\S+)$/.exec(line)
+    if (sample) sums.set(sample[1]!, (sums.get(sample[1]!) ?? 0) + Number(sample[2]))
+  }
+  return sums
+}
+
+async function scrape({ address }: Served): Promise<string> {
+  return (await fetch(`${address.url}/metrics`)).text()
+}
+
+function chat({ address }: Served, content: string, more: object = {}, signal?: AbortSignal): Promise<Response> {
+  const body = JSON.stringify({ model: 'sim', messages: [{ role: 'user', content }], max_tokens: 4, ...more })
+  const headers = { 'content-type': 'application/json' }
+  return fetch(`${address.url}/v1/chat/completions`, { method: 'POST', headers, body, ...(signal ? { signal } : {}) })
+}
+
+/** One worker prefills and another decodes; with a lease that is over at once, no decode can be in time. */
+async function servePair(leaseMs?: number): Promise<Served> {
+  const pair = { kind: 'nixl' as const }
+  const [prefill, decode] = [await engine('vllm', { pair }), await engine('vllm', { pair })]
+  const workers = [
+    { url: prefill.url, role: 'prefill', kv_lease_ms: leaseMs },
+    { url: decode.url, role: 'decode' },
+  ]
+  return serveThem([], ['--workers', JSON.stringify(workers)])
+}
+
+async function engine(kind: 'vllm' | 'sglang', more: Partial<SimEngineOptions> = {}): Promise<SimEngine> {
+  const started = await startSimEngine({
+    engine: kind,
+    speedup: 4,
+    blockTokens: 16,
+    isCacheReported: true,
+    healthMs: 0,
+    ...more,
+  })
+  ends.push(() => started.close())
+  return started
+}
+
+async function serveThem(engines: readonly SimEngine[], words: readonly string[] = []): Promise<Served> {
+  const served = await serve({
+    words: [
+      '--port=0',
+      '--log=off',
+      '--policy=dynamo',
+      '--router-queue-threshold=0',
+      '--router-track-output-blocks',
+      ...words,
+      ...engines.map(({ url }) => url),
+    ],
+    env: {},
+    times: { watchMs: 50, retryMs: [20, 100], probeMs: 2_000 },
+  })
+  ends.push(() => served.close())
+  await served.assembly.until((reports) => reports.every(({ verdict }) => verdict?.mode === 'exact'), 10_000)
+  return served
+}
+
+/** A tokenizer in a folder, as an operator would have it. */
+function tokenizerFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'warmroute-tokenizer-'))
+  ends.push(() => rmSync(folder, { recursive: true }))
+  const from = 'test/fixtures/tinyllama'
+  writeFileSync(join(folder, 'tokenizer.json'), gunzipSync(readFileSync(`${from}/tokenizer.json.gz`)))
+  for (const name of ['tokenizer_config.json', 'chat_template.jinja'])
+    writeFileSync(join(folder, name), readFileSync(`${from}/${name}`))
+  return folder
+}

@@ -1,0 +1,68 @@
+/** Small judgements about a request and its worker: what to ask for, whom to blame, whether another may try. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import { reusableTokens } from '../../engines/index.js'
+import type { RouteAnswer } from '../../routing/index.js'
+import type { GatewayContext } from '../context.js'
+import type { RelayOutcome } from '../relay/answer-relay.js'
+import type { Prepared } from './prepare.js'
+import type { PromptTokens } from './prompt.js'
+
+/** A prompt of exactly k blocks reuses k - 1 of them at most, so that is what we foretell; a partial block is none. */
+export function asReusable(answer: RouteAnswer, prompt: PromptTokens | undefined, blockSize: number): RouteAnswer {
+  if (!prompt || answer.cachedTokens === 0) return answer
+  return { ...answer, cachedTokens: reusableTokens(answer.cachedTokens, prompt.tokens.length, blockSize) }
+}
+
+/** The worker, not the request, is to blame; another worker may do better. */
+export function isFault(error: WarmrouteError): boolean {
+  return (
+    error.code === 'WR_ENGINE_UNREACHABLE' ||
+    error.code === 'WR_ENGINE_DISCONNECTED' ||
+    error.code === 'WR_ENGINE_PROTOCOL' ||
+    error.code === 'WR_ENGINE_TIMEOUT'
+  )
+}
+
+export function mayMove(outcome: RelayOutcome, error: WarmrouteError, isRemote: boolean): boolean {
+  if (outcome.kind === 'refused') return isRetriable(outcome.status, isRemote)
+  return outcome.kind === 'failed' && !outcome.isCommitted && isFault(error)
+}
+
+/** No connection came about, so that the worker cannot have read a word. */
+export function wasNeverSent(outcome: RelayOutcome & { readonly kind: 'failed' }): boolean {
+  return outcome.isUntouched && outcome.error.code === 'WR_ENGINE_UNREACHABLE'
+}
+
+/** Another worker may do better; a decode that could not get its prompt's KV may have it from another prefill. */
+export function isRetriable(status: number, isRemote: boolean): boolean {
+  return status === 502 || status === 503 || (isRemote && status === 500)
+}
+
+export function wantsUsageSample(context: GatewayContext, { isStream, row, body }: Prepared): boolean {
+  if (!isStream || (row.endpoint !== 'chat_completions' && row.endpoint !== 'completions')) return false
+  const given = body['stream_options'] as
+    | { include_usage?: unknown; continuous_usage_stats?: unknown }
+    | null
+    | undefined
+  if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given))) return false
+  if (given?.include_usage === true || given?.continuous_usage_stats !== undefined) return false
+  return context.samplesUsage()
+}
+
+/** The answer is on its way; a client that does not take it is not waited for. Once it has, Node sets a time of its own. */
+export function endInTime(response: ServerResponse, ms: number): void {
+  if (ms > 0 && !response.writableFinished) response.socket?.setTimeout(ms)
+}
+
+export function requireJson(request: IncomingMessage): void {
+  const type = request.headers['content-type']
+  if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type))
+    throw new WarmrouteError('WR_UNSUPPORTED_MEDIA_TYPE', {})
+}
+
+/** An id that is short and plain; anything else is replaced by our own. */
+export function clientRequestId(request: IncomingMessage): string | undefined {
+  const id = request.headers['x-request-id']
+  return typeof id === 'string' && /^[\x21-\x7e]{1,256}$/.test(id) ? id : undefined
+}
