@@ -5,6 +5,7 @@
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { PromptRules } from './chat/build-prompt.js'
 import type { Body, LoadOnlyReason, Route } from './chat/request.js'
+import { isMediaReason } from './chat/media.js'
 import { LoadOnlyError } from './chat/request.js'
 import type { ModelCounts, TokenizeOptions } from './model/model-tokens.js'
 import { ModelTokens } from './model/model-tokens.js'
@@ -16,6 +17,7 @@ import type { ModelFolders } from './sources/model-folders.js'
 import { folderFinders } from './sources/model-folders.js'
 import type { SourceName, TokenSource } from './sources/source.js'
 import { JsonError } from './template/python-json.js'
+import { TemplateError } from './template/values.js'
 import type { Exactness, Tokens, TokensSource } from './tokens.js'
 import type { PlanOptions } from './vocabulary/plan.js'
 
@@ -65,6 +67,8 @@ export interface ServiceCounts {
 
 interface Served {
   readonly source: TokenSource | undefined
+  /** An engine beside files of the model, which may know what they cannot: where media lie. */
+  readonly engine?: EngineTokens | undefined
   readonly status: ModelStatus
 }
 
@@ -135,13 +139,29 @@ export class TokenService {
     if (!served?.source)
       return this.#count(model, { loadOnly: 'no-tokenizer', detail: served?.status.reason ?? nothing.reason! })
     try {
-      const tokens = await served.source.tokenize(route, body, options)
+      const tokens = await this.#tokensFrom(served.source, served.engine, route, body, options)
       this.#tokenized++
       add(this.#prompts.get(model)?.tokenized, `${tokens.source}/${tokens.exactness}`)
       return tokens
     } catch (error) {
       options.signal?.throwIfAborted()
       return this.#count(model, asLoadOnly(error))
+    }
+  }
+
+  async #tokensFrom(
+    source: TokenSource,
+    engine: EngineTokens | undefined,
+    route: Route,
+    body: Body,
+    options: TokenizeOptions,
+  ): Promise<Tokens> {
+    try {
+      return await source.tokenize(route, body, options)
+    } catch (error) {
+      const isMedia = error instanceof LoadOnlyError && isMediaReason(error.reason)
+      if (!isMedia || !engine?.placesMedia) throw error
+      return await engine.tokenize(route, body, options)
     }
   }
 
@@ -197,7 +217,8 @@ export class TokenService {
     })
     const encoder = source.plan.kind === 'library' ? 'library' : 'own'
     const reason = source.plan.kind === 'library' ? source.plan.reason : source.templateProblem
-    return { source, status: { source: name, from: folder, encoder, reason, tried } }
+    const engine = sources.engine && new EngineTokens(sources.engine)
+    return { source, engine, status: { source: name, from: folder, encoder, reason, tried } }
   }
 }
 
@@ -225,6 +246,7 @@ function asLoadOnly(error: unknown): LoadOnly {
   if (error instanceof WarmrouteError) {
     return { loadOnly: reasonOfCode[error.code] ?? 'source-failed', detail: error.message, error }
   }
+  if (error instanceof TemplateError) return { loadOnly: 'malformed', detail: error.message }
   if (error instanceof JsonError) return { loadOnly: 'malformed', detail: error.message }
   if (error instanceof RangeError) return { loadOnly: 'malformed', detail: 'the request is nested too deeply' }
   throw error // a bug of ours

@@ -1,6 +1,7 @@
 /** The tokens of one request, with how we know them. Immutable; block hashes are computed when asked for and then kept. */
 import type { BlockHasher, HashScheme } from '../core/hashing/index.js'
-import { BlockHashes, isSameScheme } from '../core/hashing/index.js'
+import { BlockHashes, isSameScheme, toBlockExtraInfo, toBlockMedia } from '../core/hashing/index.js'
+import type { MmExtraInfo } from '../core/protocol/index.js'
 import type { RememberedText, RememberedTexts } from './remember/remembered-texts.js'
 
 /** Where ids came from. */
@@ -38,6 +39,8 @@ export interface TokensParts {
   /** Ids of all prompts together. */
   readonly totalCount?: number
   readonly kinship?: Kinship | undefined
+  /** Images and the like, by their places in `ids`; such a prompt has no kin. */
+  readonly media?: MmExtraInfo | undefined
   readonly took?: TokensTook | undefined
 }
 
@@ -47,6 +50,7 @@ export class Tokens {
   readonly exactness: Exactness
   readonly promptCount: number
   readonly totalCount: number
+  readonly media: MmExtraInfo | undefined
   readonly took: TokensTook | undefined
   readonly #kinship: Kinship | undefined
   readonly #hashed: BlockHashes[]
@@ -57,9 +61,15 @@ export class Tokens {
     this.exactness = parts.exactness
     this.promptCount = parts.promptCount ?? 1
     this.totalCount = parts.totalCount ?? parts.ids.length
+    this.media = parts.media
     this.took = parts.took
-    this.#kinship = parts.kinship
-    this.#hashed = parts.kinship?.own.hashes ?? []
+    this.#kinship = parts.media ? undefined : parts.kinship
+    this.#hashed = this.#kinship?.own.hashes ?? []
+  }
+
+  /** The media that each block of this size touches; undefined where there are none. */
+  mediaByBlock(blockSize: number): readonly (MmExtraInfo | null)[] | undefined {
+    return this.media && toBlockExtraInfo(this.media, blockSize, this.ids.length)
   }
 
   /** Hashes of every complete block. What a remembered text shares is copied, not hashed again. The result is not to be changed. */
@@ -69,7 +79,7 @@ export class Tokens {
     const hashes = new BlockHashes()
     const near = this.#kinship?.near?.hashes.find((it) => isOf(it, scheme))
     if (near) hasher.extend(near, this.ids, scheme, { into: hashes, sharedTokens: this.#kinship!.sharedTokens })
-    else hasher.hash(this.ids, scheme, hashes)
+    else hasher.hash(this.ids, scheme, hashes, toBlockMedia(this.mediaByBlock(scheme.blockSize) ?? []))
     if (this.#kinship) this.#kinship.memory.addHashes(this.#kinship.own, hashes)
     else this.#hashed.push(hashes)
     return hashes

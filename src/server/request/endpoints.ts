@@ -32,7 +32,7 @@ export const endpointRows: readonly EndpointRow[] = [
   { path: '/v1/messages', endpoint: 'anthropic_messages', promptFields: ['tools', 'system', 'messages'], generates: true, isAnthropic: true },
   { path: '/v1/messages/count_tokens', endpoint: 'native', promptFields: load, generates: false, isAnthropic: true },
   { path: '/v1/embeddings', endpoint: 'embeddings', promptFields: ['input'], generates: false },
-  { path: '/generate', endpoint: 'generate', promptFields: ['text', 'input_ids'], generates: true },
+  { path: '/generate', endpoint: 'generate', promptFields: ['text', 'input_ids', 'image_data', 'audio_data', 'video_data'], generates: true },
   { path: '/tokenize', endpoint: 'native', promptFields: load, generates: false },
   { path: '/detokenize', endpoint: 'native', promptFields: load, generates: false },
   { path: '/v1/rerank', endpoint: 'native', promptFields: load, generates: false },

@@ -70,7 +70,14 @@ export function promptOf(
   const { tokenizer } = model.spec
   const fromBytes = (): PromptTokens | undefined => byteTokens(row, bytes, prepared.fields(), buffers)
   if (!tokenizer) return fromBytes()
-  const answer = tokenizer.tokenize({ row, model: model.name, body: prepared.wholeBody(), bytes, signal })
+  const answer = tokenizer.tokenize({
+    row,
+    model: model.name,
+    blockSize: model.spec.blockSize,
+    body: prepared.wholeBody(),
+    bytes,
+    signal,
+  })
   if (!(answer instanceof Promise)) return answer ?? fromBytes()
   return answer.then((tokens) => tokens ?? fromBytes())
 }

@@ -12,6 +12,7 @@ import type { EndpointRow } from './endpoints.js'
 export interface PromptRequest {
   readonly row: EndpointRow
   readonly model: string
+  readonly blockSize: number
   readonly body: Readonly<Record<string, unknown>>
   readonly bytes: Uint8Array
   readonly signal: AbortSignal
@@ -39,7 +40,7 @@ export interface PromptTokenizer {
 /** Token ids that the request itself carries; these need no tokenizer. */
 export function carriedTokens(row: EndpointRow, body: Readonly<Record<string, unknown>>): PromptTokens | undefined {
   const name = row.endpoint === 'completions' ? 'prompt' : row.endpoint === 'generate' ? 'input_ids' : undefined
-  const value = name === undefined ? undefined : body[name]
+  const value = name === undefined || hasMedia(body) ? undefined : body[name]
   if (!Array.isArray(value) || value.length === 0) return undefined
   if (typeof value[0] === 'number') {
     const tokens = toTokens(value)
@@ -52,6 +53,13 @@ export function carriedTokens(row: EndpointRow, body: Readonly<Record<string, un
   for (const prompt of value) totalTokens += Array.isArray(prompt) ? prompt.length : 0
   return { tokens: first, isExact: true, totalTokens }
 }
+
+/** Beside media the ids are not those that the engine computes: it puts values of its own in their places. */
+function hasMedia(body: Readonly<Record<string, unknown>>): boolean {
+  return mediaFields.some((name) => body[name] !== undefined && body[name] !== null)
+}
+
+const mediaFields = ['image_data', 'audio_data', 'video_data']
 
 function toTokens(values: readonly unknown[]): Uint32Array | undefined {
   const tokens = new Uint32Array(values.length)

@@ -22,7 +22,7 @@ export interface ServiceTokenizerOptions {
 export function createServiceTokenizer(service: TokenService, options: ServiceTokenizerOptions): PromptTokenizer {
   const { model, deadlineMs = 5_000 } = options
   return {
-    async tokenize({ row, body, bytes, signal }) {
+    async tokenize({ row, blockSize, body, bytes, signal }) {
       const route = routes[row.endpoint]
       if (!route) return undefined
       const result = await service.tokenizeRequest(model, route, body as Body, { raw: bytes, signal, deadlineMs })
@@ -31,6 +31,7 @@ export function createServiceTokenizer(service: TokenService, options: ServiceTo
         tokens: result.ids,
         isExact: true,
         totalTokens: result.totalCount,
+        blockMmInfos: result.mediaByBlock(blockSize),
         templateMs: result.took?.templateMs,
         tokenizeMs: result.took?.encodeMs,
         hash: (scheme, hasher) => result.blockHashes(scheme, hasher),

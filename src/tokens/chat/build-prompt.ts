@@ -2,6 +2,7 @@
 import { buildSglangChat } from './chat-sglang.js'
 import { buildVllmChat } from './chat-vllm.js'
 import { convertMessages, convertResponses } from './convert-routes.js'
+import { refuseMediaBesideIds } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate, Dialect, IdsPrompt, Route, TextPrompt } from './request.js'
 import { carriedIds, LoadOnlyError, readCompletion, readTruncation } from './request.js'
 
@@ -26,6 +27,7 @@ export function buildPrompt(
   choose: ChooseTemplate,
 ): ChatPrompt | TextPrompt | IdsPrompt {
   const carried = carriedIds(body)
+  if (carried) refuseMediaBesideIds(body)
   if (carried) return { kind: 'ids', ids: [carried], truncation: readTruncation(body) }
   if (route === 'completions') return readCompletion(body)
   if (body['chat_template'] !== undefined && body['chat_template'] !== null) {

@@ -2,6 +2,7 @@
 import { JsonError, parsePythonJson } from '../template/python-json.js'
 import type { Value } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
+import { mediaError } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
 import { asList, asRecord, LoadOnlyError, malformed, readTruncation } from './request.js'
 
@@ -100,7 +101,7 @@ export function contentTexts(content: Value): string[] {
     if (typeof part === 'string') return part
     const it = asRecord(part) ?? malformed('a content part is an object')
     const { type = 'text' } = it
-    if (!textTypes.has(type)) throw new LoadOnlyError('media', `content part of type ${String(type as string)}`)
+    if (!textTypes.has(type)) throw mediaError(String(type as string))
     const text = it[type === 'refusal' ? 'refusal' : type === 'thinking' ? 'thinking' : 'text']
     return typeof text === 'string' ? text : malformed('a text part has text')
   })

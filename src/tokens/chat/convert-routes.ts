@@ -2,6 +2,7 @@
 import { dumps } from '../template/spell.js'
 import type { Value } from '../template/values.js'
 import { contentTexts } from './chat-vllm.js'
+import { mediaError } from './media.js'
 import type { Body } from './request.js'
 import { asList, asRecord, LoadOnlyError, malformed } from './request.js'
 
@@ -117,7 +118,7 @@ function convertBlocks(role: Value, blocks: readonly Value[]): Value[] {
       case 'redacted_thinking':
         break
       default:
-        throw new LoadOnlyError('media', `content block of type ${String(block['type'] as string)}`)
+        throw mediaError(String(block['type'] as string))
     }
   }
   if (parts.length === 0 && calls.length === 0) return results

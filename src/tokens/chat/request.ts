@@ -13,7 +13,10 @@ export type Route = 'chat' | 'completions' | 'responses' | 'messages'
 export type LoadOnlyReason =
   | 'no-tokenizer' // no source knows this model
   | 'no-template' // a chat, and the model has no chat template
-  | 'media' // images, audio or video: their tokens depend on the engine's processor
+  | 'media-image' // their tokens and hashes are made by the engine's processor
+  | 'media-audio'
+  | 'media-video'
+  | 'media-other'
   | 'embeddings' // the prompt is vectors
   | 'stored-response' // the conversation is kept by the engine
   | 'request-template' // the request brings a template that is not trusted

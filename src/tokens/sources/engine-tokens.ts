@@ -1,18 +1,30 @@
 /**
  * Asks the engine for a request's tokens: its render endpoint, which runs the code of inference, else its tokenize endpoint. Used
- * where no tokenizer is at hand. Answers are remembered by the fields that change tokens, so a repeated request is not asked again.
- * Without a vocabulary no cut inside a text can be proved, so a text that merely continues a known one is asked for anew.
+ * where no tokenizer is at hand, and for media, which only an engine can place.
+ *
+ * Answers are remembered by the fields that change tokens, so a repeated request is not asked again. One that continues an
+ * earlier one is asked for, since without a vocabulary no cut inside a text can be proved (docs/decisions/0101); what its ids
+ * share with an earlier answer is found by prefix, and those blocks are not hashed again.
  */
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import type { MmExtraInfo } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import { contentTexts } from '../chat/chat-vllm.js'
 import { convertMessages } from '../chat/convert-routes.js'
+import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
-import { carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
+import { asList, asRecord, carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
 import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
+import type { Match, RememberedText } from '../remember/remembered-texts.js'
+import { RememberedTexts } from '../remember/remembered-texts.js'
+import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
+import { dumps } from '../template/spell.js'
+import type { Exactness } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
 import { fetchBytes } from './fetch-bytes.js'
+import { readFeatures } from './media-features.js'
 import type { TokenSource } from './source.js'
 
 export interface EngineEndpoint {
@@ -23,6 +35,20 @@ export interface EngineEndpoint {
   readonly cacheBytes?: number
 }
 
+/** What the engine said of a prompt. */
+interface Said {
+  readonly ids: Uint32Array
+  readonly media: MmExtraInfo | undefined
+  readonly exactness: Exactness
+}
+
+interface Answer extends Omit<Said, 'ids'> {
+  readonly prompt: RememberedText
+}
+
+const idBytes = Uint32Array.BYTES_PER_ELEMENT
+const noCuts: Uint32Array = new Uint32Array(0)
+const cacheBytesDefault = 32 << 20
 const answerBytesMax = 64 << 20
 const deadlineMsDefault = 2000
 const renderPaths: Readonly<Record<Route, string>> = {
@@ -33,30 +59,45 @@ const renderPaths: Readonly<Record<Route, string>> = {
 }
 /** Fields that never change tokens, left out of the key. */
 const quietFields = new Set([
+  'cache_salt',
+  'frequency_penalty',
+  'logprobs',
+  'max_completion_tokens',
+  'max_tokens',
+  'min_tokens',
+  'n',
+  'presence_penalty',
+  'priority',
+  'request_id',
+  'seed',
+  'session_id',
+  'stop',
   'stream',
   'stream_options',
   'temperature',
+  'top_k',
+  'top_logprobs',
   'top_p',
-  'max_tokens',
-  'seed',
   'user',
-  'n',
-  'cache_salt',
 ])
 
 export class EngineTokens implements TokenSource {
   readonly #endpoint: EngineEndpoint
-  readonly #answers: LRUCache<string, Tokens>
+  readonly #answers: LRUCache<string, Answer>
+  /** The ids of earlier answers, as bytes: which of them begins like this one? */
+  readonly #prompts: RememberedTexts
   readonly #counts = { hits: 0, misses: 0, evictions: 0 }
   /** Learnt at the first refusal: render endpoints are off unless the engine was started with them. */
   #canRender: boolean
 
   constructor(endpoint: EngineEndpoint) {
+    const cacheBytes = endpoint.cacheBytes ?? cacheBytesDefault
     this.#endpoint = endpoint
     this.#canRender = endpoint.dialect === 'vllm'
+    this.#prompts = new RememberedTexts(cacheBytes / 2)
     this.#answers = new LRUCache({
-      maxSize: endpoint.cacheBytes ?? 16 << 20,
-      sizeCalculation: (tokens) => tokens.ids.byteLength + 256,
+      maxSize: Math.max(1, Math.floor(cacheBytes / 2)),
+      sizeCalculation: ({ prompt, media }) => 2 * prompt.ids.byteLength + 256 * (1 + (media?.mmObjects.length ?? 0)),
       dispose: (_, __, reason) => {
         if (reason === 'evict') this.#counts.evictions++
       },
@@ -68,7 +109,7 @@ export class EngineTokens implements TokenSource {
       encoder: undefined,
       texts: this.#counts,
       prefixes: undefined,
-      cacheBytes: this.#answers.calculatedSize,
+      cacheBytes: this.#answers.calculatedSize + this.#prompts.byteLength,
       onLoop: 0,
       inThreads: 0,
     }
@@ -77,54 +118,77 @@ export class EngineTokens implements TokenSource {
   async tokenize(route: Route, body: Body, options: TokenizeOptions): Promise<Tokens> {
     const carried =
       carriedIds(body) ?? (route === 'completions' && isIds(body['prompt']) ? toIds(body['prompt']) : undefined)
-    if (carried) return new Tokens({ ids: carried, source: 'request', exactness: 'proven' })
-    const key = keyOf(route, body)
+    if (carried) {
+      refuseMediaBesideIds(body)
+      return new Tokens({ ids: carried, source: 'request', exactness: 'proven' })
+    }
+    const exact = exactBody(body, options.raw)
+    const key = keyOf(route, exact)
     const known = this.#answers.get(key)
     if (known) {
       this.#counts.hits++
-      return known
+      return this.#tokensOf(known, undefined)
     }
     this.#counts.misses++
-    const tokens = (await this.#render(route, body, options)) ?? (await this.#tokenize(route, body, options))
-    this.#answers.set(key, tokens)
-    return tokens
+    const answer = (await this.#render(route, exact, options)) ?? (await this.#tokenize(route, exact, options))
+    return this.#remember(key, answer)
   }
 
-  async #render(route: Route, body: Body, options: TokenizeOptions): Promise<Tokens | undefined> {
+  /** Whether it can say where media lie. */
+  get placesMedia(): boolean {
+    return this.#canRender
+  }
+
+  #remember(key: string, { ids, media, exactness }: Said): Tokens {
+    const bytes = new Uint8Array(ids.buffer, ids.byteOffset, ids.byteLength)
+    const lookup = this.#prompts.find(bytes, media !== undefined)
+    const parts = { bytes, ids, specialsBefore: 0, specialsAfter: media ? 1 : 0, cuts: noCuts }
+    const answer = { prompt: this.#prompts.add(parts, lookup), media, exactness }
+    this.#answers.set(key, answer)
+    return this.#tokensOf(answer, lookup.match)
+  }
+
+  #tokensOf({ prompt, media, exactness }: Answer, match: Match | undefined): Tokens {
+    const kinship = {
+      memory: this.#prompts,
+      own: prompt,
+      near: match?.text,
+      sharedTokens: Math.floor((match?.common ?? 0) / idBytes),
+    }
+    return new Tokens({ ids: prompt.ids, source: 'engine', exactness, media, kinship })
+  }
+
+  async #render(route: Route, body: Body, options: TokenizeOptions): Promise<Said | undefined> {
     if (!this.#canRender) return undefined
-    const post = options.raw ? Buffer.from(options.raw).toString('utf8') : JSON.stringify(body)
+    const post = options.raw ? Buffer.from(options.raw).toString('utf8') : dumps(body)
     const { status, value } = await this.#ask(renderPaths[route], post, options)
     if (status === 403 || status === 404 || status === 405) {
       this.#canRender = false
       return undefined
     }
     const first = Array.isArray(value) ? (value[0] as Body | undefined) : (value as Body | undefined)
-    return this.#read(status, first?.['token_ids'], 'proven')
+    const ids = readIds(status, first?.['token_ids'])
+    return { ids, media: readFeatures(first?.['features'], ids.length), exactness: 'proven' }
   }
 
-  async #tokenize(route: Route, body: Body, options: TokenizeOptions): Promise<Tokens> {
+  /** Here nobody says where media lie, although placeholders stand in the ids: such a prompt is refused. */
+  async #tokenize(route: Route, body: Body, options: TokenizeOptions): Promise<Said> {
     if (route === 'responses') throw new LoadOnlyError('no-tokenizer', 'the engine renders no responses for us')
     const chat = route === 'messages' ? convertMessages(body).body : body
+    if (route !== 'completions') for (const message of asList(chat['messages'], 'messages')) refuseMedia(message)
     const ask =
       route === 'completions'
-        ? { model: body['model'], prompt: body['prompt'], add_special_tokens: body['add_special_tokens'] ?? true }
+        ? pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
         : pick({ ...chat, model: body['model'] }, chatFields)
     const path = this.#endpoint.dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
-    const { status, value } = await this.#ask(path, JSON.stringify(ask), options)
+    const { status, value } = await this.#ask(path, dumps(ask), options)
     const ids = (value as Body | undefined)?.['tokens']
-    return this.#read(
-      status,
-      Array.isArray(ids?.valueOf()) && Array.isArray((ids as Value[])[0]) ? (ids as Value[])[0] : ids,
-      'expected',
-    )
-  }
-
-  #read(status: number, ids: Value, exactness: 'proven' | 'expected'): Tokens {
-    if (status >= 400 && status < 500) throw new LoadOnlyError('malformed', `the engine answered ${status}`)
-    if (status !== 200 || !isIds(ids)) {
-      throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status} without tokens` })
+    const isBatch = Array.isArray(ids) && Array.isArray((ids as readonly Value[])[0])
+    return {
+      ids: readIds(status, isBatch ? (ids as readonly Value[])[0] : ids),
+      media: undefined,
+      exactness: 'expected',
     }
-    return new Tokens({ ids: toIds(ids), source: 'engine', exactness })
   }
 
   async #ask(path: string, post: string, options: TokenizeOptions): Promise<{ status: number; value: unknown }> {
@@ -160,8 +224,31 @@ function pick(body: Body, names: readonly string[]): Body {
 }
 
 function keyOf(route: Route, body: Body): string {
-  const telling = Object.entries(body).filter(([name]) => !quietFields.has(name))
-  return createHash('sha256').update(route).update(JSON.stringify(telling)).digest('base64')
+  const telling = entriesOf(body).filter(([name]) => !quietFields.has(name))
+  return createHash('sha256').update(route).update(dumps(telling)).digest('base64')
+}
+
+function entriesOf(body: Body): [string, Value][] {
+  return body instanceof Map ? [...(body as Map<string, Value>)] : Object.entries(body)
+}
+
+/** `1.0` and `1` are two requests, and the engine is to see the one that the client wrote. */
+function exactBody(body: Body, raw: Uint8Array | undefined): Body {
+  if (raw === undefined) return body
+  const text = Buffer.from(raw.buffer, raw.byteOffset, raw.length).toString('utf8')
+  return mayDifferFromPython(text) ? (parsePythonJson(text) as Body) : body
+}
+
+function refuseMedia(message: Value): void {
+  contentTexts(asRecord(message)?.['content'])
+}
+
+function readIds(status: number, ids: Value): Uint32Array {
+  if (status >= 400 && status < 500) throw new LoadOnlyError('malformed', `the engine answered ${status}`)
+  if (status !== 200 || !isIds(ids)) {
+    throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status} without tokens` })
+  }
+  return toIds(ids)
 }
 
 function isIds(value: Value): boolean {

@@ -6,7 +6,8 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
-import { afterAll, afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
+import { computeBlockHashes, createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
 import { TokenService } from '../token-service.js'
 import { Tokens } from '../tokens.js'
 
@@ -128,6 +129,65 @@ describe('a hub', () => {
   })
 })
 
+describe('media', () => {
+  const image = (url: string): object => ({
+    messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }],
+  })
+  const ids = Array.from({ length: 64 }, (_, index) => (index >= 20 && index < 40 ? 9 : index))
+  const folder = newFolder()
+  for (const [name, bytes] of [
+    ['tokenizer.json', tokenizerJson],
+    ['chat_template.jinja', template],
+  ] as const)
+    writeFileSync(join(folder, name), bytes)
+
+  /** An engine that renders, or not, and names the image by its address. */
+  async function engineFor(model: string, { renders = true } = {}): Promise<string[]> {
+    const asked: string[] = []
+    const url = await listen((request, body, response) => {
+      asked.push(request.url!)
+      if (!renders) return void response.writeHead(404).end()
+      const { url: identifier } = (JSON.parse(body) as { messages: [{ content: [{ image_url: { url: string } }] }] })
+        .messages[0].content[0].image_url
+      const features = { mm_hashes: { image: [identifier] }, mm_placeholders: { image: [{ offset: 20, length: 20 }] } }
+      response.writeHead(200).end(JSON.stringify({ token_ids: ids, features }))
+    })
+    await service.setModel(model, { path: folder, engine: { url, dialect: 'vllm' } })
+    return asked
+  }
+
+  it('are placed and hashed as a rendering engine says, also where the text is encoded here', async () => {
+    await engineFor('seen')
+    const scheme = createHashScheme({ blockSize: 16 })
+    const hashesOf = async (digit: string): Promise<number[]> => {
+      const tokens = await service.tokenizeRequest('seen', 'chat', image(digit.repeat(64)) as never)
+      if (!(tokens instanceof Tokens)) throw new Error(tokens.detail)
+      expect(tokens).toMatchObject({ source: 'engine', exactness: 'proven' })
+      return [...tokens.blockHashes(scheme, createBlockHasher()).localColumn()]
+    }
+    const mmObjects = [{ mmHash: 0xaaaa_aaaa_aaaa_aaaan, offsets: [] }]
+    const touched = computeBlockHashes(ids, 16, { blockExtraInfo: [null, { mmObjects }, { mmObjects }, null] })
+    const first = await hashesOf('a')
+    expect(first).toEqual([...new Uint32Array(BigUint64Array.from(touched).buffer)])
+    const other = await hashesOf('b')
+    const isSame = [0, 1, 2, 3].map((block) => first[2 * block] === other[2 * block])
+    expect(isSame).toEqual([true, false, false, true])
+  })
+
+  it('are load-only where events would not name them by that identifier, and where nobody places them', async () => {
+    await engineFor('named')
+    const named = await service.tokenizeRequest('named', 'chat', image('my-own-uuid') as never)
+    expect(named).toMatchObject({ loadOnly: 'media-image' })
+    server?.close()
+    const asked = await engineFor('blind', { renders: false })
+    for (let turn = 0; turn < 2; turn++) {
+      const result = await service.tokenizeRequest('blind', 'chat', image('x') as never)
+      expect(result).toMatchObject({ loadOnly: 'media-image' })
+    }
+    expect(asked).toEqual(['/v1/chat/completions/render']) // once is enough to know
+  })
+})
+
 it('finds a snapshot in the cache that other tools keep, or the folder itself', async () => {
   const cache = newFolder()
   const snapshot = join(cache, 'models--org--tiny', 'snapshots', 'abc123')
@@ -228,6 +288,42 @@ describe('an engine', () => {
       loadOnly: 'no-tokenizer',
     })
     expect(service.counts.models['a']!.texts).toMatchObject({ hits: 1 })
+  })
+
+  it('is asked again for a prompt that goes on, whose known blocks are then not hashed again', async () => {
+    const prompts = new Map<string, number[]>()
+    const url = await listen((_, body, response) => {
+      const { prompt } = JSON.parse(body) as { prompt: string }
+      response.writeHead(200).end(JSON.stringify({ tokens: prompts.get(prompt) }))
+    })
+    await service.setModel('grows', { engine: { url, dialect: 'sglang' } })
+    const ids = Array.from({ length: 400 }, (_, index) => index * 7)
+    const hasher = createBlockHasher()
+    const extend = vi.spyOn(hasher, 'extend')
+    for (const length of [200, 300, 400]) {
+      prompts.set(`of ${length}`, ids.slice(0, length))
+      const tokens = await service.tokenizeRequest('grows', 'completions', { prompt: `of ${length}` })
+      if (!(tokens instanceof Tokens)) throw new Error(tokens.detail)
+      const fresh = computeBlockHashes(ids.slice(0, length), 16)
+      const local = tokens.blockHashes(createHashScheme({ blockSize: 16 }), hasher).localColumn()
+      expect([...local]).toEqual([...new Uint32Array(BigUint64Array.from(fresh).buffer)])
+    }
+    expect(extend.mock.results.map(({ value }) => value as number)).toEqual([12, 18])
+  })
+
+  it('is asked apart for 1 and for 1.0, as the client wrote it', async () => {
+    const asked: string[] = []
+    const url = await listen((_, body, response) => {
+      asked.push(body)
+      response.writeHead(200).end('{"tokens":[1,2]}')
+    })
+    await service.setModel('floats', { engine: { url, dialect: 'sglang' } })
+    for (const number of ['1', '1.0', '1.0']) {
+      const text = `{"messages":[{"role":"user","content":"x"}],"tools":[{"minimum":${number}}]}`
+      const raw = new TextEncoder().encode(text)
+      await service.tokenizeRequest('floats', 'chat', JSON.parse(text) as never, { raw })
+    }
+    expect(asked.map((it) => /"minimum": ?([\d.]+)/.exec(it)![1])).toEqual(['1', '1.0'])
   })
 
   it.each([
