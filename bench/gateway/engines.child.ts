@@ -26,7 +26,33 @@ let chunks = 16
 let chunkMs = 0
 let isStream = true
 
-function answer(socket: Socket): void {
+const blockIds = Array.from({ length: 56 }, (_, at) => at + 1)
+const prefilled = JSON.stringify({
+  id: 'chatcmpl-bench',
+  object: 'chat.completion',
+  model: 'm',
+  choices: [{ index: 0, message: { role: 'assistant', content: 'x' }, finish_reason: 'length' }],
+  usage: { prompt_tokens: 200, completion_tokens: 1, total_tokens: 201 },
+  kv_transfer_params: {
+    do_remote_prefill: true,
+    do_remote_decode: false,
+    remote_block_ids: [blockIds],
+    remote_engine_id: '8ab04105-ef9c-453f-b7cf-172e738daab9',
+    remote_request_id: 'cmpl-bench-0-ab9f768e',
+    remote_host: '127.0.0.1',
+    remote_port: 5701,
+    tp_size: 1,
+    remote_num_tokens: 200,
+    transfer_mode: 'pull',
+  },
+})
+const prefillAnswer = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${prefilled.length}\r\n\r\n${prefilled}`
+
+function answer(socket: Socket, isPrefill: boolean): void {
+  if (isPrefill) {
+    socket.write(prefillAnswer)
+    return
+  }
   if (!isStream) {
     socket.write(unary)
     return
@@ -50,6 +76,7 @@ function answer(socket: Socket): void {
 function serve(socket: Socket): void {
   let head = ''
   let left = -1
+  let isPrefill = false
   socket.setNoDelay(true)
   socket.on('error', () => {})
   socket.on('data', (bytes: Buffer) => {
@@ -72,11 +99,13 @@ function serve(socket: Socket): void {
         }
       }
       const take = Math.min(left, bytes.length - at)
+      isPrefill ||= bytes.includes('"do_remote_decode":true', at) // the gateway writes it as one piece, at the end
       left -= take
       at += take
       if (left > 0) return
       left = -1
-      answer(socket)
+      answer(socket, isPrefill)
+      isPrefill = false
     }
   })
 }

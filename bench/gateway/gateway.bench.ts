@@ -10,7 +10,7 @@ import { defineBench, summarise } from '../harness.js'
 import type { Shape } from './shapes.js'
 import type { Use } from './use.js'
 
-type Subject = 'gateway' | 'exact' | 'floor'
+type Subject = 'gateway' | 'exact' | 'floor' | 'pairs'
 
 interface Sample {
   readonly cpuUs: number
@@ -74,6 +74,7 @@ export const benches = [
   defineBench('gateway.W2.exact', 'what does a long prompt cost with its exact tokens?', exactTokens),
   defineBench('gateway.W3', 'what does a chunk cost?', (bench) => perChunk(bench, 'W3')),
   defineBench('gateway.W4', 'what do 2,000 slow streams cost?', (bench) => perChunk(bench, 'W4')),
+  defineBench('disagg.overhead', 'what does it cost to prefill a request elsewhere?', splitting),
   defineBench('gateway.loop_stall', 'how long does the loop stand still under short and long prompts?', loopStall),
 ]
 
@@ -143,6 +144,23 @@ async function exactTokens(bench: BenchContext): Promise<void> {
   )
 }
 
+/** A short stream, once through one engine and once through a pair of them, in turns. */
+async function splitting(bench: BenchContext): Promise<void> {
+  const shape = shapesOf(bench).W1
+  const { gateway, pairs } = await measure(shape, bench.isSmoke ? 1 : 7, ['gateway', 'pairs'])
+  const each = (samples: readonly Sample[]): number[] => samples.map((it) => it.cpuUs / 1000 / shape.requests)
+  const alone = each(gateway)
+  const split = each(pairs)
+  report(bench, 'disagg.overhead.aggregated_cpu_ms_per_req', 'ms', alone)
+  report(bench, 'disagg.overhead.paired_cpu_ms_per_req', 'ms', split)
+  report(
+    bench,
+    'disagg.overhead.cpu_ms_per_req',
+    'ms',
+    split.map((value, at) => value - alone[at]!),
+  )
+}
+
 /** W1 and W2 at once against the same gateway, with tokens. */
 async function loopStall(bench: BenchContext): Promise<void> {
   const { W1, W2 } = shapesOf(bench)
@@ -193,10 +211,11 @@ async function openStage(): Promise<Stage> {
     start('./load.child.ts'),
   ])
   const { ports } = engines.first
-  const [gateway, exact, floor] = await Promise.all([
+  const [gateway, exact, floor, pairs] = await Promise.all([
     start<{ port: number }>('./gateway.child.ts', { ports, isExact: false }),
     start<{ port: number }>('./gateway.child.ts', { ports, isExact: true }),
     start<{ port: number }>('./floor/proxy.child.ts', ports),
+    start<{ port: number }>('./gateway.child.ts', { ports, isExact: false, isPaired: true }),
   ])
   return {
     engines: engines.child,
@@ -206,6 +225,7 @@ async function openStage(): Promise<Stage> {
       gateway: { child: gateway.child, port: gateway.first.port },
       exact: { child: exact.child, port: exact.first.port },
       floor: { child: floor.child, port: floor.first.port },
+      pairs: { child: pairs.child, port: pairs.first.port },
     },
   }
 }
@@ -219,7 +239,7 @@ async function measure(
 ): Promise<Record<Subject, Sample[]>> {
   const { engines, load, secondLoad, subjects } = await (stage ??= openStage())
   await ask(engines, shape)
-  const samples: Record<Subject, Sample[]> = { gateway: [], exact: [], floor: [] }
+  const samples: Record<Subject, Sample[]> = { gateway: [], exact: [], floor: [], pairs: [] }
   for (let turn = turns === 1 ? 1 : 0; turn <= turns; turn++) {
     for (const subject of wanted) {
       const { child, port } = subjects[subject]

@@ -1,12 +1,21 @@
-/** The gateway as it is served, in a process of its own. `exact` makes tokens, otherwise prompts are compared by bytes. */
+/**
+ * The gateway as it is served, in a process of its own. `isExact` makes tokens, otherwise prompts are compared by bytes;
+ * `isPaired` makes the first half of the engines prefill workers.
+ */
 import { InProcessRouter } from '../../src/routing/index.js'
 import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
 import { TokenService } from '../../src/tokens/index.js'
 import { tokenizerFolder } from '../tokens/texts.js'
 import { reportUse } from './use.js'
 
-const { ports, isExact } = JSON.parse(process.argv[2]!) as { ports: number[]; isExact: boolean }
-const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+const { ports, isExact, isPaired } = JSON.parse(process.argv[2]!) as {
+  ports: number[]
+  isExact: boolean
+  isPaired?: boolean
+}
+const newRouter = (): Promise<InProcessRouter> =>
+  InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+const router = await newRouter()
 const gateway = createGateway({
   listen: { port: 0 },
   models: [
@@ -14,11 +23,13 @@ const gateway = createGateway({
       name: 'm',
       blockSize: 16,
       router,
+      ...(isPaired ? { disagg: { enforce: true, openPrefill: newRouter } } : {}),
       tokenizer: isExact ? await qwenTokenizer() : undefined,
       workers: ports.map((port, at) => ({
         id: BigInt(at + 1),
         url: `http://127.0.0.1:${port}`,
         engine: 'vllm' as const,
+        ...(isPaired ? { role: at < ports.length / 2 ? ('prefill' as const) : ('decode' as const) } : {}),
       })),
     },
   ],

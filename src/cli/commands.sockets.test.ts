@@ -68,6 +68,17 @@ it('demo shows both sides, how to go on, and ends by itself', async () => {
   expect(out).toContain('Everything is stopped.')
 })
 
+it('demo --disagg shows pairs beside engines that do both halves', async () => {
+  const flags = ['--seconds', '1', '--port', '0', '--users', '2', '--engines', '2']
+  const { status, out, errors } = await run('demo', '--disagg', ...flags)
+  expect({ status, errors }).toEqual({ status: 0, errors: '' })
+  expect(out).toContain('1 engines only prefill and 1 only decode')
+  expect(out).toContain('warmroute serve prefill=http://gpu1:8000')
+  expect(out).toMatch(/in pairs +one engine each/)
+  expect(out).toMatch(/longest pause in an answer, p95 +\d+ ms +\d+ ms/)
+  expect(out).not.toContain('failed')
+})
+
 it('check says by its exit status that something failed, and as JSON what', async () => {
   const { status, out } = await run('check', '127.0.0.1:1', '--json')
   expect(status).toBe(1)

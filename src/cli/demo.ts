@@ -3,7 +3,8 @@ import { Command } from 'commander'
 import { stopSignal } from './stop-signal.js'
 import type { DemoFleet } from './demo/fleet.js'
 import { demoModel, startFleet } from './demo/fleet.js'
-import { Screen, scoreLine, scoreTable } from './demo/screen.js'
+import type { Sides } from './demo/screen.js'
+import { pairSides, routingSides, Screen, scoreLine, scoreTable } from './demo/screen.js'
 import { Traffic } from './demo/traffic.js'
 import { count, port, positive } from './numbers.js'
 
@@ -12,6 +13,7 @@ interface DemoFlags {
   readonly port: number
   readonly engines: number
   readonly users: number
+  readonly disagg: boolean
 }
 
 const settleMs = 5_000
@@ -23,6 +25,7 @@ export function demoCommand(): Command {
     .option('--port <port>', 'where the KV router listens; 0 takes a free port', port, 8080)
     .option('--engines <n>', 'simulated engines behind each router, vLLM and SGLang in turn', count, 4)
     .option('--users <n>', 'people who chat at the same time', count, 6)
+    .option('--disagg', 'prefill and decode on different engines, beside engines that do both', false)
     .addHelpText('after', '\nExit status: 0 ended by itself or by a signal, 1 could not start.')
     .action(runDemo)
 }
@@ -30,24 +33,25 @@ export function demoCommand(): Command {
 async function runDemo(flags: DemoFlags): Promise<void> {
   const screen = new Screen(process.stdout)
   const stopped = stopSignal()
-  const { engines } = flags
-  screen.say(
-    `Warmroute demo: two routers, each with ${engines} simulated engines (vLLM and SGLang in turn), get the same chats.`,
-    'One looks at KV caches, the other takes turns. All of it runs in this process.',
-    '',
-  )
+  const { engines, disagg } = flags
+  const sides = disagg ? pairSides : routingSides
+  screen.say(...(disagg ? pairWords(engines) : routingWords(engines)), '')
   const fleets: DemoFleet[] = []
   let traffic: Traffic | undefined
   try {
-    fleets.push(await startFleet({ policy: 'kv', engines, port: flags.port, settleMs }))
-    fleets.push(await startFleet({ policy: 'round-robin', engines, port: 0, settleMs }))
+    fleets.push(
+      await startFleet({ policy: 'kv', isPaired: disagg, isVllmOnly: disagg, engines, port: flags.port, settleMs }),
+    )
+    fleets.push(
+      await startFleet({ policy: disagg ? 'kv' : 'round-robin', isVllmOnly: disagg, engines, port: 0, settleMs }),
+    )
     const firstAnswer = new Promise<void>((resolve) => {
       traffic = new Traffic({ urls: fleets.map(({ url }) => url), users: flags.users, onFirstAnswer: resolve })
     })
     if ((await Promise.race([firstAnswer, stopped])) === undefined) {
       screen.say(`First routed answer ${(performance.now() / 1000).toFixed(1)} s after the program started.`)
-      invite(screen, fleets[0]!.url, flags.seconds)
-      await show(screen, traffic!, flags.seconds, stopped)
+      invite(screen, fleets[0]!.url, flags)
+      await show(screen, sides, traffic!, flags.seconds, stopped)
     }
   } finally {
     await traffic?.close()
@@ -56,14 +60,32 @@ async function runDemo(flags: DemoFlags): Promise<void> {
   screen.say('', 'Everything is stopped.')
 }
 
-function invite(screen: Screen, url: string, seconds: number | undefined): void {
+function routingWords(engines: number): string[] {
+  return [
+    `Warmroute demo: two routers, each with ${engines} simulated engines (vLLM and SGLang in turn), get the same chats.`,
+    'One looks at KV caches, the other takes turns. All of it runs in this process.',
+  ]
+}
+
+function pairWords(engines: number): string[] {
+  const prefills = Math.ceil(engines / 2)
+  return [
+    `Warmroute demo: two routers, each with ${engines} simulated vLLM engines, get the same chats.`,
+    `Behind one, ${prefills} engines only prefill and ${engines - prefills} only decode; behind the other each does both.`,
+    'Prefills cost time to the first token when they wait for few engines; decodes are never held up by them.',
+  ]
+}
+
+function invite(screen: Screen, url: string, { seconds, disagg }: DemoFlags): void {
   const body = JSON.stringify({ model: demoModel, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 16 })
   screen.say(
     '',
     'Send it a request yourself; the x-warmroute-* headers say where it went:',
     `  curl -i ${url}/v1/chat/completions -H 'content-type: application/json' -d '${body}'`,
     'In front of real engines it is one command:',
-    '  warmroute serve http://gpu1:8000 http://gpu2:8000',
+    disagg
+      ? '  warmroute serve prefill=http://gpu1:8000 decode=http://gpu2:8000'
+      : '  warmroute serve http://gpu1:8000 http://gpu2:8000',
     seconds === undefined ? 'Ctrl-C ends the demo.' : `The demo ends after ${seconds} s.`,
     '',
   )
@@ -72,6 +94,7 @@ function invite(screen: Screen, url: string, seconds: number | undefined): void 
 /** Draws until the time is over or somebody stops it; the whole table stands at the end either way. */
 async function show(
   screen: Screen,
+  sides: Sides,
   traffic: Traffic,
   seconds: number | undefined,
   stopped: Promise<unknown>,
@@ -79,9 +102,9 @@ async function show(
   const startedMs = performance.now()
   const elapsed = (): number => (performance.now() - startedMs) / 1000
   const draw = (): void => {
-    const [kv, roundRobin] = traffic.scores()
-    if (screen.isLive) screen.draw(scoreTable(kv!, roundRobin!))
-    else screen.say(scoreLine(elapsed(), kv!, roundRobin!))
+    const [one, other] = traffic.scores()
+    if (screen.isLive) screen.draw(scoreTable(sides, one!, other!))
+    else screen.say(scoreLine(sides, elapsed(), one!, other!))
   }
   const timer = setInterval(draw, screen.isLive ? 500 : 1_000)
   let end: NodeJS.Timeout | undefined
@@ -91,7 +114,7 @@ async function show(
   await Promise.race([over, stopped])
   clearInterval(timer)
   clearTimeout(end)
-  const [kv, roundRobin] = traffic.scores()
-  if (screen.isLive) screen.draw(scoreTable(kv!, roundRobin!))
-  else screen.say('', ...scoreTable(kv!, roundRobin!))
+  const [one, other] = traffic.scores()
+  if (screen.isLive) screen.draw(scoreTable(sides, one!, other!))
+  else screen.say('', ...scoreTable(sides, one!, other!))
 }

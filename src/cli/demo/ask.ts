@@ -6,6 +6,8 @@ import type { ChatMessage } from './chats.js'
 export interface Asked {
   readonly text: string
   readonly firstTokenMs: number
+  /** Between two tokens, the longest; 0 where there is only one. */
+  readonly longestGapMs: number
   readonly promptTokens: number
   /** By the engine's own account. */
   readonly cachedTokens: number
@@ -50,17 +52,25 @@ export async function ask({ url, model, messages, answerTokens, agent, signal }:
   })
   if (statusCode !== 200) throw new Error(`the gateway answered ${statusCode}: ${(await body.text()).slice(0, 200)}`)
   let firstTokenMs: number | undefined
+  let tokenAtMs: number | undefined
+  let longestGapMs = 0
   let text = ''
   let usage: Chunk['usage']
   for await (const chunk of chunksOf(body)) {
     const content = chunk.choices?.[0]?.delta?.content ?? ''
-    if (content !== '') firstTokenMs ??= performance.now() - startedMs
+    if (content !== '') {
+      const now = performance.now()
+      firstTokenMs ??= now - startedMs
+      if (tokenAtMs !== undefined) longestGapMs = Math.max(longestGapMs, now - tokenAtMs)
+      tokenAtMs = now
+    }
     text += content
     usage = chunk.usage ?? usage
   }
   return {
     text,
     firstTokenMs: firstTokenMs ?? performance.now() - startedMs,
+    longestGapMs,
     promptTokens: usage?.prompt_tokens ?? 0,
     cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? 0,
     predictedTokens: Number(headers['x-warmroute-cached-tokens'] ?? 0),

@@ -20,12 +20,23 @@ const speedup = 0.4
 
 export interface FleetOptions {
   readonly policy: 'kv' | 'round-robin'
+  /** The first half of the engines only prefills, the other half decodes. */
+  readonly isPaired?: boolean
+  /** No SGLang among them, so that two fleets can be compared engine by engine. */
+  readonly isVllmOnly?: boolean
   readonly engines: number
   readonly port: number
   readonly settleMs: number
 }
 
-export async function startFleet({ policy, engines: count, port, settleMs }: FleetOptions): Promise<DemoFleet> {
+export async function startFleet({
+  policy,
+  isPaired = false,
+  isVllmOnly = false,
+  engines: count,
+  port,
+  settleMs,
+}: FleetOptions): Promise<DemoFleet> {
   const engines: SimEngine[] = []
   let assembly: Assembly | undefined
   const close = async (): Promise<void> => {
@@ -34,13 +45,25 @@ export async function startFleet({ policy, engines: count, port, settleMs }: Fle
   }
   try {
     for (let worker = 0; worker < count; worker++) {
-      const engine = worker % 2 === 0 ? 'vllm' : 'sglang'
+      const engine = isVllmOnly || worker % 2 === 0 ? 'vllm' : 'sglang'
       engines.push(
-        await startSimEngine({ engine, models: [demoModel], blockTokens, blocks, speedup, worker, seed: worker + 1 }),
+        await startSimEngine({
+          engine,
+          models: [demoModel],
+          blockTokens,
+          blocks,
+          speedup,
+          worker,
+          seed: worker + 1,
+          ...(isPaired ? { pair: { kind: 'nixl' } } : {}),
+        }),
       )
     }
     assembly = new Assembly({
-      workers: engines.map(({ url }) => ({ url })),
+      workers: engines.map(({ url }, at) => ({
+        url,
+        ...(isPaired ? { role: at < count / 2 ? ('prefill' as const) : ('decode' as const) } : {}),
+      })),
       config: completeRouterConfig(),
       policy,
       gateway: { listen: { port }, usageSampleEvery: 0, deadlines: { drainMs: 500 } },

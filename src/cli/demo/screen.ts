@@ -2,25 +2,46 @@
 import { table } from '../table.js'
 import type { Score } from './score.js'
 
-export function scoreTable(kv: Score, roundRobin: Score): string[] {
-  const row = (title: string, show: (score: Score) => string): string[] => [title, show(kv), show(roundRobin)]
+/** The two sides of a demo: what they are called, and what is worth a row. */
+export interface Sides {
+  readonly titles: readonly [string, string]
+  /** The other side does not look at caches, so it foretells nothing. */
+  readonly isOtherBlind: boolean
+  readonly showsGaps: boolean
+}
+
+export const routingSides: Sides = { titles: ['KV routing', 'round robin'], isOtherBlind: true, showsGaps: false }
+export const pairSides: Sides = { titles: ['in pairs', 'one engine each'], isOtherBlind: false, showsGaps: true }
+
+export function scoreTable({ titles, isOtherBlind, showsGaps }: Sides, one: Score, other: Score): string[] {
+  const row = (title: string, show: (score: Score) => string): string[] => [title, show(one), show(other)]
   return table(
-    ['', 'KV routing', 'round robin'],
+    ['', ...titles],
     [
       row('requests answered', ({ requests }) => String(requests)),
       row('prompt tokens found in a cache', ({ hitRate }) => percent(hitRate)),
       row('time to first token, median', ({ firstTokenMs }) => `${firstTokenMs.median.toFixed(0)} ms`),
       row('time to first token, p95', ({ firstTokenMs }) => `${firstTokenMs.p95.toFixed(0)} ms`),
-      ['cached tokens foretold exactly', percent(kv.predictedRate), 'does not look'],
-      ...(kv.failures + roundRobin.failures > 0 ? [row('failed', ({ failures }) => String(failures))] : []),
+      ...(showsGaps
+        ? [
+            row('longest pause in an answer, median', ({ longestGapMs }) => `${longestGapMs.median.toFixed(0)} ms`),
+            row('longest pause in an answer, p95', ({ longestGapMs }) => `${longestGapMs.p95.toFixed(0)} ms`),
+          ]
+        : []),
+      [
+        'cached tokens foretold exactly',
+        percent(one.predictedRate),
+        isOtherBlind ? 'does not look' : percent(other.predictedRate),
+      ],
+      ...(one.failures + other.failures > 0 ? [row('failed', ({ failures }) => String(failures))] : []),
     ],
   ).map((line) => `  ${line}`)
 }
 
-export function scoreLine(seconds: number, kv: Score, roundRobin: Score): string {
+export function scoreLine({ titles }: Sides, seconds: number, one: Score, other: Score): string {
   const side = ({ hitRate, firstTokenMs }: Score): string =>
     `${percent(hitRate)} cached, first token ${firstTokenMs.median.toFixed(0)} ms`
-  return `${seconds.toFixed(0).padStart(4)} s  ${kv.requests} requests  KV routing: ${side(kv)}  |  round robin: ${side(roundRobin)}`
+  return `${seconds.toFixed(0).padStart(4)} s  ${one.requests} requests  ${titles[0]}: ${side(one)}  |  ${titles[1]}: ${side(other)}`
 }
 
 export class Screen {

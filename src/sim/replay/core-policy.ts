@@ -7,10 +7,10 @@
  */
 import { createPrefixIndex, KvIndex, TieredBatch } from '../../core/index/index.js'
 import type { FleetModel } from '../../core/load/index.js'
-import type { HashColumn, RouterConfigInput } from '../../core/protocol/index.js'
+import type { HashColumn, RouterConfigInput, RouterConfigOverride } from '../../core/protocol/index.js'
 import { completeRouterConfig, defaultWorkerConfig, newHashColumn } from '../../core/protocol/index.js'
 import { profileFor } from '../../core/queue/index.js'
-import type { Moment, PrefillEstimator } from '../../core/router/index.js'
+import type { Moment, PrefillEstimator, SchedulingRequest } from '../../core/router/index.js'
 import { RouterCore } from '../../core/router/index.js'
 import type { WorkerSelector } from '../../core/selection/index.js'
 import { drawsOf } from './draws.js'
@@ -67,26 +67,22 @@ export class CorePolicy implements ReplayPolicy {
     this.#fleet = fleet
   }
 
-  route(request: ReplayRequest, nowMs: number): number {
+  route(request: ReplayRequest, nowMs: number, override?: RouterConfigOverride): number {
     this.#moment.nowMs = nowMs
-    const hashes = columnOf(request.blockKeys)
-    const requestId = String(request.index)
-    const decision = this.#core!.decide(
-      {
-        requestId,
-        promptTokens: request.promptTokens,
-        localHashes: hashes,
-        sequenceHashes: hashes,
-        blockCount: request.blockKeys.length,
-        isQueryOnly: false,
-      },
-      this.#moment,
-    )
+    const decision = this.#core!.decide({ ...questionOf(request), isQueryOnly: false, override }, this.#moment)
     if (decision.kind === 'picked') return Number(decision.worker.workerId)
     if (decision.kind === 'refused') throw decision.error
-    this.#waiting.set(requestId, request)
+    this.#waiting.set(String(request.index), request)
     this.#wakeLater(nowMs)
     return -1
+  }
+
+  /** How much of the prompt the worker that would be chosen holds; books nothing. Undefined: it would have to wait. */
+  cachedTokens(request: ReplayRequest, nowMs: number): number | undefined {
+    this.#moment.nowMs = nowMs
+    const decision = this.#core!.decide({ ...questionOf(request), isQueryOnly: true }, this.#moment)
+    if (decision.kind === 'parked') this.#core!.cancel(decision.parked)
+    return decision.kind === 'picked' ? decision.cachedTokens : undefined
   }
 
   stored(worker: number, keys: Float64Array, parent: number): void {
@@ -154,6 +150,17 @@ export class CorePolicy implements ReplayPolicy {
 
   #rankOf(worker: number): number {
     return this.#core!.ranks.find(BigInt(worker), 0)!
+  }
+}
+
+function questionOf(request: ReplayRequest): Omit<SchedulingRequest, 'isQueryOnly'> {
+  const hashes = columnOf(request.blockKeys)
+  return {
+    requestId: String(request.index),
+    promptTokens: request.promptTokens,
+    localHashes: hashes,
+    sequenceHashes: hashes,
+    blockCount: request.blockKeys.length,
   }
 }
 

@@ -1,0 +1,43 @@
+import { expect, it } from 'vitest'
+import { generateTrace } from './generate.js'
+import type { PairPolicyOptions } from './pair-policy.js'
+import { PairPolicy } from './pair-policy.js'
+import { replay } from './replay.js'
+
+const trace = generateTrace('chat', { requests: 200, seed: 5, requestsPerSecond: 8 })
+const run = (options: Partial<PairPolicyOptions> = {}) =>
+  replay(trace, {
+    workers: 4,
+    pairs: { prefillWorkers: 2, transferMsPerToken: 0.002 },
+    policy: new PairPolicy({ prefillWorkers: 2, ...options }),
+    engine: { blocks: 4_000 },
+  })
+const conditional = { policy: 'isl_bounding', effIslThreshold: 2048, effIslRatioThreshold: 0.7 } as const
+
+it('prefills every prompt on one half of the fleet and decodes it on the other', () => {
+  const report = run()
+  expect(report).toMatchObject({ completed: 200, remote_prefills: 200, rejected: 0 })
+  expect(report.workers.map(({ output_tokens: tokens }) => tokens > 0)).toEqual([false, false, true, true])
+})
+
+it('finds prompts again on prefill workers, better than taking turns does', () => {
+  let turn = 0
+  const blind = replay(trace, {
+    workers: 4,
+    pairs: { prefillWorkers: 2, transferMsPerToken: 0.002 },
+    policy: { route: () => turn++ % 2 },
+    engine: { blocks: 4_000 },
+  })
+  expect(run().reuse).toBeGreaterThan(blind.reuse)
+})
+
+it('leaves short or cached prompts where they decode, when told to', () => {
+  const report = run({ conditional })
+  expect(report.remote_prefills).toBeLessThan(200)
+  expect(report.remote_prefills).toBeGreaterThan(0)
+  expect(report).toMatchObject({ completed: 200, rejected: 0 })
+})
+
+it('is the same every time', () => {
+  expect(run({ conditional })).toEqual(run({ conditional }))
+})
