@@ -16,7 +16,7 @@ import { RANKS, RANK_BYTES, alloc, carvedBytes, classOf, release, setLimit } fro
 import { setSeed } from './index/mix'
 import { heldOf, ranksUsed, recordOf } from './index/ranks'
 import { restoreHolds } from './index/restore'
-import { internBits, liveSets, releaseSet, retain, sizeOf } from './index/sets'
+import { internBits, liveSets, releaseSet, retain, sharedHolds, sharedNodes, sizeOf } from './index/sets'
 import { touched } from './index/touch'
 import { begin, depthReached, finish, lookedAhead, walk as walkOn } from './index/walk'
 
@@ -102,6 +102,12 @@ export function distinctBlocks(): u32 {
 }
 export function holderSets(): u32 {
   return liveSets()
+}
+export function sharedBlocks(): f64 {
+  return sharedNodes()
+}
+export function holdsOfShared(): f64 {
+  return sharedHolds()
 }
 export function aliases(): u32 {
   return aliasTotal()

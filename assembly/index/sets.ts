@@ -22,6 +22,27 @@ export function liveSets(): u32 {
   return live
 }
 
+/** Blocks that two or more ranks hold, and how many such holds that are: one look at every set. */
+export function sharedNodes(): f64 {
+  let sum: u64 = 0
+  for (let slot: u32 = 0; slot < slots(); slot++) {
+    const id = load<u32>(table + (slot << 2))
+    if (id) sum += load<u32>(entryOf(id), 8)
+  }
+  return <f64>sum
+}
+export function sharedHolds(): f64 {
+  let sum: u64 = 0
+  for (let slot: u32 = 0; slot < slots(); slot++) {
+    const id = load<u32>(table + (slot << 2))
+    if (id) sum += <u64>load<u32>(entryOf(id), 8) * load<u32>(entryOf(id), 12)
+  }
+  return <f64>sum
+}
+function slots(): u32 {
+  return table ? mask + 1 : 0
+}
+
 export function forgetMemo(): void {
   memoFrom = NO_SET
 }

@@ -86,7 +86,7 @@ function walkChunk(first: u32, at: usize, end: usize): usize {
   const next = nextOf(chunk)
   if (next) ahead += load<u8>(next, 8) + load<u8>(next, 576) // where a chunk of 64 has its first local hashes
   const same = sameHashes(localAt(chunk, cap, start), at, most)
-  notePassed(chunk)
+  if (chunk != chunkOf(node)) notePassed(chunk) // a prompt that comes in parts may go on in the middle
   if (!narrow(load<u32>(setAt(chunk, cap, start)))) return at
   let from = start
   if (start + 1 < 64) {

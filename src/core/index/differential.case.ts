@@ -111,6 +111,10 @@ export class Differential {
     for (const key of isOne ? (['heldBlocks', 'distinctBlocks', 'holderSets'] as const) : (['heldBlocks'] as const)) {
       if (real[key] !== model[key]) fail(`${key} is ${real[key]}, not ${model[key]}`)
     }
+    const [sharing, wanted] = [this.#real.sharing(), this.#model.sharing()]
+    if (isOne && Math.abs(sharing.ranksPerSharedBlock - wanted.ranksPerSharedBlock) > 1e-9)
+      fail(`${sharing.ranksPerSharedBlock} ranks share a block, not ${wanted.ranksPerSharedBlock}`)
+    if (isOne && sharing.sharedBlocks !== wanted.sharedBlocks) fail(`${sharing.sharedBlocks} blocks are shared`)
     for (let rank = 0; rank < this.#shape.ranks; rank++) {
       if (this.#real.blocksOf(rank) !== this.#model.blocksOf(rank)) fail(`blocks of rank ${rank} differ`)
       const facts = factSet(this.#real, rank)

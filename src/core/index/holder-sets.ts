@@ -3,6 +3,7 @@
  * need no memory. Any other id has bits, and counts the blocks that use it.
  */
 import { IdTable } from './id-table.js'
+import type { Sharing } from './prefix-index.js'
 
 export class HolderSets {
   readonly #bits: (Uint32Array | undefined)[] = [undefined]
@@ -48,6 +49,16 @@ export class HolderSets {
   count(set: number): number {
     if (set <= 0) return set === 0 ? 0 : 1
     return this.#bits[set]!.reduce((sum, word) => sum + popcount(word), 0)
+  }
+
+  sharing(): Sharing {
+    let [sharedBlocks, holds] = [0, 0]
+    for (let set = 1; set < this.#bits.length; set++) {
+      if (!this.#bits[set]) continue
+      sharedBlocks += this.#refs[set]!
+      holds += this.#refs[set]! * this.count(set)
+    }
+    return { sharedBlocks, ranksPerSharedBlock: sharedBlocks && holds / sharedBlocks }
   }
 
   /** `set` with the bit of `rank` turned over. `retain` the answer before the next call. */

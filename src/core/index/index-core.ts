@@ -27,6 +27,8 @@ export interface IndexCore {
   heldBlocks(): number
   distinctBlocks(): number
   holderSets(): number
+  sharedBlocks(): number
+  holdsOfShared(): number
   aliases(): number
   evictedBlocks(): number
   bytesUsed(): number

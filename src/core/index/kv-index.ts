@@ -24,7 +24,7 @@ import { applyRouterEvents, type EventTarget } from './apply-router-events.js'
 import { dumpEvents, type FactSource } from './dump-events.js'
 import { EventCounts, type EventOutcome } from './event-counts.js'
 import { PredictedIndex } from './predicted-index.js'
-import type { BlockFact, IndexStats, PrefixIndex } from './prefix-index.js'
+import type { BlockFact, IndexStats, PrefixIndex, Sharing } from './prefix-index.js'
 import type { OwnerProjection } from './tier-owners.js'
 import { type LowerTierName, TierSet, type TierStats } from './tier-set.js'
 import type { TieredBatch } from './tiered-batch.js'
@@ -65,6 +65,8 @@ export interface PredictedStats {
 
 export interface KvIndexStats {
   readonly device: IndexStats
+  /** Of the device. */
+  readonly sharing: Sharing
   readonly tiers: Readonly<Record<LowerTierName, TierStats>>
   readonly predicted: PredictedStats | undefined
   readonly bytesUsed: number
@@ -292,6 +294,7 @@ export class KvIndex {
     const tierBytes = tiers.host_pinned.bytesUsed + tiers.disk.bytesUsed + tiers.external.bytesUsed
     return {
       device,
+      sharing: this.#device.sharing(),
       tiers,
       predicted: predictions && {
         predictedBlocks: predictions.predictedBlocks,

@@ -9,7 +9,7 @@ import type { HashColumn, Rank } from '../protocol/index.js'
 import { hashAt, newHashColumn, setHashAt } from '../protocol/index.js'
 import { type ApplyReport, type EventStatus, eventStatuses } from './apply-report.js'
 import { type EventBatch, eventHeaderWords, eventKinds, hasParentFlag } from './event-batch.js'
-import type { BlockFact, HotPrefix, IndexStats, PrefixIndex } from './prefix-index.js'
+import type { BlockFact, HotPrefix, IndexStats, PrefixIndex, Sharing } from './prefix-index.js'
 
 /** A path of local hashes from the root, as a number. */
 type Path = number
@@ -118,12 +118,8 @@ export class NaiveIndex implements PrefixIndex {
   }
 
   stats(): IndexStats {
-    const holders = new Map<Path, Set<Rank>>()
-    let heldBlocks = 0
-    for (const [rank, names] of this.#names) {
-      heldBlocks += names.size
-      for (const path of names.values()) holders.set(path, (holders.get(path) ?? new Set()).add(rank))
-    }
+    const holders = this.#holders()
+    const heldBlocks = [...this.#names.values()].reduce((sum, names) => sum + names.size, 0)
     const withHoles = new Set<Path>()
     for (let path of holders.keys()) for (; path !== root; path = this.#parents[path]!) withHoles.add(path)
     const shared = [...holders.values()].filter((it) => it.size > 1)
@@ -136,6 +132,12 @@ export class NaiveIndex implements PrefixIndex {
       evictedBlocks: 0,
       bytesUsed: 0,
     }
+  }
+
+  sharing(): Sharing {
+    const shared = [...this.#holders().values()].filter((it) => it.size > 1)
+    const holds = shared.reduce((sum, it) => sum + it.size, 0)
+    return { sharedBlocks: shared.length, ranksPerSharedBlock: shared.length && holds / shared.length }
   }
 
   hottest(): readonly HotPrefix[] {
@@ -190,6 +192,13 @@ export class NaiveIndex implements PrefixIndex {
     for (const name of external) if (!names?.delete(name)) status = 'block_not_found'
     if (names?.size === 0) this.#names.delete(rank)
     return status
+  }
+
+  #holders(): Map<Path, Set<Rank>> {
+    const holders = new Map<Path, Set<Rank>>()
+    for (const [rank, names] of this.#names)
+      for (const path of names.values()) holders.set(path, (holders.get(path) ?? new Set()).add(rank))
+    return holders
   }
 
   #path(parent: Path, local: bigint): Path {

@@ -53,6 +53,9 @@ export interface PrefixIndex {
 
   stats(): IndexStats
 
+  /** How much ranks share: one look at every set of ranks that hold something together. */
+  sharing(): Sharing
+
   /** The prefixes that lookups passed most often, at most 16; cheap at any size. */
   hottest(): readonly HotPrefix[]
 
@@ -94,8 +97,15 @@ export interface IndexStats {
   readonly bytesUsed: number
 }
 
+export interface Sharing {
+  /** Distinct blocks that two or more ranks hold. */
+  readonly sharedBlocks: number
+  /** Ranks that hold such a block, on average; 0 when nothing is shared. */
+  readonly ranksPerSharedBlock: number
+}
+
 export interface HotPrefix {
-  /** Lookups that passed the end of this prefix. */
+  /** Lookups that reached the run of blocks which ends this prefix; some of them may have stopped inside the run. */
   readonly finds: number
   /** In blocks. */
   readonly depth: number

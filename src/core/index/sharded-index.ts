@@ -6,7 +6,7 @@ import type { HashColumn, Rank } from '../protocol/index.js'
 import type { ApplyReport } from './apply-report.js'
 import { ApplyReport as ShardReport } from './apply-report.js'
 import { EventBatch, eventHeaderWords, eventKinds } from './event-batch.js'
-import type { BlockFact, HotPrefix, IndexOptions, IndexStats, PrefixIndex } from './prefix-index.js'
+import type { BlockFact, HotPrefix, IndexOptions, IndexStats, PrefixIndex, Sharing } from './prefix-index.js'
 import { checkCaps, epochSizeOf, type Shard } from './shard.js'
 import { readManyImages, writeManyImages } from './shard-images.js'
 import { openSnapshot } from './snapshot-format.js'
@@ -105,6 +105,14 @@ export class ShardedIndex implements PrefixIndex {
       evictedBlocks: sum('evictedBlocks'),
       bytesUsed: sum('bytesUsed'),
     }
+  }
+
+  /** What ranks of one shard share among themselves: a block that several shards share counts in each of them. */
+  sharing(): Sharing {
+    const all = this.#lanes.map(({ shard }) => shard.sharing())
+    const sharedBlocks = all.reduce((sum, it) => sum + it.sharedBlocks, 0)
+    const holds = all.reduce((sum, it) => sum + it.sharedBlocks * it.ranksPerSharedBlock, 0)
+    return { sharedBlocks, ranksPerSharedBlock: sharedBlocks && holds / sharedBlocks }
   }
 
   /** Every shard sees every lookup, so the same prefix is hot in all that hold it: its ranks add up. */

@@ -8,7 +8,7 @@ import { root } from './block-trie.js'
 import { DepthWalk } from './depth-walk.js'
 import { type EventBatch, eventHeaderWords, eventKinds, hasParentFlag } from './event-batch.js'
 import { Knowledge } from './knowledge.js'
-import type { BlockFact, HotPrefix, IndexStats } from './prefix-index.js'
+import type { BlockFact, HotPrefix, IndexStats, Sharing } from './prefix-index.js'
 import { checkCaps, type Shard, type ShardOptions } from './shard.js'
 import { trimToCaps } from './trim.js'
 import { restoreKnowledge, snapshotKnowledge } from './ts-snapshot.js'
@@ -100,6 +100,10 @@ export class TsIndex implements Shard {
 
   stats(): IndexStats {
     return this.#knowledge.stats()
+  }
+
+  sharing(): Sharing {
+    return this.#knowledge.trie.sets.sharing()
   }
 
   hottest(): readonly HotPrefix[] {

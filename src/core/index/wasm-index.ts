@@ -11,7 +11,7 @@ import { CoreBuffer } from './core-buffer.js'
 import { type EventBatch, eventHeaderWords, eventKinds, ranksMax } from './event-batch.js'
 import { hottestOf } from './hot-prefixes.js'
 import { type IndexCore, newIndexCore } from './index-core.js'
-import type { BlockFact, HotPrefix, IndexStats } from './prefix-index.js'
+import type { BlockFact, HotPrefix, IndexStats, Sharing } from './prefix-index.js'
 import { checkCaps, type Shard, type ShardOptions } from './shard.js'
 import { openSnapshot } from './snapshot-format.js'
 import { restoreCore, snapshotCore } from './wasm-snapshot.js'
@@ -174,6 +174,11 @@ export class WasmIndex implements Shard {
       evictedBlocks: core.evictedBlocks(),
       bytesUsed: core.bytesUsed() >>> 0,
     }
+  }
+
+  sharing(): Sharing {
+    const sharedBlocks = this.#core.sharedBlocks()
+    return { sharedBlocks, ranksPerSharedBlock: sharedBlocks && this.#core.holdsOfShared() / sharedBlocks }
   }
 
   hottest(): readonly HotPrefix[] {
