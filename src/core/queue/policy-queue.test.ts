@@ -314,6 +314,135 @@ it('shares served tokens of equal requests by quantum, to within one request and
   )
 })
 
+// The law that is exact: with backlogs of equal cost c in every class, and quanta that are multiples of c, each round
+// serves quantum / c requests of each class, in the order of the ring, for ever.
+it('equal requests that divide the quanta are served in the exact ratio, round by round', () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 }),
+      fc.integer({ min: 1, max: 9 }),
+      (shares, cost) => {
+        const queue = queueOf(
+          shares.map((share, index) => policy(`c${index}`, { quantum: share * cost })),
+          1e6,
+        )
+        let id = 0
+        for (const [classIndex, share] of shares.entries())
+          for (let n = 0; n <= 20 * share; n++) put(queue, id++, { classIndex, islTokens: cost })
+        const round = shares.flatMap((share, index) => Array.from({ length: share }, () => index))
+        for (let turn = 0; turn < 20 * round.length; turn++)
+          expect(queue.popNext(() => false)!.classIndex).toBe(round[turn % round.length])
+      },
+    ),
+    { numRuns: 50 },
+  )
+})
+
+// Goal: the ring is the specified one, for any costs, quanta and lanes that come and go.
+// Method: its rules once more, over plain lists that are searched every time.
+it('pops what the rules of the ring say, whatever the costs and whoever is blocked', () => {
+  const step = fc.oneof(
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        kind: fc.constant('park' as const),
+        classIndex: fc.nat(2),
+        cost: fc.integer({ min: 1, max: 30 }),
+        lane: fc.nat(2),
+        score: fc.nat(4),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant('pop' as const), blocked: fc.array(fc.nat(2)) }) },
+  )
+  const quanta = fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 3, maxLength: 3 })
+  fc.assert(
+    fc.property(quanta, fc.array(step, { maxLength: 80 }), (quantum, steps) => {
+      const queue = queueOf(quantum.map((it, index) => policy(`c${index}`, { quantum: it })))
+      const ring = new PlainRing(quantum)
+      let id = 0
+      for (const it of steps) {
+        if (it.kind === 'park') {
+          const { classIndex, cost, lane, score } = it
+          put(queue, id, { classIndex, islTokens: cost, lane: `l${lane}`, score })
+          ring.park({ id: id++, classIndex, cost, lane: `l${lane}`, score })
+          continue
+        }
+        const isBlocked = (lane: string): boolean => it.blocked.includes(Number(lane.slice(1)))
+        queue.unblock()
+        expect(queue.popNext((item) => isBlocked(item.lane))?.payload.id).toBe(ring.pop(isBlocked))
+      }
+    }),
+    { numRuns: 300 },
+  )
+})
+
+interface PlainEntry {
+  readonly id: number
+  readonly classIndex: number
+  readonly cost: number
+  readonly lane: string
+  readonly score: number
+}
+
+/** Deficit round robin as specified, too simple to be wrong. */
+class PlainRing {
+  #entries: PlainEntry[] = []
+  readonly #quantum: readonly number[]
+  readonly #deficit: number[]
+  #cursor = 0
+  #carry: number | undefined
+
+  constructor(quantum: readonly number[]) {
+    this.#quantum = quantum
+    this.#deficit = quantum.map(() => 0)
+  }
+
+  park(entry: PlainEntry): void {
+    this.#entries.push(entry)
+  }
+
+  pop(isBlocked: (lane: string) => boolean): number | undefined {
+    const carried = this.#carry
+    this.#carry = undefined
+    if (this.#entries.length === 0) return undefined
+    const candidateOf = (index: number): PlainEntry | undefined =>
+      this.#entries
+        .filter((it) => it.classIndex === index && !isBlocked(it.lane))
+        .sort((a, b) => b.score - a.score || a.id - b.id)[0]
+    const canPay = (entry: PlainEntry | undefined): entry is PlainEntry =>
+      entry !== undefined && entry.cost <= this.#deficit[entry.classIndex]!
+    if (carried !== undefined) {
+      const entry = candidateOf(carried)
+      if (canPay(entry)) return this.#take(entry)
+    }
+    const order = this.#quantum.map((_, offset) => (this.#cursor + offset) % this.#quantum.length)
+    for (const index of order) {
+      const entry = candidateOf(index)
+      if (!entry) continue
+      if (canPay(entry)) return this.#take(entry)
+      this.#deficit[index]! += this.#quantum[index]!
+      if (canPay(entry)) return this.#take(entry)
+    }
+    const candidates = order.map(candidateOf).filter((it) => it !== undefined)
+    if (candidates.length === 0) return undefined
+    const roundsOf = ({ classIndex: at, cost }: PlainEntry) =>
+      Math.ceil((cost - this.#deficit[at]!) / this.#quantum[at]!)
+    const rounds = Math.min(...candidates.map(roundsOf))
+    for (const { classIndex: at } of candidates) this.#deficit[at]! += this.#quantum[at]! * rounds
+    return this.#take(candidates.find(canPay)!)
+  }
+
+  #take(entry: PlainEntry): number {
+    const { classIndex: index } = entry
+    this.#cursor = (index + 1) % this.#quantum.length
+    this.#entries = this.#entries.filter((it) => it !== entry)
+    this.#deficit[index]! -= entry.cost
+    if (!this.#entries.some((it) => it.classIndex === index)) this.#deficit[index] = 0
+    else if (this.#deficit[index]! > 0) this.#carry = index
+    return entry.id
+  }
+}
+
 // Goal: under fcfs nobody starves: with k requests ahead of it, a request leaves within k + 1 pops, whatever arrives later.
 it('under fcfs a request waits for those before it and for nobody else', () => {
   fc.assert(
