@@ -75,6 +75,11 @@ export function percentile(sorted: ArrayLike<number>, p: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(p * sorted.length))] ?? Number.NaN
 }
 
+/** On a shared machine a sample during which another process had the processor says nothing about ours. */
+export function involuntarySwitches(): number {
+  return process.resourceUsage().involuntaryContextSwitches
+}
+
 async function compare<Name extends string>(
   variants: Readonly<Record<Name, () => number | bigint | string | Promise<number | bigint | string>>>,
   options: { readonly runs: number; readonly sameChecksum: boolean },

@@ -1,6 +1,7 @@
 /** `RouterPort` as a direct call: the router, and the workers it was told of, in this process. */
 import type { RouterEvent, WorkerConfig, WorkerRank } from '../core/protocol/index.js'
 import { completeRouterConfig, WarmrouteError } from '../core/protocol/index.js'
+import type { FindBestMatch } from './best-match.js'
 import { roundedOverlapBlocks } from './best-match.js'
 import { KvRouter } from './kv-router.js'
 import type { KvRouterOptions } from './kv-router-options.js'
@@ -56,18 +57,39 @@ export class InProcessRouter implements RouterPort {
   }
 
   async route(request: RouteRequest): Promise<RouteAnswer> {
-    const { requestId, pin, override, isQueryOnly = false } = request
-    const details = await this.router.findBestMatchDetails({
-      ...request,
-      contextId: requestId,
-      updateStates: !isQueryOnly,
-      pinnedWorker: pin && this.#resolvePin(pin),
-      routerConfigOverride: override,
-      recordsDecision: this.#recordsDecisions,
-    })
+    const details = await this.router.findBestMatchDetails(this.#toFindBestMatch(request))
     const { worker, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt } = details
     const overlapBlocks = roundedOverlapBlocks(details)
-    return { ...worker, overlapBlocks, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt }
+    const { workerId, dpRank } = worker
+    return { workerId, dpRank, overlapBlocks, effectiveOverlapBlocks, cachedTokens, waitedMs, receipt }
+  }
+
+  /** Written out: on Node 20 a spread costs about 1 µs for each property that follows it. */
+  #toFindBestMatch(request: RouteRequest): FindBestMatch {
+    return {
+      contextId: request.requestId,
+      tokens: request.tokens,
+      tokenCount: request.tokenCount,
+      hashes: request.hashes,
+      blockMmInfos: request.blockMmInfos,
+      routerConfigOverride: request.override,
+      updateStates: request.isQueryOnly !== true,
+      loraName: request.loraName,
+      cacheNamespace: request.cacheNamespace,
+      priorityJump: request.priorityJump,
+      strictPriority: request.strictPriority,
+      policyClass: request.policyClass,
+      expectedOutputTokens: request.expectedOutputTokens,
+      pinnedWorker: request.pin && this.#resolvePin(request.pin),
+      allowedWorkerIds: request.allowedWorkerIds,
+      excludedWorkerIds: request.excludedWorkerIds,
+      requiredTaints: request.requiredTaints,
+      preferredTaints: request.preferredTaints,
+      wantReceipt: request.wantReceipt,
+      session: request.session,
+      recordsDecision: this.#recordsDecisions,
+      signal: request.signal,
+    }
   }
 
   prefillDone(requestId: string): void {

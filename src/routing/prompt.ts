@@ -4,7 +4,7 @@ import type { KvIndex } from '../core/index/index.js'
 import type { HashColumn } from '../core/protocol/index.js'
 import { hashCount, WarmrouteError } from '../core/protocol/index.js'
 import type { FindBestMatch } from './best-match.js'
-import type { PromptHashing } from './prompt-hashing.js'
+import type { PromptHashing, PromptInput } from './prompt-hashing.js'
 
 export interface Prompt {
   readonly tokenCount: number
@@ -41,7 +41,7 @@ export function hashPrompt(hashing: PromptHashing, input: FindBestMatch, blockSi
     return { tokenCount, blockCount: 0, local: undefined, sequence: undefined }
   }
   const tokenCount = requireTokens(tokens.length)
-  hashing.hash({ ...input, tokens }, into)
+  hashing.hash(promptInput(input, tokens), into)
   return { tokenCount, blockCount: into.count, local: into.local, sequence: into.sequence }
 }
 
@@ -56,11 +56,16 @@ export function nameBlocks(
   if (hashes)
     return { names: hashing.namesFrom(hashes.sequence, prompt.blockCount, override), count: prompt.blockCount }
   if (tokens) {
-    const names = hashing.trackingNames({ ...input, tokens }, override, scratch.hashes, scratch.tracking)
+    const names = hashing.trackingNames(promptInput(input, tokens), override, scratch.hashes, scratch.tracking)
     return { names, count: prompt.blockCount }
   }
   const names = hashing.namesForLength(prompt.tokenCount)
   return { names, count: names ? hashCount(names) : 0 }
+}
+
+/** Written out: on Node 20 a spread costs about 1 µs for each property that follows it. */
+function promptInput({ blockMmInfos, loraName, cacheNamespace }: FindBestMatch, tokens: Uint32Array): PromptInput {
+  return { tokens, blockMmInfos, loraName, cacheNamespace }
 }
 
 function requireTokens(count: number): number {

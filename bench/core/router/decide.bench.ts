@@ -1,6 +1,7 @@
 // Question: what does a whole decision cost, from tokens to booking? Every stage is the product's own: hash, find in the
 // exact index, loads, selection, booking. Prompts differ each time, as in traffic: half of each is cached on two workers,
-// its first 64 blocks (a system prompt) on all. Eight requests run on every worker throughout.
+// its first 64 blocks (a system prompt) on all. Eight requests run on every worker throughout. Every request has an id of
+// its own, as in traffic: one id that comes and goes leaves its dead entries in one bucket of the map that ids are found in.
 import { createBlockHasher, createHashScheme, BlockHashes } from '../../../src/core/hashing/index.js'
 import { KvIndex, TieredBatch, WasmIndex } from '../../../src/core/index/index.js'
 import type { RouterConfigInput } from '../../../src/core/protocol/index.js'
@@ -8,7 +9,7 @@ import { completeRouterConfig, defaultWorkerConfig } from '../../../src/core/pro
 import { profileFor } from '../../../src/core/queue/index.js'
 import { RouterCore } from '../../../src/core/router/index.js'
 import type { Bench, BenchContext } from '../../harness.js'
-import { defineBench, percentile } from '../../harness.js'
+import { defineBench, involuntarySwitches, percentile } from '../../harness.js'
 
 const blockSize = 16
 const systemBlocks = 64
@@ -44,12 +45,13 @@ function measure(
   let checksum = 0
   for (let turn = -Math.min(turns, 1500); turn < turns; turn++) {
     const prompt = fleet.prompts[(turn + 1_000_000) % promptCount]!
+    const requestId = `measured-${turn}`
     const switches = involuntarySwitches()
     const started = performance.now()
-    const worker = fleet.decide(prompt, 'measured')
+    const worker = fleet.decide(prompt, requestId)
     const took = performance.now() - started
     const isOurs = involuntarySwitches() === switches
-    fleet.core.free('measured', fleet.moment)
+    fleet.core.free(requestId, fleet.moment)
     if (turn < 0) continue // warm-up
     if (isOurs || context.isSmoke) samples.push(took * 1000)
     checksum = (Math.imul(checksum, 31) + worker) | 0
@@ -67,11 +69,6 @@ function measure(
       spread,
       checksum: String(checksum),
     })
-}
-
-/** On a shared machine a sample during which another process had the processor says nothing about ours. */
-function involuntarySwitches(): number {
-  return process.resourceUsage().involuntaryContextSwitches
 }
 
 function newFleet(workerCount: number, tokenCount: number, promptCount: number, settings: RouterConfigInput) {

