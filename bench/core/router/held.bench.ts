@@ -2,6 +2,7 @@
 // so it must stay below a millisecond. Sixteen workers; one of them becomes free, and the request that it suits best leaves.
 // Wall time; looks during which another process had the processor are left out, and a third of the turns warms up.
 import { createPrefixIndex, KvIndex } from '../../../src/core/index/index.js'
+import { FleetModel } from '../../../src/core/load/index.js'
 import type { HashColumn } from '../../../src/core/protocol/index.js'
 import { completeRouterConfig, defaultWorkerConfig, newHashColumn } from '../../../src/core/protocol/index.js'
 import { profileFor } from '../../../src/core/queue/index.js'
@@ -22,6 +23,11 @@ export const benches: Bench[] = [
       blockSize,
       profile: profileFor(undefined, undefined, config),
       label: 'decode',
+      // Fixed: a clock that makes every prefill last as long as its turn would teach that all prompts are little.
+      model: new FleetModel({
+        profile: { base: 10, perToken: 0.02, perToken2: 0, perTokenPrefix: 0 },
+        isLearning: false,
+      }),
       index: (ranks) =>
         new KvIndex({ ranks, device: createPrefixIndex({ seedLo: 1, seedHi: 2 }), startMs: 0, seed: 1 }),
     })
