@@ -13,12 +13,16 @@ const files: Record<string, string> = {
 it('follows every export to its declaration, renamed or not, and knows which have an example', () => {
   const surface = readSurface('dist/index.d.ts', (path) => files[path] ?? '')
   expect(surface).toEqual([
-    { name: 'Options', declaration: 'export interface Options {\n    readonly size: number;\n}', hasExample: false },
+    { name: 'Options', declaration: 'export interface Options {\n    readonly size: number;\n}', example: undefined },
     {
       name: 'Router',
       declaration: 'export declare class Router {\n    #private;\n    pick(a: {\n        b: number;\n    }): void;\n}',
-      hasExample: true,
+      example: 'new Router()',
     },
-    { name: 'createRouter', declaration: 'export declare function make(options: Options): Router;', hasExample: false },
+    {
+      name: 'createRouter',
+      declaration: 'export declare function make(options: Options): Router;',
+      example: undefined,
+    },
   ])
 })

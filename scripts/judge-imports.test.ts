@@ -12,6 +12,7 @@ it.each([
   ['a dynamic import inside the core', 'core/queue/a.ts', "const z = await import('zeromq')", 1],
   ['the clock inside the core', 'core/queue/a.ts', 'const now = Date.now()', 1],
   ['the clock inside a comment', 'core/queue/a.ts', '// never Date.now() here', 0],
+  ['an example in a doc comment', 'core/queue/a.ts', "/**\n * @example\n * import { x } from 'warmroute'\n */", 0],
   ['a room that does not exist', 'routing/a.ts', "import { x } from '../utils/index.js'", 1],
 ])('%s', (_says, path, source, complaints) => {
   expect(judgeImports(path, source)).toHaveLength(complaints)

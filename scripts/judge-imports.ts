@@ -14,7 +14,8 @@ export function judgeImports(path: string, source: string): string[] {
   const isTest = /\.(test|case)\.ts$/.test(path)
   const from = roomOf(path)
   const complaints: string[] = []
-  for (const match of source.matchAll(importPattern)) {
+  // Examples in doc comments import the package as its users do.
+  for (const match of source.replaceAll(/^\s*\/\*\*[\s\S]*?\*\//gm, '').matchAll(importPattern)) {
     const specifier = match[1] ?? match[2] ?? match[3] ?? ''
     const complaint = specifier.startsWith('.')
       ? judgeRelative(path, from, specifier)

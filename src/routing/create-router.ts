@@ -11,7 +11,12 @@ import { InProcessRouter } from './in-process-router.js'
  * What is known of one worker.
  *
  * @example
- * router.setWorker('gpu-1', { totalKvBlocks: 16_384, maxNumBatchedTokens: 8192 })
+ * import { createRouter, type WorkerOptions } from 'warmroute'
+ *
+ * const options: WorkerOptions = { totalKvBlocks: 16_384, maxNumBatchedTokens: 8192 }
+ * const router = await createRouter({ blockSize: 16 })
+ * router.setWorker('gpu-1', options)
+ * await router.close()
  */
 export type WorkerOptions = Partial<WorkerConfig>
 
@@ -19,7 +24,11 @@ export type WorkerOptions = Partial<WorkerConfig>
  * How a router is made.
  *
  * @example
- * const options: RouterOptions = { blockSize: 16, workers: ['gpu-1', 'gpu-2'] }
+ * import { createRouter, type RouterOptions } from 'warmroute'
+ *
+ * const options: RouterOptions = { blockSize: 16, workers: ['gpu-1', 'gpu-2'], config: { policy: 'warm' } }
+ * const router = await createRouter(options)
+ * await router.close()
  */
 export interface RouterOptions {
   /** Tokens per KV block of the engines. */
@@ -36,7 +45,12 @@ export interface RouterOptions {
  * What is asked for one prompt.
  *
  * @example
- * const placement = await router.route({ tokens: Uint32Array.of(1, 2, 3), expectedOutputTokens: 200 })
+ * import { createRouter, type RouteOptions } from 'warmroute'
+ *
+ * const router = await createRouter({ blockSize: 16, workers: ['gpu-1', 'gpu-2'] })
+ * const options: RouteOptions = { tokens: Uint32Array.of(1, 2, 3), excludedWorkers: ['gpu-1'] }
+ * console.log((await router.route(options)).worker) // => gpu-2
+ * await router.close()
  */
 export interface RouteOptions {
   /** The prompt exactly as the engine will see it. */
@@ -61,12 +75,17 @@ export interface RouteOptions {
  * A request that was given a worker. It counts as load there until `free`, which is safe to call more than once.
  *
  * @example
- * const placement = await router.route({ tokens })
+ * import { createRouter, type Placement } from 'warmroute'
+ *
+ * const router = await createRouter({ blockSize: 16, workers: ['gpu-1'] })
+ * const placement: Placement = await router.route({ tokens: Uint32Array.of(1, 2, 3) })
  * try {
- *   await send(placement.worker, { onFirstToken: () => placement.prefillDone() })
+ *   // send the request to placement.worker; at the first token:
+ *   placement.prefillDone()
  * } finally {
  *   placement.free()
  * }
+ * await router.close()
  */
 export interface Placement {
   readonly requestId: string
@@ -87,6 +106,8 @@ export interface Placement {
  * A router over named workers, in this process.
  *
  * @example
+ * import { createRouter, type Router } from 'warmroute'
+ *
  * const router: Router = await createRouter({ blockSize: 16, workers: ['gpu-1', 'gpu-2', 'gpu-3'] })
  * router.removeWorker('gpu-3')
  * await router.close()
@@ -110,10 +131,16 @@ export interface Router {
  * Makes a router.
  *
  * @example
+ * import { createRouter } from 'warmroute'
+ *
  * const router = await createRouter({ blockSize: 16, workers: ['gpu-1', 'gpu-2', 'gpu-3'] })
- * const placement = await router.route({ tokens: Uint32Array.from(promptTokenIds) })
- * console.log(placement.worker, placement.cachedTokens)
- * placement.free()
+ * const tokens = Uint32Array.from({ length: 64 }, (_, at) => at)
+ * const first = await router.route({ tokens })
+ * first.free()
+ * const again = await router.route({ tokens })
+ * console.log(again.worker === first.worker, again.cachedTokens) // => true 64
+ * again.free()
+ * await router.close()
  */
 export async function createRouter(options: RouterOptions): Promise<Router> {
   const names = new Names()

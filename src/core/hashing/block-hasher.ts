@@ -28,7 +28,14 @@ export interface ExtendOptions {
   readonly sharedTokens?: number | undefined
 }
 
-/** Makes a hasher with memory of its own (about 200 kB); one per thread is enough. */
+/**
+ * Makes a hasher with memory of its own (about 200 kB); one per thread is enough.
+ *
+ * @example
+ * import { createBlockHasher } from 'warmroute/core'
+ *
+ * console.log(createBlockHasher({ backend: 'ts' }).backend) // => ts
+ */
 export function createBlockHasher(options: BlockHasherOptions = {}): BlockHasher {
   if (options.backend === 'ts') return new BlockHasher(new TsBackend())
   const wasm = WasmBackend.create()
@@ -41,6 +48,19 @@ export function createBlockHasher(options: BlockHasherOptions = {}): BlockHasher
   return new BlockHasher(wasm ?? new TsBackend())
 }
 
+/**
+ * Hashes prompts into columns that are used again; nothing is allocated per prompt.
+ *
+ * @example
+ * import { BlockHashes, type BlockHasher, createBlockHasher, createHashScheme } from 'warmroute/core'
+ *
+ * const hasher: BlockHasher = createBlockHasher()
+ * const scheme = createHashScheme({ blockSize: 2 })
+ * const [turn, nextTurn] = [new BlockHashes(), new BlockHashes()]
+ * hasher.hash(Uint32Array.of(1, 2, 3, 4), scheme, turn)
+ * hasher.extend(turn, Uint32Array.of(1, 2, 3, 4, 5, 6), scheme, { into: nextTurn })
+ * console.log(nextTurn.count) // => 3
+ */
 export class BlockHasher {
   readonly #backend: HashBackend
   #scratch: Uint32Array = new Uint32Array(64)

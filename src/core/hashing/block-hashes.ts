@@ -11,6 +11,16 @@ import type { HashColumn } from '../protocol/index.js'
 import type { BlockMedia } from './block-media.js'
 import type { HashScheme } from './hash-scheme.js'
 
+/**
+ * The hashes of one prompt, kept so that the next prompt of the same conversation is hashed from where they part.
+ *
+ * @example
+ * import { BlockHashes, createBlockHasher, createHashScheme } from 'warmroute/core'
+ *
+ * const hashes = new BlockHashes()
+ * createBlockHasher().hash(Uint32Array.of(1, 2, 3, 4, 5), createHashScheme({ blockSize: 2 }), hashes)
+ * console.log(hashes.count, hashes.localColumn().length) // => 2 4
+ */
 export class BlockHashes {
   /** Complete blocks hashed. */
   count = 0

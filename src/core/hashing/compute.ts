@@ -15,7 +15,15 @@ export interface ComputeOptions extends Omit<HashSchemeOptions, 'blockSize'> {
   readonly hasher?: BlockHasher | undefined
 }
 
-/** Local hash of every complete block. */
+/**
+ * Local hash of every complete block.
+ *
+ * @example
+ * import { computeBlockHashes } from 'warmroute/core'
+ *
+ * console.log(computeBlockHashes([1, 2, 3, 4, 5], 4).length) // => 1
+ * console.log(computeBlockHashes([1, 2, 3, 4], 4)) // => [ 14643705804678351452n ]
+ */
 export function computeBlockHashes(
   tokens: readonly number[] | Uint32Array,
   blockSize: number,
@@ -28,7 +36,15 @@ export function computeBlockHashes(
   return toBigInts(hashes.localColumn())
 }
 
-/** The chain over local hashes: what a prompt is called up to each block. */
+/**
+ * The chain over local hashes: what a prompt is called up to each block.
+ *
+ * @example
+ * import { computeBlockHashes, computeSequenceHashes } from 'warmroute/core'
+ *
+ * const local = computeBlockHashes([1, 2, 3, 4, 5, 6, 7, 8], 4)
+ * console.log(computeSequenceHashes(local)[0] === local[0]) // => true
+ */
 export function computeSequenceHashes(localHashes: readonly bigint[], hasher: BlockHasher = sharedHasher()): bigint[] {
   const sequence = newHashColumn(localHashes.length)
   hasher.chain(toHashColumn(localHashes), plainChain, sequence)

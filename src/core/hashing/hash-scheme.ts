@@ -10,6 +10,15 @@ import { xxh3Into } from './xxh3.js'
 /** The seed of every chain, and what the block seed starts from. */
 export const baseSeed = 1337n
 
+/**
+ * Made by `createHashScheme`.
+ *
+ * @example
+ * import { computeBlockHashes, createHashScheme, type HashScheme } from 'warmroute/core'
+ *
+ * const schemes: HashScheme[] = ['a', 'b'].map((cacheNamespace) => createHashScheme({ blockSize: 16, cacheNamespace }))
+ * console.log(schemes[0]!.seeds.join() === schemes[1]!.seeds.join()) // => false
+ */
 export interface HashScheme {
   readonly blockSize: number
   /** Windows overlap by one token: block i also covers the first token of block i + 1. */
@@ -26,12 +35,30 @@ export interface PromptNames {
   readonly cacheNamespace?: string | null | undefined
 }
 
+/**
+ * What a scheme is made of.
+ *
+ * @example
+ * import { createHashScheme, type HashSchemeOptions } from 'warmroute/core'
+ *
+ * const options: HashSchemeOptions = { blockSize: 64, isEagle: true }
+ * console.log(createHashScheme(options).isEagle) // => true
+ */
 export interface HashSchemeOptions extends PromptNames {
   /** Tokens per block. 0 is legal and yields no hashes. */
   readonly blockSize: number
   readonly isEagle?: boolean | undefined
 }
 
+/**
+ * What makes two prompts comparable: block size, adapter and tenant. Make one per combination and keep it.
+ *
+ * @example
+ * import { createHashScheme } from 'warmroute/core'
+ *
+ * const scheme = createHashScheme({ blockSize: 16, loraName: 'sql', cacheNamespace: 'tenant-7' })
+ * console.log(scheme.blockSize, scheme.isEagle) // => 16 false
+ */
 export function createHashScheme(options: HashSchemeOptions): HashScheme {
   return seededScheme(options.blockSize, options.isEagle ?? false, blockSeed(options), baseSeed)
 }

@@ -15,6 +15,16 @@ export interface PrefixIndexOptions extends IndexOptions {
   readonly shards?: number
 }
 
+/**
+ * An empty index of who holds which prefix; `KvIndex` puts tiers and predictions around it.
+ *
+ * @example
+ * import { createPrefixIndex, KvIndex, RankTable } from 'warmroute/core'
+ *
+ * const device = createPrefixIndex({ seedLo: 1, seedHi: 2 })
+ * const index = new KvIndex({ ranks: new RankTable(), device, startMs: 0, seed: 7 })
+ * console.log(index.stats().device.heldBlocks) // => 0
+ */
 export function createPrefixIndex(options: PrefixIndexOptions): PrefixIndex {
   const { implementation = 'auto', shards = 1, ...rest } = options
   if (!Number.isInteger(shards) || shards < 1 || shards > shardsMax) {

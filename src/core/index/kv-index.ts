@@ -29,6 +29,22 @@ import type { OwnerProjection } from './tier-owners.js'
 import { type LowerTierName, TierSet, type TierStats } from './tier-set.js'
 import type { TieredBatch } from './tiered-batch.js'
 
+/**
+ * How an index is made.
+ *
+ * @example
+ * import { createPrefixIndex, KvIndex, type KvIndexOptions, RankTable } from 'warmroute/core'
+ *
+ * // Without events: every decision is taken for true for two minutes.
+ * const options: KvIndexOptions = {
+ *   ranks: new RankTable(),
+ *   device: createPrefixIndex({ seedLo: 1, seedHi: 2 }),
+ *   approximateTtlMs: 120_000,
+ *   startMs: 0,
+ *   seed: 7,
+ * }
+ * console.log(new KvIndex(options).nextExpiryMs) // => undefined
+ */
 export interface KvIndexOptions {
   /** Shared with the router: the caller releases a rank after `resetRank`. */
   readonly ranks: RankTable
@@ -78,6 +94,24 @@ export type DecisionOutcome = 'ignored' | EventStatus
 export const tierBlocksMaxDefault = 16_000_000
 export const predictedBlocksMaxDefault = 4_000_000
 
+/**
+ * What is cached where, as events tell it: feed it events, ask it for a prompt.
+ *
+ * @example
+ * import { computeBlockHashes, createPrefixIndex, KvIndex, newMatchColumns, newRouterEvent, RankTable } from 'warmroute/core'
+ *
+ * const ranks = new RankTable()
+ * const index = new KvIndex({ ranks, device: createPrefixIndex({ seedLo: 1, seedHi: 2 }), startMs: 0, seed: 7 })
+ * const worker = { workerId: 1n, dpRank: 0 }
+ * const [tokensHash] = computeBlockHashes([1, 2, 3, 4], 4)
+ * const blocks = [{ blockHash: 99n, tokensHash: tokensHash!, mmExtraInfo: null }]
+ * index.applyEvents([newRouterEvent(worker, 0n, { kind: 'stored', parentHash: null, startPosition: null, blocks })])
+ *
+ * const found = newMatchColumns()
+ * const prompt = new Uint32Array(new BigUint64Array([tokensHash!]).buffer)
+ * index.findMatches(prompt, 1, found)
+ * console.log(found.device[ranks.find(1n, 0)!]) // => 1
+ */
 export class KvIndex {
   readonly counts: EventCounts = new EventCounts()
   /** Asked before plain events make a rank known that nobody named before; whoever owns the ranks may set it. */

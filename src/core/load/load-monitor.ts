@@ -32,6 +32,17 @@ export interface LoadMonitorOptions {
   readonly ranksMax?: number
 }
 
+/**
+ * Who is busy: told of loads and capacities, it keeps the set of workers over a threshold.
+ *
+ * @example
+ * import { LoadMonitor } from 'warmroute/core'
+ *
+ * const monitor = new LoadMonitor({ thresholds: { activeDecodeBlocksThreshold: 0.8 } })
+ * monitor.reconcile(new Map([[1n, { dataParallelStartRank: 0, dataParallelSize: 1, totalKvBlocks: 100 }]]))
+ * monitor.report({ workerId: 1n, dpRank: 0, kvUsedBlocks: 81 })
+ * console.log(monitor.busyWorkers) // => Set(1) { 1n }
+ */
 export class LoadMonitor {
   readonly version: MonitorVersion
   readonly #workersMax: number

@@ -8,7 +8,15 @@
 /** Which generation's rules apply; chosen per model. */
 export type MonitorVersion = '1.1' | '1.0'
 
-/** Unset fields are absent, not null. */
+/**
+ * When a worker counts as busy. Unset fields are absent, not null.
+ *
+ * @example
+ * import { LoadMonitor, type LoadThresholds } from 'warmroute/core'
+ *
+ * const thresholds: LoadThresholds = { activePrefillTokensThreshold: 8192 }
+ * console.log(new LoadMonitor({ thresholds }).isConfigured) // => true
+ */
 export interface LoadThresholds {
   /** Share of a rank's KV blocks, 0 to 1: busy when more than this is in use. */
   readonly activeDecodeBlocksThreshold?: number

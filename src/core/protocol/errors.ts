@@ -61,7 +61,10 @@ export const errorTexts = {
  * The stable name of a failure.
  *
  * @example
+ * import { type ErrorCode, WarmrouteError } from 'warmroute'
+ *
  * const code: ErrorCode = 'WR_NO_ENDPOINTS'
+ * console.log(new WarmrouteError(code).message) // => no endpoints available to route work
  */
 export type ErrorCode = keyof typeof errorTexts
 
@@ -69,7 +72,15 @@ export type ErrorCode = keyof typeof errorTexts
  * A failure that a caller may have to handle.
  *
  * @example
- * if (error instanceof WarmrouteError && error.code === 'WR_NO_ENDPOINTS') retryLater()
+ * import { createRouter, WarmrouteError } from 'warmroute'
+ *
+ * const router = await createRouter({ blockSize: 16 })
+ * try {
+ *   await router.route({ tokens: Uint32Array.of(1, 2, 3) })
+ * } catch (error) {
+ *   if (error instanceof WarmrouteError) console.log(error.code) // => WR_NO_ENDPOINTS
+ * }
+ * await router.close()
  */
 export class WarmrouteError extends Error {
   override readonly name = 'WarmrouteError'
@@ -84,7 +95,14 @@ export class WarmrouteError extends Error {
   }
 }
 
-/** A rule of our own was broken: a bug. It ends the request or feed it happened in, is counted, and is never caught to carry on. */
+/**
+ * A rule of our own was broken: a bug. It ends the request or feed it happened in, is counted, and is never caught to carry on.
+ *
+ * @example
+ * import { InvariantError } from 'warmroute/core'
+ *
+ * console.log(new InvariantError('a cursor only moves forward').name) // => InvariantError
+ */
 export class InvariantError extends Error {
   override readonly name = 'InvariantError'
 }

@@ -4,6 +4,12 @@
  * `BigUint64Array` as it is. `bigint` is for the public edge, logs and tests: one read of it allocates.
  *
  *   column   [ lo0, hi0, lo1, hi1, ... ]        hash i = column[2i] + column[2i+1] * 2^32
+ *
+ * @example
+ * import type { HashColumn } from 'warmroute/core'
+ *
+ * const column: HashColumn = new Uint32Array(new BigUint64Array([5n, 2n ** 32n]).buffer)
+ * console.log(column) // => Uint32Array(4) [ 5, 0, 0, 1 ]
  */
 export type HashColumn = Uint32Array
 

@@ -2,6 +2,12 @@
  * What the caches hold of one prompt: a column per tier, indexed by rank. `device[rank]` is the longest prefix that the
  * rank holds contiguously from block 0; the lower tiers count only what extends the tier before. One instance is filled
  * again and again: a lookup allocates nothing.
+ *
+ * @example
+ * import { type MatchColumns, newMatchColumns } from 'warmroute/core'
+ *
+ * const found: MatchColumns = newMatchColumns()
+ * console.log(found.hasLowerTiers) // => false
  */
 export interface MatchColumns {
   /** The columns are valid for ranks below this. */
@@ -14,6 +20,14 @@ export interface MatchColumns {
   hasLowerTiers: boolean
 }
 
+/**
+ * Columns for lookups; they grow with the fleet and are used again and again.
+ *
+ * @example
+ * import { newMatchColumns } from 'warmroute/core'
+ *
+ * console.log(newMatchColumns(8).rankCount) // => 0
+ */
 export function newMatchColumns(rankCapacity = 0): MatchColumns {
   return {
     rankCount: 0,

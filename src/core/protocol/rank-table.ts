@@ -4,7 +4,14 @@
  */
 import { invariant } from './errors.js'
 
-/** The routing unit: one data-parallel rank of one serving instance. */
+/**
+ * The routing unit: one data-parallel rank of one serving instance.
+ *
+ * @example
+ * import type { WorkerRank } from 'warmroute/core'
+ *
+ * const worker: WorkerRank = { workerId: 7n, dpRank: 0 }
+ */
 export interface WorkerRank {
   /** Unsigned 64-bit. */
   readonly workerId: bigint
@@ -12,9 +19,28 @@ export interface WorkerRank {
   readonly dpRank: number
 }
 
-/** A small integer that stands for a `WorkerRank` inside one `RankTable`. */
+/**
+ * A small integer that stands for a `WorkerRank` inside one `RankTable`.
+ *
+ * @example
+ * import { type Rank, RankTable } from 'warmroute/core'
+ *
+ * const ranks = new RankTable()
+ * const all: Rank[] = [0, 1].map((dpRank) => ranks.intern(7n, dpRank))
+ * console.log(all) // => [ 0, 1 ]
+ */
 export type Rank = number
 
+/**
+ * Gives every rank of every worker a small number, and takes it back.
+ *
+ * @example
+ * import { RankTable } from 'warmroute/core'
+ *
+ * const ranks = new RankTable()
+ * const rank = ranks.intern(2n ** 63n, 1)
+ * console.log(rank, ranks.pairOf(rank)) // => 0 { workerId: 9223372036854775808n, dpRank: 1 }
+ */
 export class RankTable {
   readonly #ranks = new Map<bigint, Map<number, Rank>>()
   readonly #pairs: (WorkerRank | undefined)[] = []

@@ -156,7 +156,10 @@ export interface RouterConfigOverride {
  * A config as somebody wrote it: any subset, with the name that 1.2.0 deprecates.
  *
  * @example
+ * import { createRouter, type RouterConfigInput } from 'warmroute'
+ *
  * const config: RouterConfigInput = { policy: 'warm', routerQueueThreshold: undefined }
+ * await (await createRouter({ blockSize: 16, config })).close()
  */
 export type RouterConfigInput = Partial<RouterConfig> & { readonly overlapScoreWeight?: number }
 export type RouterConfigOverrideInput = RouterConfigOverride & { readonly overlapScoreWeight?: number }

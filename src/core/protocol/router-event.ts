@@ -70,7 +70,15 @@ export interface MmObject {
   readonly offsets: readonly (readonly [start: number, end: number])[]
 }
 
-/** A fresh event of the worker's own domain, as publishers make them; `storageTier` defaults to the device. */
+/**
+ * A fresh event of the worker's own domain, as publishers make them; `storageTier` defaults to the device.
+ *
+ * @example
+ * import { newRouterEvent } from 'warmroute/core'
+ *
+ * const event = newRouterEvent({ workerId: 1n, dpRank: 0 }, 5n, { kind: 'cleared' })
+ * console.log(event.storageTier) // => device
+ */
 export function newRouterEvent(
   owner: { readonly workerId: bigint; readonly dpRank: number },
   eventId: bigint,

@@ -10,8 +10,13 @@ export interface ReceiptRow extends WorkerRank, CostBreakdown {}
  * Why this worker: every candidate with its terms, who was left out and why, and how close it was.
  *
  * @example
- * const { receipt } = await router.route({ tokens, wantReceipt: true })
- * console.log(receipt?.chosen.workerId, receipt?.margin)
+ * import { createRouter, type Receipt } from 'warmroute'
+ *
+ * const router = await createRouter({ blockSize: 16, workers: ['gpu-1', 'gpu-2'] })
+ * const { receipt } = await router.route({ tokens: Uint32Array.of(1, 2, 3), wantReceipt: true })
+ * const why = ({ chosen, runnerUp, margin }: Receipt): string => `${chosen.workerId} before ${runnerUp?.workerId} by ${margin}`
+ * console.log(why(receipt!).length > 0) // => true
+ * await router.close()
  */
 export interface Receipt {
   readonly requestId: string | undefined

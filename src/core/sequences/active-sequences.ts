@@ -36,6 +36,21 @@ export interface ActiveSequencesOptions {
   readonly onExpired?: ((requestId: string, rank: Rank) => void) | undefined
 }
 
+/**
+ * What is running where: booked when a worker is chosen, freed when its request ends.
+ *
+ * @example
+ * import { ActiveSequences, RankTable } from 'warmroute/core'
+ *
+ * const ranks = new RankTable()
+ * const rank = ranks.intern(1n, 0)
+ * const running = new ActiveSequences({ ranks })
+ * running.track(rank, 0)
+ * running.book({ requestId: 'r1', rank, prefillLoadHint: { tokens: 100 } }, 0)
+ * console.log(running.activeTokens(rank, 0)) // => 100
+ * running.free('r1', 5)
+ * console.log(running.requestCount) // => 0
+ */
 export class ActiveSequences {
   readonly ranks: RankTable
   readonly rules: SequenceRules

@@ -6,11 +6,27 @@ import type { SchedulerListener, SchedulerOptions } from './scheduler.js'
 import { createTimer, dynamoProfile } from './timing.js'
 import type { SpeedOptions, TimingProfile } from './timing.js'
 
+/**
+ * A simulated engine: how much it holds, how many requests it runs, how fast it is.
+ *
+ * @example
+ * import { dynamoEngine, type EngineOptions, timingProfiles } from 'warmroute/sim'
+ *
+ * const options: EngineOptions = { ...dynamoEngine, profile: timingProfiles['dynamo']! }
+ */
 export interface EngineOptions extends SchedulerOptions, SpeedOptions {
   readonly profile: TimingProfile
 }
 
-/** Dynamo's simulator as it comes: what the recorded replays were made with. */
+/**
+ * Dynamo's simulator as it comes: what the recorded replays were made with.
+ *
+ * @example
+ * import { dynamoEngine } from 'warmroute/sim'
+ *
+ * const smaller = { ...dynamoEngine, blocks: 1024 }
+ * console.log(smaller.blocks) // => 1024
+ */
 export const dynamoEngine: EngineOptions = {
   profile: dynamoProfile,
   speedup: 1,

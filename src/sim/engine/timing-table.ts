@@ -100,7 +100,20 @@ function mix(low: number, high: number, share: number): number {
   return low + (high - low) * share
 }
 
-/** Reads measured points, one JSON object per line: `{kind:"prefill",new,prefix,ms}` and `{kind:"decode",batch,context,ms}`. */
+/**
+ * Reads measured points, one JSON object per line: `{kind:"prefill",new,prefix,ms}` and `{kind:"decode",batch,context,ms}`.
+ *
+ * @example
+ * import { parseStepTable } from 'warmroute/sim'
+ *
+ * const points = [
+ *   { kind: 'prefill', new: 1024, prefix: 0, ms: 40 },
+ *   { kind: 'prefill', new: 4096, prefix: 0, ms: 150 },
+ *   { kind: 'decode', batch: 1, context: 1024, ms: 6 },
+ *   { kind: 'decode', batch: 8, context: 8192, ms: 9 },
+ * ]
+ * parseStepTable(points.map((point) => JSON.stringify(point)).join('\n'))
+ */
 export function parseStepTable(text: string): StepTable {
   const rows = text
     .split('\n')

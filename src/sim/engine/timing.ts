@@ -50,6 +50,14 @@ export interface TableProfile extends StepTable {
   readonly name: string
 }
 
+/**
+ * How long an engine takes for a pass: by a formula, or by measured points.
+ *
+ * @example
+ * import { type TimingProfile, timingProfiles } from 'warmroute/sim'
+ *
+ * const profile: TimingProfile = timingProfiles['dynamo']!
+ */
 export type TimingProfile = PolynomialProfile | TermsProfile | TableProfile
 
 /** Adds up one pass. `take` answers its milliseconds and starts the next. */
@@ -99,7 +107,14 @@ export const h200Profile: TermsProfile = {
   decode: { constant: 5.81, perRequest: 2.039e-2, perContextToken: 1.837e-5 },
 }
 
-/** Profiles by name, for flags and files. */
+/**
+ * Profiles by name, for flags and files.
+ *
+ * @example
+ * import { timingProfiles } from 'warmroute/sim'
+ *
+ * console.log('dynamo' in timingProfiles) // => true
+ */
 export const timingProfiles: Readonly<Record<string, TimingProfile>> = {
   [dynamoProfile.name]: dynamoProfile,
   [dynamo12Profile.name]: dynamo12Profile,

@@ -16,6 +16,15 @@ import type { WorkerSelector } from '../../core/selection/index.js'
 import { drawsOf } from './draws.js'
 import type { Fleet, ReplayPolicy, ReplayRequest } from './replay.js'
 
+/**
+ * How Warmroute's own router is set in a replay.
+ *
+ * @example
+ * import { CorePolicy, type CorePolicyOptions } from 'warmroute/sim'
+ *
+ * const options: CorePolicyOptions = { config: { overlapScoreCredit: 0 }, seed: 7 }
+ * const policy = new CorePolicy(options)
+ */
 export interface CorePolicyOptions {
   /** Settings of the router, as a config file has them. */
   readonly config?: RouterConfigInput
@@ -27,6 +36,15 @@ export interface CorePolicyOptions {
   readonly model?: FleetModel
 }
 
+/**
+ * Warmroute's own router in a replay: the same core, fed with the simulated engines' events.
+ *
+ * @example
+ * import { CorePolicy, parseMooncake, replay } from 'warmroute/sim'
+ *
+ * const trace = parseMooncake('{"timestamp":0,"input_length":1024,"output_length":8,"hash_ids":[1,2]}')
+ * console.log(replay(trace, { workers: 2, policy: new CorePolicy() }).completed) // => 1
+ */
 export class CorePolicy implements ReplayPolicy {
   readonly #options: CorePolicyOptions
   readonly #draw: () => number

@@ -12,7 +12,14 @@ import { ReplayMeter } from './report.js'
 import type { ReplayReport } from './report.js'
 import type { TraceRequest } from './trace.js'
 
-/** What a policy may know of a request: its prompt, not how long its answer will be. */
+/**
+ * What a policy may know of a request: its prompt, not how long its answer will be.
+ *
+ * @example
+ * import type { ReplayRequest } from 'warmroute/sim'
+ *
+ * const bySession = (request: ReplayRequest): number => request.blockKeys[0]! % 4
+ */
 export interface ReplayRequest {
   readonly index: number
   readonly arrivalMs: number
@@ -21,6 +28,23 @@ export interface ReplayRequest {
   readonly blockKeys: Float64Array
 }
 
+/**
+ * What a policy sees of the fleet that it routes for.
+ *
+ * @example
+ * import type { Fleet, ReplayPolicy } from 'warmroute/sim'
+ *
+ * // Everything goes to the last worker.
+ * class Last implements ReplayPolicy {
+ *   #workers = 0
+ *   start(fleet: Fleet): void {
+ *     this.#workers = fleet.workers
+ *   }
+ *   route(): number {
+ *     return this.#workers - 1
+ *   }
+ * }
+ */
 export interface Fleet {
   readonly clock: VirtualClock
   readonly workers: number
@@ -29,7 +53,16 @@ export interface Fleet {
   dispatch(request: ReplayRequest, worker: number): void
 }
 
-/** A router in the replay. Every method after `route` is optional. */
+/**
+ * A router in the replay. Every method after `route` is optional.
+ *
+ * @example
+ * import { parseMooncake, replay, type ReplayPolicy } from 'warmroute/sim'
+ *
+ * const trace = parseMooncake('{"timestamp":0,"input_length":1024,"output_length":8,"hash_ids":[1,2]}')
+ * const byLength: ReplayPolicy = { route: ({ promptTokens }) => (promptTokens > 2000 ? 1 : 0) }
+ * console.log(replay(trace, { workers: 2, policy: byLength }).workers[0]!.requests) // => 1
+ */
 export interface ReplayPolicy {
   /** The worker for a request that arrives now; -1 holds it until the policy calls `fleet.dispatch`. */
   route(request: ReplayRequest, nowMs: number): number
@@ -54,6 +87,14 @@ export interface PairedFleet {
   readonly transferMsPerToken: number
 }
 
+/**
+ * The fleet of a replay, and who routes in it.
+ *
+ * @example
+ * import { type ReplayOptions, roundRobin } from 'warmroute/sim'
+ *
+ * const options: ReplayOptions = { workers: 4, policy: roundRobin(4), eventDelayMs: 5, engine: { blocks: 8192 } }
+ */
 export interface ReplayOptions {
   readonly workers: number
   readonly pairs?: PairedFleet
@@ -87,6 +128,18 @@ interface Job extends ReplayRequest {
   lastTokenMs: number
 }
 
+/**
+ * Runs a trace through a fleet of simulated engines on a virtual clock: hours in seconds, the same every time.
+ *
+ * @example
+ * import { CorePolicy, parseMooncake, replay, roundRobin } from 'warmroute/sim'
+ *
+ * const trace = parseMooncake('{"timestamp":0,"input_length":1024,"output_length":8,"hash_ids":[1,2]}')
+ * const options = { workers: 4, arrivalSpeedup: 2 }
+ * const warm = replay(trace, { ...options, policy: new CorePolicy({ config: { policy: 'warm' } }) })
+ * const plain = replay(trace, { ...options, policy: roundRobin(4) })
+ * console.log(warm.completed, plain.completed) // => 1 1
+ */
 export function replay(trace: readonly TraceRequest[], options: ReplayOptions): ReplayReport {
   const clock = new VirtualClock()
   const base: EngineOptions = { ...dynamoEngine, ...options.engine }

@@ -31,6 +31,16 @@ export interface EngineFacts {
   readonly scheduler: { readonly preemptionCount: number }
 }
 
+/**
+ * What came out of a replay.
+ *
+ * @example
+ * import { parseMooncake, replay, type ReplayReport, roundRobin } from 'warmroute/sim'
+ *
+ * const trace = parseMooncake('{"timestamp":0,"input_length":1024,"output_length":8,"hash_ids":[1,2]}')
+ * const report: ReplayReport = replay(trace, { workers: 1, policy: roundRobin(1) })
+ * console.log(report.prompt_tokens, report.output_tokens) // => 1024 8
+ */
 export interface ReplayReport {
   readonly requests: number
   readonly completed: number

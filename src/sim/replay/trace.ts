@@ -4,6 +4,21 @@
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 
+/**
+ * One request of a trace: when it comes, how long it is, and which blocks of it others share.
+ *
+ * @example
+ * import { replay, roundRobin, type TraceRequest } from 'warmroute/sim'
+ *
+ * const trace: TraceRequest[] = [0, 1].map((index) => ({
+ *   index,
+ *   arrivalMs: index * 1000,
+ *   promptTokens: 1024,
+ *   outputTokens: 16,
+ *   blockIds: [1, 2],
+ * }))
+ * console.log(replay(trace, { workers: 1, policy: roundRobin(1) }).reuse > 0) // => true
+ */
 export interface TraceRequest {
   readonly index: number
   readonly arrivalMs: number
@@ -15,7 +30,15 @@ export interface TraceRequest {
   readonly follows?: { readonly index: number; readonly delayMs: number }
 }
 
-/** Reads a whole trace. A line that cannot be read is an error with its number: skipping it would change the figures. */
+/**
+ * Reads a whole trace. A line that cannot be read is an error with its number: skipping it would change the figures.
+ *
+ * @example
+ * import { parseMooncake } from 'warmroute/sim'
+ *
+ * const [request] = parseMooncake('{"timestamp":27482,"input_length":6955,"output_length":52,"hash_ids":[46,47]}')
+ * console.log(request?.arrivalMs, request?.promptTokens) // => 27482 6955
+ */
 export function parseMooncake(text: string): TraceRequest[] {
   const rows: Row[] = []
   let line = 0

@@ -56,6 +56,16 @@ const faultSchema = z.strictObject({
   seconds: z.number().default(3600),
 })
 
+/**
+ * One thing that goes wrong, when and for how long (docs/reference/sim-faults.md).
+ *
+ * @example
+ * import { type Fault, parseFaults, startSimEngine } from 'warmroute/sim'
+ *
+ * const faults: Fault[] = parseFaults([{ fault: 'restart', at_ms: 60_000, ms: 500 }])
+ * const engine = await startSimEngine({ engine: 'sglang', faults })
+ * await engine.close()
+ */
 export type Fault = z.output<typeof faultSchema>
 
 interface Armed {
@@ -65,7 +75,15 @@ interface Armed {
   strikes: number
 }
 
-/** Reads a script: one fault or a list, as JSON. */
+/**
+ * Reads a script: one fault or a list, as JSON.
+ *
+ * @example
+ * import { parseFaults } from 'warmroute/sim'
+ *
+ * const [fault] = parseFaults({ fault: 'restart', at_ms: 2000, ms: 500 })
+ * console.log(fault?.fault) // => restart
+ */
 export function parseFaults(value: unknown): Fault[] {
   const result = z.array(faultSchema).safeParse(Array.isArray(value) ? value : [value])
   if (result.success) return result.data

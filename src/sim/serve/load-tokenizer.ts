@@ -9,7 +9,17 @@ import type { ChatMessage, ChatOptions, SimTokenizer } from './tokenizer.js'
 
 type JsonObject = Record<string, unknown>
 
-/** Blocking: it runs once, before the first request. */
+/**
+ * A real model's tokenizer for a simulated engine. Blocking: it runs once, before the first request.
+ *
+ * @example
+ * import { loadTokenizer, startSimEngine } from 'warmroute/sim'
+ *
+ * async function serveAs(folder: string): Promise<void> {
+ *   const engine = await startSimEngine({ engine: 'vllm', tokenizer: loadTokenizer(folder) })
+ *   await engine.close()
+ * }
+ */
 export function loadTokenizer(folder: string): SimTokenizer {
   const file = readJson(join(folder, 'tokenizer.json'))
   const configPath = join(folder, 'tokenizer_config.json')

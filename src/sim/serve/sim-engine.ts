@@ -50,7 +50,16 @@ export interface SimStats {
   }[]
 }
 
-/** The handle of a running server. `close` settles when its sockets are closed. */
+/**
+ * The handle of a running server. `close` settles when its sockets are closed.
+ *
+ * @example
+ * import { type SimEngine, startSimEngine } from 'warmroute/sim'
+ *
+ * const engine: SimEngine = await startSimEngine({ engine: 'sglang' })
+ * console.log(engine.stats().requests) // => 0
+ * await engine.close()
+ */
 export interface SimEngine {
   readonly url: string
   readonly port: number
@@ -68,6 +77,17 @@ export interface SimEngine {
   close(): Promise<void>
 }
 
+/**
+ * An engine server in this process that clients and routers cannot tell from a real one: HTTP, KV events, replay, metrics.
+ *
+ * @example
+ * import { startSimEngine } from 'warmroute/sim'
+ *
+ * const engine = await startSimEngine({ engine: 'vllm', speedup: 100 })
+ * const { status } = await fetch(`${engine.url}/health`)
+ * console.log(status) // => 200
+ * await engine.close()
+ */
 export async function startSimEngine(options: SimEngineOptions): Promise<SimEngine> {
   const server = new SimServer(resolveOptions(options))
   await server.open()

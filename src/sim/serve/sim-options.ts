@@ -33,6 +33,17 @@ export interface PairOptions {
   readonly rendezvousMs: number
 }
 
+/**
+ * What a simulated server is.
+ *
+ * @example
+ * import { type SimEngineOptions, startSimEngine } from 'warmroute/sim'
+ *
+ * const options: SimEngineOptions = { engine: 'vllm', models: ['llama'], ranks: 2, blockTokens: 32, speedup: 10 }
+ * const engine = await startSimEngine(options)
+ * console.log(engine.eventPorts.length) // => 2
+ * await engine.close()
+ */
 export interface SimEngineOptions {
   readonly engine: EngineName
   readonly version?: string

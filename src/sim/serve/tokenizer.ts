@@ -16,6 +16,17 @@ export interface ChatOptions {
   readonly isGenerationPromptAdded: boolean
 }
 
+/**
+ * How a simulated engine reads and writes text.
+ *
+ * @example
+ * import { loadTokenizer, type SimTokenizer } from 'warmroute/sim'
+ *
+ * function countTokens(folder: string, text: string): number {
+ *   const tokenizer: SimTokenizer = loadTokenizer(folder)
+ *   return tokenizer.encode(text, { isBosAdded: true }).length
+ * }
+ */
 export interface SimTokenizer {
   readonly name: string
   readonly vocabularySize: number
