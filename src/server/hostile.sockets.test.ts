@@ -147,18 +147,87 @@ it('lets the client see why its endless body was refused, then closes', async ()
   expect(text).toMatch('connection: close')
 })
 
-it.each(['/busy_threshold', '/workers', '/router'])('%s refuses every odd body', async (path) => {
-  for (const body of [
-    '',
-    '{',
-    '[]',
-    'null',
-    deep(100_000),
-    '{"model":{},"url":[],"method":[]}',
-    Buffer.from([0xff, 0xff]),
-  ]) {
-    const response = await post(house.url, path, body)
-    expect([400, 404, 413, 422]).toContain(response.status)
-    await response.text()
-  }
+describe.each(['/busy_threshold', '/workers', '/router'])('%s', (path) => {
+  it.each(bodies.filter(([, , status]) => status !== 404))('refuses %s', async (_says, body) => {
+    const response = await post(house.url, path, body, { 'x-request-id': 'a' })
+    expect([400, 413, 422]).toContain(response.status)
+    const text = await response.text()
+    expect(JSON.parse(text)).toHaveProperty('error')
+    expect(text).not.toContain('yyyy')
+  })
+
+  it.each([
+    ['fields of the wrong kind', '{"model":{},"url":[],"method":[]}'],
+    ['prototype keys', '{"__proto__":{"model":"m","method":"new","url":"http://x","polluted":1}}'],
+    ['huge numbers', '{"model":"m","method":"new","tokens":[1e400],"active_decode_blocks_threshold":1e400,"id":1e400}'],
+    ['a token that is none', '{"model":"m","method":"new","tokens":[-1],"active_prefill_tokens_threshold":-1}'],
+  ])('refuses %s', async (_says, body) => {
+    const response = await post(house.url, path, body, { 'x-request-id': 'a' })
+    expect([400, 422]).toContain(response.status)
+    expect(JSON.parse(await response.text())).toHaveProperty('error')
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined()
+  })
+})
+
+it.each([
+  ['a key that would be another header', { api_key: 'a\r\nx-evil: 1' }],
+  ['an address that is no web address', { url: 'file:///etc/passwd' }],
+  ['an address that would be a header', { url: 'http://x\r\nx-evil: 1/' }],
+  ['an id beyond 64 bits', { id: '18446744073709551616' }],
+  ['an id below zero', { id: -1 }],
+  ['a kind of engine that is none', { engine: '__proto__' }],
+])('no worker joins with %s', async (_says, fields) => {
+  const worker = { model: 'm', url: 'http://127.0.0.1:1', ...fields }
+  const before = house.gateway.workers().length
+  const response = await post(house.url, '/workers', JSON.stringify(worker))
+  const text = await response.text()
+  if (response.status === 201) {
+    // An address is normalised by the URL's own rules; what is left of it can be no header.
+    const { id, url } = (JSON.parse(text) as { worker: { id: string; url: string } }).worker
+    expect(url).not.toMatch(/[\r\n ]/)
+    house.gateway.removeWorker(BigInt(id))
+  } else expect(response.status).toBe(400)
+  expect(house.gateway.workers().length).toBe(before)
+})
+
+describe('every other route', () => {
+  const line = (method: string, path: string, more = ''): string =>
+    `${method} ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${more}\r\n`
+
+  it.each([
+    ['a model that is a prototype', line('GET', '/v1/models/__proto__'), 404],
+    ['a model with broken escapes', line('GET', '/v1/models/%ff%'), 404],
+    ['a model that is a path', line('GET', '/v1/models/../../etc/passwd'), 404],
+    ['a model with a line break', line('GET', '/v1/models/a%0d%0ax-evil:%201'), 404],
+    ['a model without end', line('GET', `/v1/models/${'a'.repeat(30_000)}`), 404],
+    ['a route without end', line('GET', `/${'a'.repeat(30_000)}`), 404],
+    ['a route in other letters', line('GET', '/HEALTH'), 404],
+    ['a route with an address', line('GET', 'http://evil/health'), 404],
+    ['a star', line('OPTIONS', '*'), 404],
+    ['a worker that is no number', line('DELETE', '/workers/__proto__'), 400],
+    ['a worker beyond 64 bits', line('DELETE', '/workers/99999999999999999999999'), 400],
+    ['a drain of nobody', line('POST', '/workers/77/drain', 'content-length: 0\r\n'), 404],
+    ['another action', line('POST', '/workers/1/explode', 'content-length: 0\r\n'), 404],
+    ['a method that nobody knows', line('PATCH', '/health'), 405],
+    ['a body where none is read', `${line('GET', '/live', 'content-length: 5\r\n')}hello`, 200],
+    ['a query that is noise', line('GET', '/metrics?%00=%ff&&&=__proto__'), 200],
+    ['a request id with odd bytes', line('GET', '/live', 'x-request-id: \xff\xfe\r\n'), 200],
+    ['an upgrade', line('GET', '/live', 'upgrade: websocket\r\nconnection: upgrade\r\n'), 200],
+  ])('%s', async (_says, bytes, status) => {
+    const answer = await raw(Buffer.from(bytes, 'latin1'))
+    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
+    const [head, ...rest] = answer.split('\r\n\r\n')
+    expect(head).not.toMatch(/x-evil|\xff/)
+    if (status >= 400) expect(JSON.parse(rest.join('\r\n\r\n'))).toHaveProperty('error')
+  })
+
+  it('is named here: a route that is added must be attacked too', async () => {
+    const { paths } = (await (await fetch(`${house.url}/openapi.json`)).json()) as { paths: Record<string, unknown> }
+    const attacked = [
+      ...endpointRows.map(({ path }) => path),
+      ...['/busy_threshold', '/workers', '/router', '/workers/{id}', '/workers/{id}/drain'],
+      ...['/v1/models', '/v1/models/{id}', '/v1/models/{id}/ready', '/health', '/live', '/ready', '/metrics'],
+    ]
+    expect(Object.keys(paths).sort()).toEqual(attacked.sort())
+  })
 })

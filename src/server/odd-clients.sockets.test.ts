@@ -201,3 +201,28 @@ it('nobody waits for ever for a worker', async () => {
 })
 
 type RouterPortRoute = ReturnType<typeof createPolicyRouter>['route']
+
+it('whoever asks the router as a service and leaves is not booked', async () => {
+  const { gateway, loads, router } = await open({ engines: 1 })
+  let place: () => void = () => {}
+  let heard: AbortSignal | undefined
+  let wasBooked = false
+  const real = router.route.bind(router)
+  router.route = async (asked) => {
+    heard = asked.signal
+    await new Promise<void>((resolve) => (place = resolve))
+    const answer = await real({ ...asked, signal: undefined }) // it was placed before it heard
+    wasBooked = (await loads()).some(({ activeRequests }) => activeRequests === 1)
+    return answer
+  }
+  const { socket } = dial()
+  const body = '{"method":"new","tokens":[1,2,3]}'
+  socket.write(`POST /router HTTP/1.1\r\nhost: x\r\nx-request-id: a\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+  await until(() => heard !== undefined)
+  socket.destroy()
+  await until(() => heard!.aborted)
+  place()
+  await until(() => wasBooked)
+  await until(async () => (await loads()).every(({ activeRequests }) => activeRequests === 0))
+  expect(gateway.inFlight).toBe(0)
+})

@@ -77,7 +77,7 @@ export function drainAndClose(request: IncomingMessage, response: ServerResponse
 /** The object in a body. Throws `WR_INVALID_BODY`. `__proto__` is a key like any other and cannot change a prototype. */
 export function parseObject(body: Buffer, depthMax: number): Record<string, unknown> {
   if (body.length === 0) throw invalid('EOF while parsing a value at line 1 column 0')
-  const text = textOf(body)
+  const text = bodyText(body)
   let value: unknown
   try {
     value = JSON.parse(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text)
@@ -89,8 +89,8 @@ export function parseObject(body: Buffer, depthMax: number): Record<string, unkn
   return value as Record<string, unknown>
 }
 
-/** Most bodies are ASCII, and are then decoded as latin1: 0.02 ms instead of 0.3 ms for 220 KB. */
-function textOf(body: Buffer): string {
+/** Throws `WR_INVALID_BODY`. Most bodies are ASCII, and are then decoded as latin1: 0.02 ms instead of 0.3 ms for 220 KB. */
+export function bodyText(body: Buffer): string {
   if (isAscii(body)) return body.toString('latin1')
   if (!isUtf8(body)) throw invalid('the body is not UTF-8')
   return body.toString('utf8')

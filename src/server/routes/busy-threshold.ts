@@ -3,7 +3,7 @@ import type { LoadThresholds } from '../../core/load/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
-import { readBody } from '../http/read-body.js'
+import { parseObject, readBody } from '../http/read-body.js'
 import type { Route } from './route.js'
 
 const fields = [
@@ -39,7 +39,7 @@ export function busyThresholdRoutes(context: GatewayContext): readonly Route[] {
 }
 
 function change(context: GatewayContext, bytes: Buffer): { status: number; body: object } {
-  const request = parsed(bytes)
+  const request = parsed(bytes, context.limits.depthMax)
   if (typeof request === 'string') return { status: 422, body: { error: request } }
   const { model: name, values } = request
   const isChange = Object.keys(values).length > 0
@@ -68,15 +68,14 @@ function change(context: GatewayContext, bytes: Buffer): { status: number; body:
 }
 
 /** The request, or what is wrong with it. */
-function parsed(bytes: Buffer): { model: string; values: LoadThresholds } | string {
-  let body: unknown
+function parsed(bytes: Buffer, depthMax: number): { model: string; values: LoadThresholds } | string {
+  let object: Record<string, unknown>
   try {
-    body = JSON.parse(bytes.toString('utf8'))
-  } catch {
-    return 'the body is not JSON'
+    object = parseObject(bytes, depthMax)
+  } catch (error) {
+    if (!(error instanceof WarmrouteError)) throw error
+    return String(error.details['reason'])
   }
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return 'the body must be an object'
-  const object = body as Record<string, unknown>
   if (typeof object['model'] !== 'string') return 'missing field `model`'
   const values: Record<string, number> = {}
   for (const [wire, own] of fields) {

@@ -64,8 +64,7 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
 
     function fail(error: unknown): void {
       if (!(error instanceof WarmrouteError)) context.log.warn({ path, error: String(error) }, 'a route failed')
-      const id = request.headers['x-request-id']
-      const requestId = typeof id === 'string' ? id : undefined
+      const requestId = requestIdOf(request)
       answerError(request, response, error, { shape, overloadStatus: context.overloadStatus, requestId })
     }
   }
@@ -106,8 +105,14 @@ function findRoute(routes: readonly Route[], request: IncomingMessage, path: str
 }
 
 function echoRequestId(request: IncomingMessage, response: ServerResponse): void {
+  const id = requestIdOf(request)
+  if (id !== undefined) response.setHeader('x-request-id', id)
+}
+
+/** An id that is short and plain; anything else is not repeated. */
+function requestIdOf(request: IncomingMessage): string | undefined {
   const id = request.headers['x-request-id']
-  if (typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id)) response.setHeader('x-request-id', id)
+  return typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id) ? id : undefined
 }
 
 function notAllowed(allow: string): WarmrouteError {

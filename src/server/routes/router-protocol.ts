@@ -3,13 +3,13 @@
  * id is `x-request-id`, the class of the request `x-dynamo-meta-policy-class`; the model, where several are served, is the
  * query `?model=`. A caller that leaves while its request waits leaves nothing booked.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { RequestContext, RouterRequest } from '../../routing/index.js'
 import { parseRouterRequest, requestIdOr, stringifyRouterResponse } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
-import { readBody } from '../http/read-body.js'
+import { bodyText, readBody } from '../http/read-body.js'
 import type { Route } from './route.js'
 
 export function routerProtocolRoute(context: GatewayContext): Route {
@@ -22,23 +22,41 @@ export function routerProtocolRoute(context: GatewayContext): Route {
         bytesMax: context.limits.bodyBytesMax,
         timeoutMs: context.deadlines.bodyMs,
       })
-      const asked = parseRouterRequest(bytes.toString('utf8'))
+      const asked = parseRouterRequest(bodyText(bytes))
       const { model } = context.hub.resolve(new URLSearchParams(query).get('model') ?? undefined)
-      const answer = await model.spec.router.answer(contextOf(request, response, asked), asked)
+      const answer = await whileAsked(context, request, (signal) =>
+        model.spec.router.answer(contextOf(request, signal, asked), asked),
+      )
       answerJson(response, 200, stringifyRouterResponse(answer))
     },
   }
 }
 
+/** A wait for a worker ends with whoever asked, and with the time that any request has. */
+async function whileAsked<T>(
+  { callers, deadlines }: GatewayContext,
+  { socket }: IncomingMessage,
+  ask: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const over = new AbortController()
+  const caller = { left: () => over.abort() }
+  const timer = setTimeout(() => over.abort(), deadlines.totalMs)
+  callers.add(socket, caller)
+  try {
+    return await ask(over.signal)
+  } finally {
+    callers.delete(socket, caller)
+    clearTimeout(timer)
+  }
+}
+
 /** Throws `WR_INVALID_ARGUMENT` where nobody says which request is meant. */
-function contextOf(request: IncomingMessage, response: ServerResponse, asked: RouterRequest): RequestContext {
+function contextOf(request: IncomingMessage, signal: AbortSignal, asked: RouterRequest): RequestContext {
   const id = headerOf(request, 'x-request-id') ?? ''
   const named = asked.method === 'new' || asked.method === 'potential_loads' ? id : requestIdOr(id, asked.requestId)
   if (asked.method !== 'potential_loads' && named === '')
     throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'the header x-request-id names the request' })
-  const gone = new AbortController()
-  response.once('close', () => gone.abort())
-  return { id, policyClass: headerOf(request, 'x-dynamo-meta-policy-class'), signal: gone.signal }
+  return { id, policyClass: headerOf(request, 'x-dynamo-meta-policy-class'), signal }
 }
 
 function headerOf(request: IncomingMessage, name: string): string | undefined {

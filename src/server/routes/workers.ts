@@ -11,7 +11,7 @@ import type { EngineKind, TransferFacts } from '../../engines/index.js'
 import { connectors, engineKinds } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
-import { readBody } from '../http/read-body.js'
+import { bodyText, readBody } from '../http/read-body.js'
 import type { AddedWorker } from '../options.js'
 import { workerRoles } from '../options.js'
 import type { Route, WorkerAdmin } from './route.js'
@@ -30,7 +30,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
       access: 'admin',
       async handle({ request, response }) {
         const bytes = await readBody(request, response, { bytesMax: 64 * 1024, timeoutMs: context.deadlines.bodyMs })
-        const worker = readWorker(bytes.toString('utf8'), () => nextId(admin))
+        const worker = readWorker(bodyText(bytes), () => nextId(admin))
         const { name: model } = context.hub.resolve(worker.model).model
         admin.setWorker(model, worker.spec)
         admin.steward?.added({ ...worker, model })
@@ -93,7 +93,7 @@ function readWorker(text: string, freeId: () => bigint): AddedWorker {
       url,
       engine: engine as EngineKind,
       config,
-      apiKey: textOf(body, 'api_key'),
+      apiKey: keyOf(body),
       servedModel: textOf(body, 'served_model'),
       role: wordOf(body, 'role', workerRoles),
       blockSize: countOf(body, 'block_size'),
@@ -178,6 +178,13 @@ function textOf(body: JsonObject, name: string): string | undefined {
   const value = body[name] ?? undefined
   if (value !== undefined && typeof value !== 'string') throw refused(`${name} must be a text`)
   return value
+}
+
+/** It becomes a header line. */
+function keyOf(body: JsonObject): string | undefined {
+  const key = textOf(body, 'api_key')
+  if (key !== undefined && !/^[\x21-\x7e]+$/.test(key)) throw refused('api_key must be plain ASCII without spaces')
+  return key
 }
 
 function countOf(body: JsonObject, name: string): number | undefined {

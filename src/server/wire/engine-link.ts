@@ -50,6 +50,8 @@ export class EngineLink implements ConnectionOwner {
       now: () => performance.now(),
       ...options,
     }
+    if (options.apiKey !== undefined && !/^[\x20-\x7e]*$/.test(options.apiKey))
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'an API key with other than plain characters' })
     this.#url = new URL(options.url)
     this.#basePath = this.#url.pathname.replace(/\/$/, '')
     this.#authorization = options.apiKey === undefined ? undefined : ['authorization', `Bearer ${options.apiKey}`]
