@@ -70,20 +70,28 @@ async function client(): Promise<void> {
   while (!isOver()) {
     const id = `soak-${++counts.requests}`
     const ask = questionOf()
+    const seen: Seen = { isSlow: below(8) === 0, status: 0, text: '', state: 'asked' }
     const abort = new AbortController()
     const leaves = below(4) === 0 ? setTimeout(() => abort.abort(), below(60)) : undefined
     const hung = setTimeout(() => {
       counts.hung++
       const inside = ended.get(id) ?? 'still runs in the gateway'
       console.error(
-        JSON.stringify({ hung: id, path: ask.path, stream: ask.body['stream'], inside, workers: gateway.workers() }),
+        JSON.stringify({
+          hung: id,
+          path: ask.path,
+          stream: ask.body['stream'],
+          inside,
+          client: { ...seen, text: seen.text.slice(-200), bytes: seen.text.length },
+          workers: gateway.workers(),
+        }),
       )
       abort.abort()
     }, hungMs)
     try {
-      const { status, text } = await exchange(url + ask.path, id, ask.body, abort.signal)
-      if (status !== 200) counts.refused++
-      else if (text.includes('"WR_')) counts.broken++
+      await exchange(url + ask.path, id, ask.body, abort.signal, seen)
+      if (seen.status !== 200) counts.refused++
+      else if (seen.text.includes('"WR_')) counts.broken++
       else counts.completed++
     } catch {
       if (abort.signal.aborted) counts.aborted++
@@ -95,27 +103,35 @@ async function client(): Promise<void> {
   }
 }
 
-/** With `node:http`: a `fetch` that reads slowly was seen to wait for ever at the end of a body that had arrived. */
-function exchange(
-  address: string,
-  id: string,
-  body: object,
-  signal: AbortSignal,
-): Promise<{ readonly status: number; readonly text: string }> {
-  const isSlow = below(8) === 0
+/** What the client saw of its answer, for the case that it hangs. */
+interface Seen {
+  readonly isSlow: boolean
+  status: number
+  text: string
+  state: string
+}
+
+/** With `node:http`: a `fetch` that is left in the middle of a slow read was seen to wait for ever, with any server. */
+function exchange(address: string, id: string, body: object, signal: AbortSignal, seen: Seen): Promise<void> {
   return new Promise((resolve, reject) => {
     const headers = { 'content-type': 'application/json', 'x-request-id': id }
     const asked = request(address, { method: 'POST', headers, agent, signal }, (response) => {
-      let text = ''
+      seen.status = response.statusCode ?? 0
+      seen.state = 'answered'
       response.setEncoding('utf8')
       response.on('data', (part: string) => {
-        text += part
-        if (!isSlow) return
+        seen.text += part
+        if (!seen.isSlow) return
+        seen.state = 'paused'
         response.pause()
-        setTimeout(() => response.resume(), below(10))
+        setTimeout(() => {
+          seen.state = 'resumed'
+          response.resume()
+        }, below(10))
       })
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }))
+      response.on('end', resolve)
       response.on('error', reject)
+      response.on('close', () => reject(new Error('closed before its end'))) // without effect behind `end`
     })
     asked.on('error', reject)
     asked.end(JSON.stringify(body))

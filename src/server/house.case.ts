@@ -87,3 +87,14 @@ export function post(
 ): Promise<Response> {
   return fetch(`${url}${path}`, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body })
 }
+
+export async function json(response: Response): Promise<Record<string, never>> {
+  return (await response.json()) as Record<string, never>
+}
+
+export async function errorOf(
+  response: Response,
+): Promise<{ status: number; type: string; code: string; message: string }> {
+  const { error } = (await response.json()) as { error: { type: string; code: string; message: string } }
+  return { ...error, status: response.status }
+}

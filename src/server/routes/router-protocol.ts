@@ -24,9 +24,13 @@ export function routerProtocolRoute(context: GatewayContext): Route {
       })
       const asked = parseRouterRequest(bodyText(bytes))
       const { model } = context.hub.resolve(new URLSearchParams(query).get('model') ?? undefined)
-      const answer = await whileAsked(context, request, (signal) =>
-        model.spec.router.answer(contextOf(request, signal, asked), asked),
-      )
+      const { router } = model.spec
+      const answer = await whileAsked(context, request, async (signal) => {
+        const caller = contextOf(request, signal, asked)
+        const made = await router.answer(caller, asked)
+        if (signal.aborted && made.method === 'new') router.free(caller.id) // nobody will hear where it should go
+        return made
+      })
       answerJson(response, 200, stringifyRouterResponse(answer))
     },
   }

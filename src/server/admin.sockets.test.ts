@@ -1,0 +1,93 @@
+// Who may ask, and how workers are managed.
+import { afterEach, describe, expect, it } from 'vitest'
+import type { House, HouseOptions } from './house.case.js'
+import { chatBody, errorOf, json, openHouse, post } from './house.case.js'
+import { hashKey } from './http/keys.js'
+
+let house: House | undefined
+
+async function open(options: HouseOptions = {}): Promise<House> {
+  house = await openHouse(options)
+  return house
+}
+
+afterEach(async () => {
+  await house?.close()
+  house = undefined
+})
+
+describe('worker admin', () => {
+  it('lists, adds, drains and removes', async () => {
+    const { url, engines } = await open({ engines: 2 })
+    await fetch(`${url}/workers/2`, { method: 'DELETE' })
+    const added = await post(
+      url,
+      '/workers',
+      JSON.stringify({ model: 'm', url: engines[1]!.url, engine: 'sglang', api_key: 'secret', data_parallel_size: 2 }),
+    )
+    expect(added.status).toBe(201)
+    expect(await added.text()).not.toContain('secret')
+    const { workers } = (await json(await fetch(`${url}/workers`))) as unknown as {
+      workers: { id: string; engine: string; data_parallel_size: number }[]
+    }
+    expect(workers.map((worker) => [worker.id, worker.engine, worker.data_parallel_size])).toEqual([
+      ['1', 'vllm', 1],
+      ['2', 'sglang', 2],
+    ])
+    expect((await fetch(`${url}/workers/1/drain`, { method: 'POST' })).status).toBe(202)
+    const { workers: left } = (await json(await fetch(`${url}/workers`))) as unknown as { workers: object[] }
+    expect(left).toHaveLength(1)
+    expect((await fetch(`${url}/workers/9`, { method: 'DELETE' })).status).toBe(404)
+    expect((await fetch(`${url}/workers/9/drain`, { method: 'POST' })).status).toBe(404)
+  })
+
+  it.each([
+    [{ model: 'm' }, 400],
+    [{ model: 'm', url: 'ftp://x' }, 400],
+    [{ model: 'm', url: 'http://x', engine: 'abacus' }, 400],
+    [{ model: 'x', url: 'http://x' }, 404],
+    [{ model: 'm', url: 'http://x', id: 'x' }, 400],
+    [{ model: 'm', url: 'http://x', data_parallel_size: -1 }, 400],
+  ])('refuses %j', async (body, status) => {
+    const { url } = await open({ engines: 1 })
+    expect((await post(url, '/workers', JSON.stringify(body))).status).toBe(status)
+  })
+})
+
+describe('keys', () => {
+  const options = {
+    engines: 1,
+    gateway: { apiKeyHashes: [hashKey('k1'), hashKey('k2')], adminKeyHashes: [hashKey('boss')] },
+  }
+
+  it('are asked for on client routes, and not for health', async () => {
+    const { url } = await open(options)
+    const refused = await post(url, '/v1/chat/completions', chatBody())
+    expect(refused.headers.get('www-authenticate')).toBe('Bearer')
+    expect(await errorOf(refused)).toMatchObject({ status: 401, type: 'authentication_error' })
+    expect((await post(url, '/v1/chat/completions', chatBody(), { authorization: 'Bearer wrong' })).status).toBe(401)
+    expect((await post(url, '/v1/chat/completions', chatBody(), { authorization: 'Bearer k2' })).status).toBe(200)
+    expect((await post(url, '/v1/messages', chatBody(), { 'x-api-key': 'k1' })).status).toBe(200)
+    expect((await fetch(`${url}/v1/models`)).status).toBe(401)
+    expect((await fetch(`${url}/health`)).status).toBe(200)
+  })
+
+  it('of an admin are needed from elsewhere; a proxy on this machine is elsewhere', async () => {
+    const { url } = await open(options)
+    expect((await fetch(`${url}/workers`)).status).toBe(200)
+    const forwarded = { 'x-forwarded-for': '10.0.0.1' }
+    expect((await fetch(`${url}/workers`, { headers: forwarded })).status).toBe(403)
+    expect((await fetch(`${url}/workers`, { headers: { ...forwarded, authorization: 'Bearer k1' } })).status).toBe(403)
+    expect((await fetch(`${url}/workers`, { headers: { ...forwarded, authorization: 'Bearer boss' } })).status).toBe(
+      200,
+    )
+  })
+})
+
+it('moves admin routes to a port of their own', async () => {
+  const one = await openHouse({ engines: 1, gateway: { adminListen: { port: 0 } } })
+  expect((await fetch(`${one.url}/workers`)).status).toBe(404)
+  expect((await fetch(`${one.adminUrl}/workers`)).status).toBe(200)
+  expect((await post(one.adminUrl!, '/v1/chat/completions', chatBody())).status).toBe(404)
+  await one.close()
+})

@@ -1,0 +1,206 @@
+// The routes of our own: models, operations, thresholds.
+import { afterEach, describe, expect, it } from 'vitest'
+import { createMetrics } from '../telemetry/index.js'
+import type { House, HouseOptions } from './house.case.js'
+import { chatBody, errorOf, json, openHouse, post } from './house.case.js'
+
+let house: House | undefined
+
+async function open(options: HouseOptions = {}): Promise<House> {
+  house = await openHouse(options)
+  return house
+}
+
+afterEach(async () => {
+  await house?.close()
+  house = undefined
+})
+
+describe('models', () => {
+  it('are listed with aliases, one by one, and with their readiness', async () => {
+    const { url, gateway } = await open({
+      engines: 1,
+      model: { name: 'org/m', aliases: ['short', 'odd/ready'], contextWindow: 4096 },
+    })
+    const { data } = (await json(await fetch(`${url}/v1/models`))) as unknown as { data: { id: string }[] }
+    expect(data.map((entry) => entry.id)).toEqual(['org/m', 'short', 'odd/ready'])
+    expect(await json(await fetch(`${url}/v1/models/org/m`))).toMatchObject({
+      id: 'org/m',
+      object: 'model',
+      context_window: 4096,
+    })
+    expect(await json(await fetch(`${url}/v1/models/odd/ready`))).toMatchObject({ id: 'odd/ready', object: 'model' })
+    expect(await json(await fetch(`${url}/v1/models/org/m/ready`))).toMatchObject({ model: 'org/m', ready: true })
+    gateway.removeWorker(1n)
+    expect(await json(await fetch(`${url}/v1/models/org/m/ready`))).toMatchObject({
+      ready: false,
+      reason: 'no workers',
+    })
+    expect(await json(await fetch(`${url}/v1/models`))).toEqual({ object: 'list', data: [] })
+  })
+
+  it("come in Anthropic's shape to Anthropic's clients", async () => {
+    const { url } = await open({ engines: 1 })
+    const list = await json(await fetch(`${url}/v1/models`, { headers: { 'anthropic-version': '2023-06-01' } }))
+    expect(list).toMatchObject({ has_more: false, first_id: 'm', data: [{ type: 'model', id: 'm' }] })
+  })
+
+  it('that are unknown are 404, in each envelope', async () => {
+    const metrics = createMetrics()
+    const { url } = await open({ engines: 1, gateway: { metrics } })
+    const response = await post(url, '/v1/chat/completions', chatBody({ model: 'nope' }))
+    expect(await errorOf(response)).toMatchObject({ status: 404, code: 'WR_MODEL_NOT_FOUND', type: 'not_found_error' })
+    const anthropic = await json(await post(url, '/v1/messages', chatBody({ model: 'nope' })))
+    expect(anthropic).toMatchObject({ type: 'error', error: { type: 'not_found_error' } })
+    const labels = {
+      model: 'unknown_model',
+      endpoint: 'chat_completions',
+      request_type: 'unary',
+      status: 'error',
+      error_type: 'not_found',
+    }
+    expect(metrics.requests.with(labels).value).toBe(1)
+  })
+
+  it("have upstream's flat error when strict", async () => {
+    const { url } = await open({ engines: 1, gateway: { strict: 'dynamo' } })
+    const response = await post(url, '/v1/chat/completions', chatBody({ model: 'nope' }))
+    expect(await response.text()).toBe('{"message":"Model not found","type":"Not Found","code":404}')
+  })
+})
+
+describe('operations', () => {
+  it('answers live, health, ready, metrics and openapi', async () => {
+    const { url, gateway } = await open({ engines: 1 })
+    expect(await json(await fetch(`${url}/live`))).toEqual({ status: 'live', message: 'Service is live' })
+    expect(await json(await fetch(`${url}/health`))).toMatchObject({
+      status: 'healthy',
+      instances: [{ instance_id: '1' }],
+    })
+    expect((await fetch(`${url}/ready`)).status).toBe(200)
+    const metrics = await fetch(`${url}/metrics`)
+    expect(metrics.headers.get('content-type')).toContain('text/plain; version=0.0.4')
+    expect(await metrics.text()).toContain('dynamo_frontend_model_ready{model="m"} 1')
+    const { paths } = (await json(await fetch(`${url}/openapi.json`))) as unknown as { paths: object }
+    expect(Object.keys(paths)).toContain('/v1/chat/completions')
+    gateway.removeWorker(1n)
+    expect((await fetch(`${url}/health`)).status).toBe(200)
+    expect((await fetch(`${url}/ready`)).status).toBe(503)
+  })
+
+  it('echoes the request id on every route, and knows unknown ones', async () => {
+    const { url } = await open({ engines: 1 })
+    const headers = { 'x-request-id': 'abc' }
+    expect((await fetch(`${url}/live`, { headers })).headers.get('x-request-id')).toBe('abc')
+    const unknown = await fetch(`${url}/nowhere`, { headers })
+    expect(await errorOf(unknown)).toMatchObject({ status: 404, message: 'Route not found: GET /nowhere' })
+  })
+})
+
+describe('busy thresholds', () => {
+  const nulls = {
+    active_decode_blocks_threshold: null,
+    active_prefill_tokens_threshold: null,
+    active_prefill_tokens_threshold_frac: null,
+  }
+
+  async function change(url: string, body: object | string): Promise<{ status: number; body: object }> {
+    const response = await post(url, '/busy_threshold', typeof body === 'string' ? body : JSON.stringify(body))
+    return { status: response.status, body: (await response.json()) as object }
+  }
+
+  it('are read and changed, field by field', async () => {
+    const { url } = await open({ engines: 1 })
+    expect(await json(await fetch(`${url}/busy_threshold`))).toEqual({ thresholds: [{ model: 'm', ...nulls }] })
+    expect(await change(url, { model: 'm', active_decode_blocks_threshold: 0.5 })).toEqual({
+      status: 200,
+      body: { model: 'm', ...nulls, active_decode_blocks_threshold: 0.5 },
+    })
+    expect(await change(url, { model: 'm', active_prefill_tokens_threshold: 10 })).toEqual({
+      status: 200,
+      body: { model: 'm', ...nulls, active_decode_blocks_threshold: 0.5, active_prefill_tokens_threshold: 10 },
+    })
+    expect(await change(url, { model: 'm' })).toMatchObject({
+      status: 200,
+      body: { active_prefill_tokens_threshold: 10 },
+    })
+  })
+
+  it.each([
+    [
+      { model: 'm', active_decode_blocks_threshold: 1.5 },
+      400,
+      'active_decode_blocks_threshold must be between 0.0 and 1.0, got 1.5',
+    ],
+    [
+      { model: 'm', active_prefill_tokens_threshold_frac: -1 },
+      400,
+      'active_prefill_tokens_threshold_frac must be finite and at least 0.0, got -1',
+    ],
+    [
+      { model: 'x', active_decode_blocks_threshold: 0.5 },
+      404,
+      "Model 'x' not found. Thresholds can only be set for discovered models.",
+    ],
+    [
+      { model: 'm', active_decode_blocks_threshold: 'high' },
+      422,
+      'active_decode_blocks_threshold: invalid type, expected a number',
+    ],
+    [{ active_decode_blocks_threshold: 0.5 }, 422, 'missing field `model`'],
+    ['{', 422, 'the body is not JSON'],
+  ])('%j is %i', async (body, status, error) => {
+    const { url } = await open({ engines: 1 })
+    expect(await change(url, body)).toEqual({ status, body: { error } })
+  })
+
+  it('of an unknown model read as nulls', async () => {
+    const { url } = await open({ engines: 1 })
+    expect(await change(url, { model: 'x' })).toEqual({ status: 200, body: { model: 'x', ...nulls } })
+  })
+
+  it.each([
+    [{}, 529, 'WR_ALL_WORKERS_OVERLOADED'],
+    [{ overloadStatus: 503 }, 503, 'WR_ALL_WORKERS_OVERLOADED'],
+  ])('shed requests when everybody is busy: %j', async (gateway, status, code) => {
+    const metrics = createMetrics()
+    const { url } = await open({
+      engines: 1,
+      gateway: { ...gateway, metrics },
+      model: { thresholds: { activePrefillTokensThreshold: 0 } },
+      respond: (_request, response) =>
+        void response
+          .writeHead(200, { 'content-type': 'text/event-stream' })
+          .write('data: {"choices":[{"text":"a"}]}\n\n'),
+    })
+    const abort = new AbortController()
+    await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: chatBody({ stream: true }),
+      signal: abort.signal,
+    })
+    const refused = await post(url, '/v1/chat/completions', chatBody())
+    expect(refused.headers.get('retry-after')).toBe('1')
+    expect(await errorOf(refused)).toMatchObject({ status, code, type: 'overloaded_error' })
+    expect(metrics.modelRejection.with({ model: 'm', endpoint: 'chat_completions' }).value).toBe(1)
+    abort.abort()
+  })
+
+  it('shed with the sentences of both generations when strict', async () => {
+    for (const [overloadStatus, body] of [
+      [529, '{"message":"Service temporarily overloaded","type":"Overloaded","code":529}'],
+      [
+        503,
+        '{"message":"ResourceExhausted: All workers are busy, please retry later","type":"Service Unavailable","code":503}',
+      ],
+    ] as const) {
+      const one = await openHouse({
+        engines: 1,
+        gateway: { strict: 'dynamo', overloadStatus, limits: { requestsMax: 0 } },
+      })
+      expect(await (await post(one.url, '/v1/chat/completions', chatBody())).text()).toBe(body)
+      await one.close()
+    }
+  })
+})
