@@ -372,3 +372,33 @@ describe('whose tokens are used', () => {
     expect(`${lines.join()}${metrics}`).not.toContain('hub-secret')
   })
 })
+
+describe('a worker over a threshold', () => {
+  it.each([
+    ['is left out by itself', 'default', ['2']],
+    ['is left out only when everybody is busy, as of 1.2', 'dynamo-1.2', ['1', '2']],
+  ])('%s', async (_says, compat, served) => {
+    const engines = [await engine({ speedup: 1 }), await engine()]
+    const words = ['--router-mode', 'round-robin', '--compat', compat, '--active-prefill-tokens-threshold', '0']
+    const { address } = await start([...words, ...engines.map(({ url }) => url)])
+    const ask = (more: object, signal?: AbortSignal): Promise<Response> =>
+      fetch(`${address.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ model: 'sim', messages: [{ role: 'user', content: 'hello' }], max_tokens: 2, ...more }),
+        ...(signal ? { signal } : {}),
+      })
+    const leaving = new AbortController()
+    const pinned = { stream: true, max_tokens: 20_000, nvext: { backend_instance_id: 1 } }
+    const running = (await ask(pinned, leaving.signal)).body!.getReader()
+    await running.read()
+    const workers = new Set<string>()
+    for (let at = 0; at < 6; at++) {
+      const response = await ask({})
+      workers.add(response.headers.get('x-warmroute-worker-id') ?? String(response.status))
+      await response.text()
+    }
+    leaving.abort()
+    expect([...workers].sort()).toEqual(served)
+  })
+})

@@ -21,6 +21,9 @@ export interface FakeEngine {
   respond: Responder
   /** What GET requests, such as health checks, are answered with. */
   health: number
+  /** GET requests that came, and the texts that some paths are answered with. */
+  readonly asked: { readonly path: string; readonly headers: IncomingMessage['headers'] }[]
+  readonly pages: Map<string, string>
   close(): Promise<void>
 }
 
@@ -44,7 +47,9 @@ export async function startFakeEngine(respond: Responder = answerChat): Promise<
       const bytes = Buffer.concat(parts)
       const one = { path: request.url ?? '', headers: request.headers, text: bytes.toString('utf8'), bytes }
       if (request.method === 'GET') {
-        response.writeHead(engine.health, { 'content-type': 'text/plain' }).end('ok')
+        engine.asked.push(one)
+        const page = engine.pages.get(one.path)
+        response.writeHead(page === undefined ? engine.health : 200, { 'content-type': 'text/plain' }).end(page ?? 'ok')
         return
       }
       seen.push(one)
@@ -65,6 +70,8 @@ export async function startFakeEngine(respond: Responder = answerChat): Promise<
     nextAbort: () => new Promise((resolve) => waiting.push(resolve)),
     respond,
     health: 200,
+    asked: [],
+    pages: new Map(),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())

@@ -15,6 +15,7 @@ export class Caretaker {
   readonly #timers: NodeJS.Timeout[] = []
   readonly #running = new Set<Promise<void>>()
   readonly #asked = new Set<Worker>()
+  readonly #read = new Set<Worker>()
   readonly #lastLoads = new WeakMap<Worker, string>()
   readonly #stop = new AbortController()
 
@@ -64,17 +65,21 @@ export class Caretaker {
     const source = loadSources[worker.spec.engine]
     if (!source || worker.isQuarantined || worker.state === 'gone') return
     if (worker.inFlight === 0 && !model.monitor.isConfigured) return
+    if (this.#read.has(worker)) return // it takes its time; asking again would not help it
+    this.#read.add(worker)
     try {
       const request = { method: 'GET', path: source.path, headers: [] }
       const { timeoutMs } = this.#context.health
       const { status, text } = await fetchText(worker.link, request, { timeoutMs, signal: this.#stop.signal })
-      if (status !== 200) return
+      if (status !== 200 || model.fleetOf(worker.id)?.get(worker.id) !== worker) return
       const loads = source.read(text)
       this.#noteProgress(worker, JSON.stringify(loads))
       if (model.monitor.isConfigured && worker.spec.role !== 'prefill')
         for (const load of loads) report(model, worker, load)
     } catch (error) {
       if (!(error instanceof WarmrouteError)) throw error // a poll that fails says nothing new: faults are found by requests
+    } finally {
+      this.#read.delete(worker)
     }
   }
 
