@@ -35,6 +35,7 @@ export class KvPublisher {
   #bound: string | undefined
   #boundReplay: string | undefined
   #isSending = false
+  #isRetired = false
   #isStalled = false
   #bufferSteps: number
   #dropped = 0
@@ -59,6 +60,11 @@ export class KvPublisher {
 
   get replayPort(): number {
     return portOf(this.#router?.lastEndpoint)
+  }
+
+  /** The ports that it comes back to. */
+  get ownPorts(): readonly [events: number, replay: number] {
+    return [portOf(this.#bound), portOf(this.#boundReplay)]
   }
 
   /** Batches numbered so far, sent and dropped, and who is connected to hear them. */
@@ -102,6 +108,7 @@ export class KvPublisher {
 
   /** Opens both sockets, on the ports they had before if they were open before. */
   async bind(): Promise<void> {
+    if (this.#isRetired) return
     const publisher = new zmq.Publisher({ sendHighWaterMark: 100_000, linger: 0 })
     const router = new zmq.Router({ linger: 0 })
     this.#subscribers = 0
@@ -114,6 +121,11 @@ export class KvPublisher {
       publisher.close()
       router.close()
       throw error
+    }
+    if (this.#isRetired) {
+      publisher.close()
+      router.close()
+      return
     }
     this.#bound = publisher.lastEndpoint ?? undefined
     this.#boundReplay = router.lastEndpoint ?? undefined
@@ -129,6 +141,12 @@ export class KvPublisher {
     this.#publisher = this.#router = undefined
     this.#dropped += this.#queue.length
     this.#queue.length = 0
+  }
+
+  /** For good: its engine is gone, and another publisher takes its ports. A bind that is under way comes to nothing. */
+  retire(): void {
+    this.#isRetired = true
+    this.unbind()
   }
 
   async #pump(): Promise<void> {

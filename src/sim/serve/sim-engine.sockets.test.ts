@@ -293,6 +293,20 @@ it('stalls and closes event sockets for a while, and comes back', async () => {
   expect(engine.stats().ranks[0]).toMatchObject({ batches_numbered: 2, batches_sent: 1, batches_dropped: 1 })
 })
 
+it('leaves no publisher of the process before when it restarts while its event sockets are closed', async () => {
+  const engine = await start()
+  await complete(engine, prompt(1))
+  await complete(engine, prompt(2))
+  const ports = engine.eventPorts
+  engine.arm(fault('close_event_sockets', { for_ms: 40 }))
+  await vi.waitFor(() => expect(engine.eventPorts).toEqual([0]), { interval: 2 })
+  await engine.restart(80) // the sockets would open again in the middle of it
+  expect(engine.eventPorts).toEqual(ports)
+  const received = await subscribe(engine)
+  await complete(engine, prompt(3))
+  await vi.waitFor(() => expect(received.map(({ sequence }) => sequence)).toEqual([0]))
+})
+
 it('says wrong things when told to: block size, rank, clock', async () => {
   const engine = await start()
   const received = await subscribe(engine)

@@ -222,7 +222,12 @@ export class SimServer implements SimEngine {
 
   /** Goes down and stays down until it is restarted: an engine core that died takes its server along. */
   async crash(): Promise<void> {
-    this.#lastPorts = { events: this.eventPorts, replay: this.replayPorts, pair: this.pairPort }
+    const own = this.publishers.map((publisher) => publisher.ownPorts) // also while their sockets are closed
+    this.#lastPorts = {
+      events: own.map(([events]) => events),
+      replay: own.map(([, replay]) => replay),
+      pair: this.pairPort,
+    }
     await this.#shut()
   }
 
@@ -334,7 +339,7 @@ export class SimServer implements SimEngine {
   /** As a killed process looks from outside: connections are cut, nothing is announced. */
   async #shut(): Promise<void> {
     for (const { engine } of this.ranks) engine.stop()
-    for (const publisher of this.publishers) publisher.unbind()
+    for (const publisher of this.publishers) publisher.retire()
     await Promise.all([this.nixl?.close(), this.bootstrap?.close()])
     this.inFlight = 0
     this.live.clear()
@@ -356,7 +361,7 @@ export class SimServer implements SimEngine {
         if (untilMs === Number.POSITIVE_INFINITY) continue
         this.clock.at(untilMs, () => {
           if (isStall) publisher.stall(false)
-          else if (this.publishers.includes(publisher)) void publisher.bind().catch(() => publisher.unbind())
+          else void publisher.bind().catch(() => publisher.unbind())
         })
       }
     })
