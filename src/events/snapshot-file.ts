@@ -20,7 +20,7 @@ export interface SavedSnapshot {
 export async function saveSnapshot(path: string, images: Iterable<RankImage>): Promise<SavedSnapshot> {
   const draft = `${path}.tmp` // always the same: a process that is killed here leaves one behind, not one each time
   try {
-    const file = await open(draft, 'w', 0o600) // it names prompts by their hashes: for our eyes only
+    const file = await open(draft, 'w', 0o600) // prompts by their hashes, and salts as they are: for our eyes only
     let saved: SavedSnapshot
     try {
       saved = await writeImages(file, images)
