@@ -14,6 +14,8 @@ const configs = [
   { compat: 'dynamo-1.5', routerQueueThreshold: 0.2 },
   { useKvEvents: false },
   { routerTemperature: 0.7, overlapScoreCreditDecay: 1 },
+  { policy: 'warm' },
+  { policy: 'warm', routerLateBinding: true },
 ] as const
 const started = Date.now()
 let seed = first

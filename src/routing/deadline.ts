@@ -49,3 +49,13 @@ export function withDeadline<T>(
     )
   })
 }
+
+/** The work's own end, or `WR_ROUTER_CLOSED` as soon as the signal fires; the work then goes on unheard. */
+export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const onAbort = (): void => reject(new WarmrouteError('WR_ROUTER_CLOSED'))
+    signal.addEventListener('abort', onAbort)
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+    if (signal.aborted) onAbort()
+  })
+}

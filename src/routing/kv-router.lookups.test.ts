@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { TokensWithHashes } from '../core/hashing/index.js'
 import { SharedCacheHits } from '../core/selection/index.js'
 import type { SelectionRequest, WorkerSelector } from '../core/selection/index.js'
 import type { FindBestMatch } from './best-match.js'
@@ -48,6 +49,24 @@ describe('closing while somebody asks elsewhere', () => {
     await expect(router.findBestMatch(ask('a'))).rejects.toThrow('no such address')
     expect(clock.timerCount).toBe(timers)
     await router.close()
+  })
+
+  it('what else a remote index is asked has a deadline too, and ends with the router', async () => {
+    const remoteIndex: RemoteIndexPort = {
+      findMatches: () => Promise.resolve([]),
+      dumpEvents: never,
+      recordDecision: never,
+    }
+    const { router, clock } = await openScene({ useRemoteIndexer: true }, { remoteIndex })
+    const decided = new TokensWithHashes(prompt, 4)
+    const recorded = router.recordRoutingDecision(decided, { workerId: 0n, dpRank: 0 })
+    const late = expect(recorded).rejects.toEqual(code('WR_TIMEOUT'))
+    clock.advance(5000)
+    await late
+    const dumped = router.dumpEvents()
+    const ended = expect(dumped).rejects.toEqual(code('WR_ROUTER_CLOSED'))
+    await router.close()
+    await ended
   })
 
   it('giving up on a shared cache is not counted as its failure', async () => {

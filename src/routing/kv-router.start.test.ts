@@ -82,6 +82,23 @@ describe('how it starts', () => {
     }
   })
 
+  it('gives up on a subscription that never comes, and closes it should it come later', async () => {
+    const abort = new AbortController()
+    let come: (it: { close: () => Promise<void> }) => void = () => {}
+    const starting = openScene(
+      {},
+      { signal: abort.signal, subscribe: () => new Promise((resolve) => (come = resolve)) },
+    )
+    const refused = expect(starting).rejects.toThrow(code('WR_ROUTER_CLOSED') as Error)
+    for (let i = 0; i < 20; i++) await Promise.resolve()
+    abort.abort()
+    await refused
+    let closed = 0
+    come({ close: () => Promise.resolve(void closed++) })
+    for (let i = 0; i < 5; i++) await Promise.resolve()
+    expect(closed).toBe(1)
+  })
+
   it('whoever closes it, first or again, waits until everything is closed', async () => {
     let end = (): void => {}
     const abort = new AbortController()

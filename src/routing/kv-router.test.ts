@@ -354,6 +354,19 @@ describe('bookings', () => {
   })
 })
 
+it('a listener to loads that throws is logged, and the others hear all the same', async () => {
+  const { router, log } = await openScene()
+  let heard = 0
+  router.onLoads(() => {
+    throw new Error('gone')
+  })
+  router.onLoads(() => void heard++)
+  await router.findBestMatch(ask('a'))
+  await Promise.resolve()
+  expect([heard, log.warnings()]).toEqual([1, ['a listener to loads failed']])
+  await router.close()
+})
+
 describe('potential loads', () => {
   it('are what a request would find, with its own tokens and blocks', async () => {
     const { router } = await openScene()

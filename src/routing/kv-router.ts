@@ -296,8 +296,10 @@ export class KvRouter<Client = undefined> {
   }
 
   async dumpEvents(): Promise<readonly RouterEvent[]> {
-    const { core, stop } = this.#live
-    return core.index ? [...core.index.dump()] : ((await this.#options.remoteIndex?.dumpEvents?.(stop)) ?? [])
+    const { core, stop, lookups } = this.#live
+    if (core.index) return [...core.index.dump()]
+    const none = Promise.resolve<readonly RouterEvent[]>([])
+    return (await lookups.askRemote(stop, (remote, signal) => remote.dumpEvents?.(signal) ?? none)) ?? []
   }
 
   /** Load of every tracked rank. */
@@ -333,9 +335,10 @@ export class KvRouter<Client = undefined> {
   /** The worker is taken to hold this prompt from now on, where decisions are remembered. */
   async recordRoutingDecision(prompt: TokensWithHashes, worker: WorkerRank): Promise<void> {
     const hashes = prompt.hashes()
-    const { remoteIndex } = this.#options
-    if (this.indexer) this.recordHashes(hashes.localColumn(), hashes.sequenceColumn(), worker)
-    else await remoteIndex?.recordDecision?.(hashes.localColumn().slice(), hashes.sequenceColumn().slice(), worker)
+    if (this.indexer) return this.recordHashes(hashes.localColumn(), hashes.sequenceColumn(), worker)
+    const [local, sequence] = [hashes.localColumn().slice(), hashes.sequenceColumn().slice()]
+    const { lookups, stop } = this.#live
+    await lookups.askRemote(stop, (remote) => remote.recordDecision?.(local, sequence, worker) ?? Promise.resolve())
   }
 
   /** As `recordRoutingDecision`, for hashes that are known. */

@@ -15,6 +15,7 @@ import type { QueueRejection } from '../core/queue/index.js'
 import { isQueueing, profileFor } from '../core/queue/index.js'
 import type {
   Dispatch,
+  LogSink,
   Moment,
   ParkedRequest,
   Picked,
@@ -26,6 +27,7 @@ import { RecordingRouter, RouterCore } from '../core/router/index.js'
 import { waitForWorkers } from './boot-wait.js'
 import { newKvIndex } from './build-index.js'
 import { chooseSelectionPolicy } from './choose-policy.js'
+import { untilAborted } from './deadline.js'
 import type { Closeable, KvRouterOptions } from './kv-router-options.js'
 import { LoadFeed } from './load-feed.js'
 import { Lookups } from './lookups.js'
@@ -73,7 +75,7 @@ export class LiveCore {
     this.tracer = options.tracer ?? routerTracer()
     let feed: LoadFeed | undefined
     const coreOptions = this.#coreOptions((it) => (feed = it))
-    const recording = options.recordTo && new RecordingRouter(coreOptions, options.recordTo)
+    const recording = options.recordTo && new RecordingRouter(coreOptions, loggedSink(options.recordTo, this.log))
     this.core = recording?.core ?? new RouterCore(coreOptions)
     this.#inputs = recording ?? this.core
     this.loads = feed!
@@ -111,10 +113,10 @@ export class LiveCore {
       const applyBatch = (batch: TieredBatch): void => this.#inputs.applyBatch(batch)
       const setWithheld = (rank: Rank, isWithheld: boolean): void => this.#inputs.setWithheld(rank, isWithheld)
       const { ranks } = this.core
-      await this.#keep(await subscribe({ index, ranks, applyEvents, applyBatch, setWithheld }, this.stop))
+      await this.#keep(subscribe({ index, ranks, applyEvents, applyBatch, setWithheld }, this.stop))
     }
     if (config.serveIndexer && serveIndexer && index && modelName !== undefined)
-      await this.#keep(await serveIndexer(index, modelName, this.stop))
+      await this.#keep(serveIndexer(index, modelName, this.stop))
     this.log.info({}, 'KV routing initialized')
   }
 
@@ -133,11 +135,14 @@ export class LiveCore {
     this.#inputs.flush?.()
   }
 
-  /** What came up while the router was being closed is closed at once. */
-  async #keep(it: Closeable): Promise<void> {
-    if (!this.stop.aborted) return void this.#closeables.push(it)
-    await it.close()
-    throw new WarmrouteError('WR_ROUTER_CLOSED')
+  /** Waits for something to come up, at most until the router closes. What comes up later is closed at once. */
+  async #keep(starting: Promise<Closeable>): Promise<void> {
+    const kept = starting.then(async (it) => {
+      if (!this.stop.aborted) return void this.#closeables.push(it)
+      await it.close()
+      throw new WarmrouteError('WR_ROUTER_CLOSED')
+    })
+    await untilAborted(kept, this.stop)
   }
 
   /** Throws where nobody should ask any more. */
@@ -275,7 +280,7 @@ export class LiveCore {
       comparesOverlap: this.#options.observer?.lesserOverlap !== undefined,
       estimatePrefill: prefillLoadEstimator,
       onEstimateFailed: (error) => this.log.warn({ error }, 'failed to predict a prefill duration'),
-      load: (ranks) => onFeed(new LoadFeed(ranks, clock)),
+      load: (ranks) => onFeed(new LoadFeed(ranks, clock, this.log)),
       replica: config.routerReplicaSync ? replica : undefined,
       onExpired: (requestId) => this.log.warn({ requestId }, 'dropped a booking that nobody ended'),
     }
@@ -301,6 +306,17 @@ export class LiveCore {
   }
 
   readonly #draw = (): number => this.random.draw()
+}
+
+function loggedSink(sink: LogSink, log: RouterLog): LogSink {
+  return (bytes) => {
+    try {
+      sink(bytes)
+    } catch (error) {
+      log.warn({ error }, 'the log of inputs ends here: its sink failed')
+      throw error
+    }
+  }
 }
 
 const noHashes = new Uint32Array(0)

@@ -2,17 +2,19 @@
 import type { Rank, RankTable } from '../core/protocol/index.js'
 import type { ActiveSequences, LoadPort } from '../core/sequences/index.js'
 import type { RankLoad } from './router-port.js'
-import type { RouterClock } from './router-ports.js'
+import type { RouterClock, RouterLog } from './router-ports.js'
 
 export class LoadFeed implements LoadPort {
   readonly #ranks: RankTable
   readonly #clock: RouterClock
+  readonly #log: RouterLog
   readonly #changed = new Set<Rank>()
   readonly #listeners = new Set<(changed: readonly RankLoad[]) => void>()
   #sequences: ActiveSequences | undefined
 
-  constructor(ranks: RankTable, clock: RouterClock) {
+  constructor(ranks: RankTable, clock: RouterClock, log: RouterLog) {
     this.#ranks = ranks
+    this.#log = log
     this.#clock = clock
   }
 
@@ -42,7 +44,13 @@ export class LoadFeed implements LoadPort {
     this.#changed.clear()
     if (ranks.length === 0) return
     const loads = ranks.map((rank) => this.#loadOf(rank))
-    for (const listener of this.#listeners) listener(loads)
+    for (const listener of this.#listeners) {
+      try {
+        listener(loads)
+      } catch (error) {
+        this.#log.warn({ error }, 'a listener to loads failed') // outside of any call: thrown on, it would end the process
+      }
+    }
   }
 
   #loadOf(rank: Rank): RankLoad {

@@ -12,7 +12,7 @@ import type { WaitEnd } from './deadline.js'
 import { withDeadline } from './deadline.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import type { Prompt } from './prompt.js'
-import type { RemoteMatch, RouterClock, RouterLog, RouterObserver } from './router-ports.js'
+import type { RemoteIndexPort, RemoteMatch, RouterClock, RouterLog, RouterObserver } from './router-ports.js'
 import { inSpanAsync } from './spans.js'
 
 export interface Found {
@@ -86,6 +86,16 @@ export class Lookups {
   async refresh(prompt: Prompt, stop: AbortSignal): Promise<(() => MatchColumns) | undefined> {
     const answer = await settled(this.#askIndex(prompt, endsOf(stop, undefined)))
     return answer.kind === 'answer' ? () => this.#toColumns(answer.value) : undefined
+  }
+
+  /** Anything else that is asked of the remote index, with its deadline; ends with the router. */
+  askRemote<T>(
+    stop: AbortSignal,
+    work: (remote: RemoteIndexPort, signal: AbortSignal) => Promise<T>,
+  ): Promise<T | undefined> {
+    const { remoteIndex, remoteIndexTimeoutMs = 5000 } = this.#options
+    if (!remoteIndex) return Promise.resolve(undefined)
+    return withDeadline(this.#clock, remoteIndexTimeoutMs, endsOf(stop, undefined), (inner) => work(remoteIndex, inner))
   }
 
   #askIndex(prompt: Prompt, ends: readonly WaitEnd[]): Promise<Iterable<RemoteMatch>> {

@@ -103,6 +103,24 @@ it('the session is part of what is repeated: without it the follower decides oth
   expect(replayRouterLog(log).firstDifference).toBeDefined()
 })
 
+it('a sink that throws ends the log and nothing else', async () => {
+  const { router, log } = await openScene(
+    {},
+    {
+      recordTo: () => {
+        throw new Error('the disk is full')
+      },
+    },
+  )
+  for (let n = 0; n < 2000; n++) {
+    await router.findBestMatch({ tokens: tokensFrom(n, 64), contextId: `r${n}`, updateStates: true })
+    router.free(`r${n}`)
+  }
+  expect(router.activeRequestCount).toBe(0)
+  expect(log.warnings()).toEqual(['the log of inputs ends here: its sink failed'])
+  await router.close()
+})
+
 it('what a log cannot hold is refused and leaves the log whole', async () => {
   const pieces: Uint8Array[] = []
   const { router } = await openScene({}, { recordTo: (bytes) => pieces.push(bytes) })

@@ -16,6 +16,21 @@ it.each([
     withClasses: true,
     steps: 10_000,
   },
+  {
+    says: 'milliseconds',
+    seed: 5,
+    config: { policy: 'warm', routerLateBinding: false },
+    withClasses: false,
+    steps: 5000,
+  },
+  { says: 'held', seed: 6, config: { policy: 'warm', routerLateBinding: true }, withClasses: false, steps: 10_000 },
+  {
+    says: 'held, classes',
+    seed: 7,
+    config: { policy: 'warm', routerLateBinding: true },
+    withClasses: true,
+    steps: 5000,
+  },
 ] as const)('$says: $steps random operations, then every counter is zero', ({ seed, config, withClasses, steps }) => {
   const core = new RouterCore(routerOptions(config, withClasses))
   const driver = new RouterDriver(core, core, seed)

@@ -34,7 +34,9 @@ export const benches: Bench[] = [
     const moment = { nowMs: 0, draw: () => 0.5 }
     const worker = { ...defaultWorkerConfig, totalKvBlocks: 16_384 }
     core.reconcileWorkers(new Map(Array.from({ length: workerCount }, (_, id) => [BigInt(id), worker])), moment)
-    const arrive = (n: number): void => {
+    let arrivals = 0
+    const arrive = (): void => {
+      const n = arrivals++
       const blockCount = 8 + ((n * 7919) % 240)
       const hashes = newHashes(blockCount, n)
       const promptTokens = blockCount * blockSize
@@ -45,13 +47,13 @@ export const benches: Bench[] = [
     const collect = (): void => {
       for (const { parked } of core.takeDispatched()) running.push(parked.request.requestId!)
     }
-    for (let n = 0; n < heldCount; n++) arrive(n)
+    while (core.pendingCount < heldCount) arrive()
     core.recheck(moment)
     collect()
     const samples: number[] = []
     for (let turn = 0; turn < turns; turn++) {
       moment.nowMs += 10
-      while (core.pendingCount < heldCount) arrive(heldCount + turn * 64 + core.pendingCount)
+      while (core.pendingCount < heldCount) arrive()
       const first = running.shift()!
       const switches = involuntarySwitches()
       const started = performance.now()

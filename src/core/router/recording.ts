@@ -30,7 +30,7 @@ import type { RouterCoreOptions, RouterInputs, WorkerFlags } from './router-core
 import { RouterCore } from './router-core.js'
 import type { SchedulingRequest } from './scheduling-request.js'
 
-/** Gets the log in pieces; a piece ends where a record does. Must not throw. */
+/** Gets the log in pieces; a piece ends where a record does. When it throws, the log ends there and the router goes on. */
 export type LogSink = (bytes: Uint8Array) => void
 
 /** Pieces of at least this size: a log is written to a file, not byte by byte. */
@@ -64,9 +64,20 @@ export class RecordingRouter implements RouterInputs {
     writeHeader(this.#to, options)
   }
 
+  /** Why the log ended early: the sink threw. */
+  failure: unknown = undefined
+
   /** Hands the rest to the sink. */
   flush(): void {
-    if (this.#to.length > 0) this.#sink(this.#to.take())
+    if (this.#to.length === 0) return
+    const piece = this.#to.take()
+    if (this.failure !== undefined) return
+    try {
+      this.#sink(piece)
+    } catch (error) {
+      this.#isOver = true
+      this.failure = error ?? new Error('the sink failed')
+    }
   }
 
   setWorker(workerId: bigint, config: WorkerConfig, moment: Moment): void {

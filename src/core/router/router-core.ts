@@ -257,6 +257,9 @@ export class RouterCore implements RouterInputs {
   ): DecisionOutcome {
     const rank = this.workers.servedRank(worker.workerId, worker.dpRank)
     if (rank === undefined) throw new WarmrouteError('WR_WORKER_NOT_FOUND', { ...worker })
+    const isCount = Number.isSafeInteger(blockCount) && blockCount >= 0
+    if (!isCount || 2 * blockCount > Math.min(local.length, sequence.length) || !Number.isFinite(moment.nowMs))
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'no such blocks', blockCount, nowMs: moment.nowMs })
     return this.index?.recordRoutingDecision(rank, local, sequence, moment.nowMs, blockCount) ?? 'ignored'
   }
 

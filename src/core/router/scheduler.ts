@@ -110,7 +110,7 @@ export class Scheduler {
 
   /** Places, parks or refuses. `matches` is what the caches hold of the prompt; it is read, not kept. */
   decide(request: SchedulingRequest, matches: MatchColumns, moment: Moment): Decision {
-    const refusal = this.#judge(request)
+    const refusal = this.#judge(request, moment)
     if (refusal) return { kind: 'refused', error: refusal }
     const classIndex = this.#classes.length === 1 ? 0 : this.#classOf(request, matches)
     const policy = this.#classes[classIndex]!
@@ -229,7 +229,9 @@ export class Scheduler {
     }
   }
 
-  #judge(request: SchedulingRequest): WarmrouteError | undefined {
+  #judge(request: SchedulingRequest, { nowMs }: Moment): WarmrouteError | undefined {
+    // Parked by a clock that is no number, it would have no place in any order.
+    if (!Number.isFinite(nowMs)) return new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `now is ${nowMs}` })
     const invalid = judgeRequest(request, this.#options.config.compat)
     if (invalid) return invalid
     try {
