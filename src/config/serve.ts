@@ -43,6 +43,8 @@ export interface ServeConfig {
   readonly enforceDisagg: boolean
   readonly prefillFallback: boolean
   readonly tokenizer: string | undefined
+  /** Folders by model, before `tokenizer`. */
+  readonly tokenizers: Readonly<Record<string, string>>
   readonly hubCache: string | undefined
   readonly hubDownload: boolean
   readonly hubEndpoint: string
@@ -109,6 +111,12 @@ const options = {
   ),
   tokenizer: optionalText(
     "A folder with the model's tokenizer.json. None: looked for where the engine says the model is and in hub_cache; the engine is asked last.",
+  ),
+  tokenizers: structure(
+    z.record(z.string(), z.string()),
+    {},
+    'Folders with tokenizers by the name of the model, where several models are served; before `tokenizer`.',
+    'an object',
   ),
   hubCache: optionalText(
     'The cache folder of Hugging Face tools, to find tokenizers in. None: where those tools keep it, `HF_HOME` considered.',

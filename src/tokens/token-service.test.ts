@@ -58,6 +58,30 @@ describe('a cold long text', () => {
   })
 })
 
+it.each(['then some ', '好世界👍 é '])(
+  'encodes millions of "%s" in a thread, with the ids that they have',
+  async (words) => {
+    const text = words.repeat(Math.ceil((2 << 20) / words.length) + 3)
+    const tokens = await service.tokenizeRequest('qwen', 'completions', { prompt: text }, { deadlineMs: 30_000 })
+    const wanted = realTokenizer('qwen3').newEncoder().encode(text)
+    expect(tokens).toBeInstanceOf(Tokens)
+    expect(Buffer.from((tokens as Tokens).ids.buffer).equals(Buffer.from(wanted.buffer))).toBe(true)
+  },
+)
+
+it.each(['qwen', 'tiny'])('%s: words without a single mark between them are remembered, too', async (model) => {
+  const words = Array.from(
+    { length: 20_000 },
+    (_, index) => ['then', 'some', 'more', 'people'][(index * 7919) % 4],
+  ).join(' ')
+  await complete(model, `${words} end`)
+  const before = service.counts.models[model]!.inThreads
+  const longer = `${words} and on`
+  const tokens = await complete(model, longer)
+  expect(service.counts.models[model]!.inThreads).toBe(before)
+  if (model === 'qwen') expect([...tokens.ids]).toEqual(await realTokenizer('qwen3').oracle(longer))
+})
+
 describe('bombs end, and the loop goes on meanwhile', () => {
   const random = randomFrom(1)
   const randomBytes = Buffer.from(Uint8Array.from({ length: 1_000_000 }, () => random(256)))

@@ -18,7 +18,8 @@ export type Exactness =
 /** What a remembered text adds: hashes of the shared part need not be computed again. */
 export interface Kinship {
   readonly memory: RememberedTexts
-  readonly own: RememberedText
+  /** This text, where it is remembered itself. */
+  readonly own: RememberedText | undefined
   readonly near: RememberedText | undefined
   /** Leading ids that `near` shares. */
   readonly sharedTokens: number
@@ -64,7 +65,7 @@ export class Tokens {
     this.media = parts.media
     this.took = parts.took
     this.#kinship = parts.media ? undefined : parts.kinship
-    this.#hashed = this.#kinship?.own.hashes ?? []
+    this.#hashed = this.#kinship?.own?.hashes ?? []
   }
 
   /** The media that each block of this size touches; undefined where there are none. */
@@ -80,7 +81,7 @@ export class Tokens {
     const near = this.#kinship?.near?.hashes.find((it) => isOf(it, scheme))
     if (near) hasher.extend(near, this.ids, scheme, { into: hashes, sharedTokens: this.#kinship!.sharedTokens })
     else hasher.hash(this.ids, scheme, hashes, toBlockMedia(this.mediaByBlock(scheme.blockSize) ?? []))
-    if (this.#kinship) this.#kinship.memory.addHashes(this.#kinship.own, hashes)
+    if (this.#kinship?.own) this.#kinship.memory.addHashes(this.#kinship.own, hashes)
     else this.#hashed.push(hashes)
     return hashes
   }

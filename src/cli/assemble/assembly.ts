@@ -43,6 +43,7 @@ import {
 } from './joined.js'
 import { ModelRuntime } from './model-runtime.js'
 import type { TokenPlaces } from './token-places.js'
+import { placesFor } from './token-places.js'
 import type { KeeperHouse, KeeperState, KeeperTimes, WorkerAddress } from './worker-keeper.js'
 import { isOtherProcess, keeperTimes, WorkerKeeper } from './worker-keeper.js'
 import type { ModeVerdict } from './worker-mode.js'
@@ -437,7 +438,7 @@ export class Assembly implements KeeperHouse {
     await this.#tokens.setModel(
       runtime.name,
       {
-        ...tokenPlaces,
+        ...placesFor(runtime.name, tokenPlaces),
         model: host.facts.tokenizer?.value,
         rules: { dialect },
         engine: {

@@ -4,13 +4,27 @@ import { join } from 'node:path'
 import type { ServeConfig } from '../../config/index.js'
 import type { ModelSources } from '../../tokens/index.js'
 
-export type TokenPlaces = Pick<ModelSources, 'path' | 'hubCache' | 'hub'>
+export type TokenPlaces = Pick<ModelSources, 'path' | 'hubCache' | 'hub'> & {
+  /** Folders by model, before `path`. */
+  readonly paths?: Readonly<Record<string, string>>
+}
 type Env = Readonly<Record<string, string | undefined>>
 
 export function tokenPlacesOf(config: ServeConfig, env: Env = process.env): TokenPlaces {
   const { tokenizer: path, hubDownload, hubEndpoint: endpoint, hubToken: token } = config
   const hubCache = config.hubCache ?? defaultHubCache(env)
-  return { path, hubCache, hub: hubDownload ? { endpoint, cacheFolder: hubCache, token } : undefined }
+  return {
+    path,
+    paths: config.tokenizers,
+    hubCache,
+    hub: hubDownload ? { endpoint, cacheFolder: hubCache, token } : undefined,
+  }
+}
+
+/** The places of one model. */
+export function placesFor(model: string, places: TokenPlaces = {}): Pick<ModelSources, 'path' | 'hubCache' | 'hub'> {
+  const { paths = {}, ...others } = places
+  return { ...others, path: Object.hasOwn(paths, model) ? paths[model] : others.path }
 }
 
 /** Where Hugging Face tools keep their cache when `HF_HUB_CACHE` does not say. */

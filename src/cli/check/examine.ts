@@ -1,5 +1,6 @@
 /** One worker, examined: what it says of itself, its sockets, the self-test of every rank, and its tokens. */
 import type { TokenPlaces } from '../assemble/token-places.js'
+import { placesFor } from '../assemble/token-places.js'
 import type { EngineFacts } from '../../engines/index.js'
 import { detectEngine, HttpProbe, probeSocketType, readSglangLoads, readVllmLoad } from '../../engines/index.js'
 import { TokenService } from '../../tokens/index.js'
@@ -145,7 +146,7 @@ async function listenAndTest(patient: Patient, options: ExamineOptions): Promise
     const status = await service.setModel(
       model,
       {
-        ...options.tokenPlaces,
+        ...placesFor(model, options.tokenPlaces),
         model: facts.tokenizer?.value,
         ...(kind === 'vllm' || kind === 'sglang'
           ? {

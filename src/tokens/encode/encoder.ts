@@ -34,6 +34,8 @@ const blank = 0x20
 const textStart = 4 // so that a text can be read in words
 /** Normalising this many characters takes about 2 ms. */
 const normalizedMax = 1 << 17
+/** Looking at so many characters takes about 2 ms. */
+const scannedMax = 1 << 19
 const utf8 = new TextEncoder()
 const utf16 = new TextDecoder()
 
@@ -129,9 +131,10 @@ export class Encoder {
     return this.#bytes.subarray(textStart, textStart + this.#length)
   }
 
-  /** Whether the loaded text is its own normal form, so that cuts in it are cuts in what is encoded. A long one with marks counts as not. */
+  /** Whether the loaded text is its own normal form, so that cuts in it are cuts in what is encoded. A long one counts as not. */
   isStable(text: string): boolean {
     if (!this.plan.isNfc || this.#length === text.length) return true // ASCII is
+    if (text.length > scannedMax) return false
     if (!hasNfcRisk(this.#bytes, textStart, textStart + this.#length, this.#vocabulary.nfcRisk)) return true
     return text.length <= normalizedMax && text.normalize('NFC') === text
   }
@@ -371,10 +374,14 @@ export class Encoder {
     return true
   }
 
-  /** What follows a boundary must not be white space: a run of it is cut by where it ends, which a longer text may change. */
+  /**
+   * What follows a boundary must not be a run of white space: that is cut by where it ends, which a longer text may change. One
+   * blank before something else is no such run; without it a text of words and nothing else would have no boundary at all.
+   */
   #markBoundary(bytes: Uint8Array, at: number, end: number): void {
     if (bytes !== this.#bytes || at >= end || at - textStart < this.boundaries.nextFrom) return
-    if ((this.#vocabulary.classes[codePointAt(bytes, at)]! & space) === 0)
+    const next = bytes[at] === blank ? at + 1 : at
+    if (next < end && (this.#vocabulary.classes[codePointAt(bytes, next)]! & space) === 0)
       this.boundaries.add(at - textStart, this.#count)
   }
 

@@ -3,7 +3,7 @@
  * Each function reads from `at` and never beyond `end`; it answers a position after `at`. Texts are valid UTF-8 by construction.
  *
  * A piece is settled by its own characters and the one after it, or by the whole run of white space that it lies in. That is
- * what lets a remembered text be cut before a character that is not white space (`remembered-texts.ts`).
+ * what lets a remembered text be cut before a character that is not white space, or before a single blank (`boundaries.ts`).
  */
 import { cjk, letter, mark, newline, number, punctuation, space, symbol } from '../vocabulary/char-classes.js'
 

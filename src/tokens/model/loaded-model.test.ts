@@ -1,4 +1,4 @@
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
@@ -14,15 +14,22 @@ interface Files {
   readonly config?: unknown
   readonly jinja?: string
   readonly json?: unknown
+  /** `additional_chat_templates/tool_use.jinja` */
+  readonly toolUse?: string
 }
 
 /** What a chat of one message renders to, with and without tools. */
-function rendered({ config = {}, jinja, json }: Files): {
+function rendered({ config = {}, jinja, json, toolUse }: Files): {
   plain: string | undefined
   tools: string | undefined
   problem: string | undefined
 } {
   for (const name of ['chat_template.jinja', 'chat_template.json']) rmSync(join(folder, name), { force: true })
+  rmSync(join(folder, 'additional_chat_templates'), { recursive: true, force: true })
+  if (toolUse !== undefined) {
+    mkdirSync(join(folder, 'additional_chat_templates'))
+    writeFileSync(join(folder, 'additional_chat_templates', 'tool_use.jinja'), toolUse)
+  }
   writeFileSync(join(folder, 'tokenizer_config.json'), JSON.stringify(config))
   if (jinja !== undefined) writeFileSync(join(folder, 'chat_template.jinja'), jinja)
   if (json !== undefined) writeFileSync(join(folder, 'chat_template.json'), JSON.stringify(json))
@@ -66,6 +73,11 @@ it.each([
     says: 'chat_template.jinja before both',
     files: { config: { chat_template: 'C' }, json: { chat_template: 'J' }, jinja: 'F' },
     wanted: { plain: 'F', tools: 'F' },
+  },
+  {
+    says: 'named ones from the folder beside chat_template.jinja',
+    files: { jinja: 'F', toolUse: 'U' },
+    wanted: { plain: 'F', tools: 'U' },
   },
 ])('takes $says', ({ files, wanted }) => {
   expect(rendered(files)).toMatchObject(wanted)

@@ -1,5 +1,5 @@
 /** A model's tokenizer files, read and prepared: plain data that threads hand to each other, most of it shared and not copied. */
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { WarmrouteError } from '../../core/protocol/index.js'
@@ -82,7 +82,7 @@ function readTemplates(
   if (entry === undefined || entry === null) return { templates: [], problem: undefined }
   const named =
     typeof entry === 'string'
-      ? [{ name: 'default', template: entry }]
+      ? [{ name: 'default', template: entry }, ...moreTemplates(folder)]
       : (entry as readonly { readonly name: string; readonly template: string }[])
   try {
     const templates = named.map(({ name, template }) => ({ name, source: template, parsed: parseTemplate(template) }))
@@ -90,6 +90,17 @@ function readTemplates(
   } catch (cause) {
     return { templates: [], problem: cause instanceof Error ? cause.message : String(cause) }
   }
+}
+
+/** `additional_chat_templates/NAME.jinja`, where newer tools write named templates. */
+function moreTemplates(folder: string): { readonly name: string; readonly template: string }[] {
+  const more = join(folder, 'additional_chat_templates')
+  if (!existsSync(more)) return []
+  const files = readdirSync(more).filter((name) => name.endsWith('.jinja'))
+  return files.map((file) => ({
+    name: file.slice(0, -'.jinja'.length),
+    template: readFileSync(join(more, file), 'utf8'),
+  }))
 }
 
 /** `bos_token` and the like: every configured special token that has a text. */

@@ -14,7 +14,7 @@ import { joinCuts, lastCut } from '../encode/boundaries.js'
 import { Encoder } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
-import type { RenderResult } from '../pool/tasks.js'
+import type { EncodeResult, RenderResult } from '../pool/tasks.js'
 import { hasSpecials, RememberedTexts } from '../remember/remembered-texts.js'
 import type { Lookup, RememberedText } from '../remember/remembered-texts.js'
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
@@ -60,6 +60,8 @@ export interface ModelCounts {
 /** Cold bytes that are encoded on the loop: about 3 ms of it (bench `tokens.loop_stall_max_ms`). */
 const loopBytesMaxDefault = 48 << 10
 const loopPieceMax = 2048
+/** Longer texts are not even looked at on the loop, and so not remembered: reading one in takes it about 2 ms a million. */
+const loopUnitsMax = 2 << 20
 const loopStepsMax = 20_000
 const loopReparseMax = 64 << 10
 const deadlineMsDefault = 5000
@@ -182,7 +184,7 @@ export class ModelTokens {
     const renderedAt = performance.now()
     const { rendering, suffix, addSpecialTokens, truncation, isProven } = rendered
     const encoded = await this.#encodeRendering(rendering, addSpecialTokens, options)
-    if (encoded.kinship) rendering.keep?.(encoded.kinship.own)
+    if (encoded.kinship?.own) rendering.keep?.(encoded.kinship.own)
     const tail = suffix === undefined ? undefined : await this.#encodeText(suffix, false, options)
     const all = tail ? concat(encoded.ids, tail.ids) : encoded.ids
     const ids = truncate(all, truncation)
@@ -223,9 +225,10 @@ export class ModelTokens {
       throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length: text.length, lengthMax: this.#textMax })
     }
     const encoder = this.#encoder
+    if (text.length > loopUnitsMax) return this.#encodeForgotten(text, addSpecialTokens, options)
     if (!encoder) return this.#encodeByLibrary(text, addSpecialTokens, options)
     const bytes = encoder.load(text)
-    if (!encoder.isStable(text)) return this.#encodeUnstable(text, addSpecialTokens, options)
+    if (!encoder.isStable(text)) return this.#encodeUnstable(bytes, addSpecialTokens, options)
     const lookup = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
     return this.#encodeLoaded(bytes, lookup, addSpecialTokens, options)
   }
@@ -271,6 +274,9 @@ export class ModelTokens {
     const ids = encoder.takeIds(addSpecialTokens, head)
     const { boundaries } = encoder
     if (bytes.length < shortBytesMax) return { ids, kinship: undefined }
+    if (cut >= 0 && bytes.length - match!.common < newBytesMin) {
+      return { ids, kinship: this.#kin(undefined, match!.text, this.#sharedTokens(match!.text, cut, addSpecialTokens)) }
+    }
     const cuts = joinCuts(match?.text.cuts ?? noIds, cut, boundaries.pairs, boundaries.count, 0)
     return this.#remember(bytes.slice(), ids, cuts, lookup, cut, addSpecialTokens)
   }
@@ -287,47 +293,59 @@ export class ModelTokens {
   }
 
   /** A text that its normaliser changes: cuts in it are not cuts in what is encoded, so nothing of it is remembered. */
-  #encodeUnstable(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
+  #encodeUnstable(bytes: Uint8Array, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
     const encoder = this.#encoder!
-    if (encoder.bytes.length <= this.#loopBytesMax / 2 && encoder.encodeFrom(0, loopPieceMax)) {
+    if (bytes.length <= this.#loopBytesMax / 2 && encoder.encodeFrom(0, loopPieceMax)) {
       this.#onLoop++
       return { ids: encoder.takeIds(addSpecialTokens), kinship: undefined }
     }
-    return this.#encodeInThread(new TextEncoder().encode(text), undefined, -1, addSpecialTokens, options)
+    return this.#encodeForgotten(bytes.slice(), addSpecialTokens, options)
+  }
+
+  async #encodeForgotten(
+    text: Uint8Array | string,
+    addSpecialTokens: boolean,
+    options: TokenizeOptions,
+  ): Promise<Encoded> {
+    const { ids } = await this.#askThread(text, false, options)
+    return { ids: addSpecialTokens ? this.#wrap(noIds, ids) : ids, kinship: undefined }
+  }
+
+  async #askThread(text: Uint8Array | string, isContinued: boolean, options: TokenizeOptions): Promise<EncodeResult> {
+    this.#inThreads++
+    const { key, plan, vocabulary, library } = this.#loaded
+    const task = { model: { key, plan, vocabulary, library }, text, isContinued }
+    const deadlineMs = options.deadlineMs ?? deadlineMsDefault
+    const transfer = typeof text === 'string' ? [] : [text.buffer as ArrayBuffer]
+    return this.#pool.run('encode', task, { deadlineMs, signal: options.signal, transfer })
+  }
+
+  /** Known ids and new ones, between the tokenizer's special tokens. */
+  #wrap(head: Uint32Array, rest: Uint32Array): Uint32Array {
+    const { specialsBefore: first, specialsAfter: last } = this.plan
+    const ids = new Uint32Array(first.length + head.length + rest.length + last.length)
+    ids.set(first)
+    ids.set(head, first.length)
+    ids.set(rest, first.length + head.length)
+    ids.set(last, first.length + head.length + rest.length)
+    return ids
   }
 
   async #encodeInThread(
     bytes: Uint8Array,
-    lookup: Lookup | undefined, // nothing for a text that is not to be remembered
+    lookup: Lookup,
     cut: number,
     addSpecialTokens: boolean,
     options: TokenizeOptions,
   ): Promise<Encoded> {
-    this.#inThreads++
-    const match = lookup?.match
-    const from = match && cut >= 0 ? match.text.cuts[cut * 2]! : 0
-    const rest = bytes.slice(from)
-    const { key, plan, vocabulary, library } = this.#loaded
-    const task = { model: { key, plan, vocabulary, library }, bytes: rest, isContinued: from > 0 }
-    const deadlineMs = options.deadlineMs ?? deadlineMsDefault
-    const transfer = [rest.buffer as ArrayBuffer]
-    const result = await this.#pool.run('encode', task, { deadlineMs, signal: options.signal, transfer })
-    const { specialsBefore, specialsAfter } = this.plan
-    const first = addSpecialTokens ? specialsBefore : noIds
-    const last = addSpecialTokens ? specialsAfter : noIds
-    const headTokens = from > 0 ? match!.text.cuts[cut * 2 + 1]! : 0
-    const ids = new Uint32Array(first.length + headTokens + result.ids.length + last.length)
-    ids.set(first)
-    if (headTokens > 0) {
-      const before = match!.text.specialsBefore
-      ids.set(match!.text.ids.subarray(before, before + headTokens), first.length)
-    }
-    ids.set(result.ids, first.length + headTokens)
-    ids.set(last, first.length + headTokens + result.ids.length)
-    if (!lookup) return { ids, kinship: undefined }
-    const known = from > 0 ? match!.text.cuts : noIds
-    const cuts = joinCuts(known, from > 0 ? cut : -1, result.cuts, result.cuts.length / 2, from)
-    return this.#remember(bytes, ids, cuts, lookup, from > 0 ? cut : -1, addSpecialTokens)
+    const match = cut < 0 ? undefined : lookup.match
+    const from = match ? match.text.cuts[cut * 2]! : 0
+    const result = await this.#askThread(bytes.slice(from), from > 0, options)
+    const before = match?.text.specialsBefore ?? 0
+    const head = match ? match.text.ids.subarray(before, before + match.text.cuts[cut * 2 + 1]!) : noIds
+    const ids = addSpecialTokens ? this.#wrap(head, result.ids) : concat(head, result.ids)
+    const cuts = joinCuts(match?.text.cuts ?? noIds, match ? cut : -1, result.cuts, result.cuts.length / 2, from)
+    return this.#remember(bytes, ids, cuts, lookup, match ? cut : -1, addSpecialTokens)
   }
 
   #remember(
@@ -343,7 +361,11 @@ export class ModelTokens {
     const after = addSpecialTokens ? specialsAfter.length : 0
     const own = this.#texts.add({ bytes, ids, specialsBefore: before, specialsAfter: after, cuts }, lookup)
     const near = cut < 0 ? undefined : lookup.match!.text
-    return { ids, kinship: this.#kin(own, near, near ? before + near.cuts[cut * 2 + 1]! : 0) }
+    return { ids, kinship: this.#kin(own, near, near ? this.#sharedTokens(near, cut, addSpecialTokens) : 0) }
+  }
+
+  #sharedTokens({ cuts }: RememberedText, cut: number, addSpecialTokens: boolean): number {
+    return (addSpecialTokens ? this.plan.specialsBefore.length : 0) + cuts[cut * 2 + 1]!
   }
 
   #kin(own: Kinship['own'], near: Kinship['near'], sharedTokens: number): Kinship {
@@ -371,6 +393,8 @@ function plain(text: string): Rendering<RememberedText> {
 
 const noIds: Uint32Array = new Uint32Array(0)
 const shortBytesMax = 128
+/** A text that adds less than this to a remembered one is encoded from there again sooner than it is kept. */
+const newBytesMin = 256
 
 /** Whether a body holds values that a template may print: numbers and keys whose spelling `JSON.parse` loses. */
 function carriesValues(body: Body): boolean {

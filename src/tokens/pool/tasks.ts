@@ -12,8 +12,8 @@ export interface LoadTask {
 
 export interface EncodeTask {
   readonly model: ModelTables
-  /** UTF-8 of the text, or of the rest of one. */
-  readonly bytes: Uint8Array
+  /** UTF-8 of the text, or of the rest of one; or the text itself, where making its bytes would take the loop too long. */
+  readonly text: Uint8Array | string
   readonly isContinued: boolean
 }
 

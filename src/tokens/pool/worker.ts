@@ -21,7 +21,7 @@ const encoders = new LRUCache<string, TextEncoderOfModel>({ max: modelsKept })
 const templates = new LRUCache<string, ChatTemplates>({ max: modelsKept })
 
 interface TextEncoderOfModel {
-  encode(bytes: Uint8Array, isContinued: boolean): EncodeResult
+  encode(text: Uint8Array | string, isContinued: boolean): EncodeResult
 }
 
 export function load(task: LoadTask): Answer<LoadedModel> {
@@ -29,7 +29,7 @@ export function load(task: LoadTask): Answer<LoadedModel> {
 }
 
 export function encode(task: EncodeTask): Answer<EncodeResult> {
-  return answer(() => encoderOf(task.model).encode(task.bytes, task.isContinued))
+  return answer(() => encoderOf(task.model).encode(task.text, task.isContinued))
 }
 
 export function render(task: RenderTask): Answer<RenderResult> {
@@ -74,8 +74,9 @@ function ownEncoder(model: ModelTables, buffer: SharedArrayBuffer): TextEncoderO
   const plan = JSON.parse(readShared(model.plan)) as EncoderPlan
   const encoder = new Encoder(plan, viewVocabulary(buffer), { pieceCacheBytes, segmentCacheBytes: pieceCacheBytes })
   return {
-    encode(bytes, isContinued) {
-      encoder.loadBytes(bytes, isContinued)
+    encode(text, isContinued) {
+      if (typeof text === 'string') encoder.load(text)
+      else encoder.loadBytes(text, isContinued)
       encoder.encodeFrom(0)
       return { ids: encoder.takeIds(false), cuts: encoder.boundaries.take() }
     },
@@ -92,8 +93,9 @@ function libraryEncoder(model: ModelTables): TextEncoderOfModel {
   )(file, config)
   const none = new Uint32Array(0)
   return {
-    encode(bytes) {
-      const { ids } = tokenizer.encode(new TextDecoder().decode(bytes), { add_special_tokens: false })
+    encode(given) {
+      const text = typeof given === 'string' ? given : new TextDecoder().decode(given)
+      const { ids } = tokenizer.encode(text, { add_special_tokens: false })
       return { ids: Uint32Array.from(ids), cuts: none }
     },
   }

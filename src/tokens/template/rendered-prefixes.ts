@@ -11,7 +11,7 @@ import { LRUCache } from 'lru-cache'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { Scope } from './run.js'
 import { TemplateLimitError } from './run.js'
-import { isSameData } from './same-data.js'
+import { isSameData, sizeOfAll } from './same-data.js'
 import type { RenderOptions, Template } from './template.js'
 import type { LoopTurns } from './turns.js'
 import { Turns } from './turns.js'
@@ -168,7 +168,9 @@ export class RenderedPrefixes<Text extends KeptText> {
     known: Kept<Text> | undefined,
   ): void {
     const { bytes } = text
-    const size = bytes.length + turnBytes + marks.length * bytesPerMark + 512
+    const extra = sizeOfAll(notIn(made, messages))
+    if (extra === undefined) return // what cannot be measured and compared is not kept
+    const size = bytes.length + turnBytes + extra + marks.length * bytesPerMark + 512
     // One that goes on takes the place of the one before.
     if (known && marks[known.marks.length - 1] === known.marks.at(-1)) this.#kept.delete(known.key)
     const key = this.#nextKey++
@@ -199,6 +201,13 @@ export function wholeText({ head, tail }: Pick<Rendering<KeptText>, 'head' | 'ta
 
 function whole<Text extends KeptText>(tail: string): Rendering<Text> {
   return { head: undefined, tail, keep: undefined }
+}
+
+/** Messages that no turn holds. */
+function notIn(loops: readonly (LoopTurns | undefined)[], messages: readonly Value[]): Value[] {
+  const held = new Set<Value>()
+  for (const loop of loops) for (const { item } of loop?.turns ?? []) held.add(item)
+  return messages.filter((message) => !held.has(message))
 }
 
 /** The messages, with those that equal the known ones replaced by them: then loops need not compare them again. */
