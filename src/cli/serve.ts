@@ -10,6 +10,7 @@ import type { GatewayAddress, WorkerMode, WorkerRole } from '../server/index.js'
 import { gatewayOptionsOf, hashKey, modelRulesOf } from '../server/index.js'
 import type { AssemblyOptions } from './assemble/assembly.js'
 import { Assembly } from './assemble/assembly.js'
+import { prefillEstimatorOf } from './assemble/prefill-times.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
 import { tokenPlacesOf } from './assemble/token-places.js'
 import type { KeeperTimes } from './assemble/worker-keeper.js'
@@ -116,6 +117,7 @@ async function assemblyOptions(
   return {
     config,
     policy: own.routerMode,
+    prefillLoadEstimator: prefillEstimatorOf(own.prefillTimes),
     policies: routerPolicyConfig === undefined ? undefined : await readPolicyConfig(routerPolicyConfig),
     rules: modelRulesOf(server),
     enforceDisagg: own.enforceDisagg,

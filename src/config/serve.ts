@@ -49,11 +49,26 @@ export interface ServeConfig {
   readonly hubDownload: boolean
   readonly hubEndpoint: string
   readonly hubToken: string | undefined
+  readonly prefillTimes: PrefillTimes | undefined
   readonly log: 'text' | 'json' | 'off'
   /** `auto`: where this system keeps state; `none`: nowhere. */
   readonly snapshotFolder: string
   readonly snapshotIntervalSecs: number
 }
+
+const milliseconds = z.number().nonnegative()
+const prefillTimesSchema = z.union([
+  z.strictObject({
+    base: milliseconds,
+    per_token: milliseconds,
+    per_token2: milliseconds.optional(),
+    per_token_prefix: milliseconds.optional(),
+  }),
+  z.array(z.strictObject({ new: z.number().positive(), prefix: z.number().nonnegative(), ms: milliseconds })).min(1),
+])
+
+/** How long prefills take: milliseconds as a formula of new and cached tokens, or measured points between which is interpolated. */
+export type PrefillTimes = z.output<typeof prefillTimesSchema>
 
 const routerModes = ['kv', 'round-robin', 'random', 'least-loaded', 'power-of-two', 'token-balance'] as const
 
@@ -108,6 +123,12 @@ const options = {
   prefillFallback: toggle(
     true,
     'A prefill that failed on two workers is done by the decode worker. Off: the request fails. enforce_disagg switches it off.',
+  ),
+  prefillTimes: structure<PrefillTimes | undefined>(
+    prefillTimesSchema.optional(),
+    undefined,
+    'How long a prefill takes on these engines, in milliseconds: `{base, per_token, per_token2, per_token_prefix}`, or a list of measured points `{new, prefix, ms}`. With it, prefill load falls while a prompt is computed. For `policy: dynamo`; `warm` learns it by itself.',
+    'an object or a list',
   ),
   tokenizer: optionalText(
     "A folder with the model's tokenizer.json. None: looked for where the engine says the model is and in hub_cache; the engine is asked last.",

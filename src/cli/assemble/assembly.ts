@@ -5,6 +5,7 @@
  */
 import type { RouterConfig } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
+import type { PrefillEstimator } from '../../core/router/index.js'
 import type { EngineFacts } from '../../engines/index.js'
 import type { RankImage } from '../../events/index.js'
 import type { RouterPort } from '../../routing/index.js'
@@ -55,6 +56,8 @@ export interface AssemblyOptions {
   readonly policy?: 'kv' | PolicyName
   /** Classes of requests, from `router_policy_config`. */
   readonly policies?: PolicyConfig | undefined
+  /** How long a prefill takes; the policy `warm` learns it instead. */
+  readonly prefillLoadEstimator?: PrefillEstimator | undefined
   /** How each model judges load and keeps sessions. */
   readonly rules?: Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'>
   /** Remote prefill or nothing. */
@@ -318,13 +321,14 @@ export class Assembly implements KeeperHouse {
     const key = `${name}\0${identity}`
     let runtime = this.#prefillRuntimes.get(key)
     if (!runtime) {
-      const { config, policy = 'kv', policies } = this.#options
+      const { config, policy = 'kv', policies, prefillLoadEstimator } = this.#options
       runtime = ModelRuntime.create({
         name,
         blockSize,
         policy,
         config: prefillRouterConfig(config),
         policies,
+        prefillLoadEstimator,
         workerType: 'prefill',
         metrics: this.gateway.metrics,
         log: this.#log,
@@ -363,7 +367,7 @@ export class Assembly implements KeeperHouse {
   }
 
   async #createRuntime(name: string, facts: EngineFacts): Promise<ModelRuntime> {
-    const { config, policy = 'kv', policies, rules } = this.#options
+    const { config, policy = 'kv', policies, rules, prefillLoadEstimator } = this.#options
     const blockSize = facts.blockSize?.value ?? blockSizeUnknown
     const runtime = await ModelRuntime.create({
       name,
@@ -371,6 +375,7 @@ export class Assembly implements KeeperHouse {
       policy,
       config,
       policies,
+      prefillLoadEstimator,
       metrics: this.gateway.metrics,
       log: this.#log,
       now: () => performance.now(),

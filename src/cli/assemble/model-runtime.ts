@@ -7,6 +7,7 @@ import { createBlockHasher } from '../../core/hashing/index.js'
 import type { KvIndex } from '../../core/index/index.js'
 import type { Rank, RouterConfig, WorkerRank } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
+import type { PrefillEstimator } from '../../core/router/index.js'
 import type { EngineFacts, EventSourceFact } from '../../engines/index.js'
 import { KvEventDecoder } from '../../engines/index.js'
 import type { Feed, FeedStatus, RankIdentity, RankImage, SnapshotContext } from '../../events/index.js'
@@ -26,6 +27,7 @@ export interface ModelRuntimeOptions {
   readonly policy: 'kv' | PolicyName
   readonly config: RouterConfig
   readonly policies?: PolicyConfig | undefined
+  readonly prefillLoadEstimator?: PrefillEstimator | undefined
   /** Whose choice it makes. */
   readonly workerType?: 'decode' | 'prefill'
   readonly metrics: Metrics
@@ -68,6 +70,7 @@ export class ModelRuntime {
       modelName: options.name,
       workerType,
       policies: options.policies,
+      prefillLoadEstimator: options.prefillLoadEstimator,
       // Workers without events live by predictions beside the exact index; those with events are kept out of it.
       config: config.useKvEvents
         ? { ...config, routerPredictedTtlSecs: config.routerPredictedTtlSecs ?? config.routerTtlSecs }
