@@ -12,10 +12,7 @@ import type { Use } from './use.js'
 
 type Subject = 'gateway' | 'exact' | 'floor' | 'pairs'
 
-interface Sample {
-  readonly cpuUs: number
-  readonly rssMb: number
-  readonly stallP999Ms: number
+interface Sample extends Use {
   readonly errors: number
 }
 
@@ -31,9 +28,9 @@ function shapesOf(bench: BenchContext): Readonly<Record<'W5' | 'W1' | 'W2' | 'W3
       promptBytes: 900,
       chunks: 1,
       clients: size(4, 64),
-      requests: size(20, 4_000),
+      requests: size(20, 6_000),
     },
-    W1: { ...base, name: 'W1', promptBytes: 900, chunks: 16, clients: size(4, 32), requests: size(20, 2_000) },
+    W1: { ...base, name: 'W1', promptBytes: 900, chunks: 16, clients: size(4, 32), requests: size(20, 3_000) },
     W2: {
       ...base,
       name: 'W2',
@@ -41,7 +38,7 @@ function shapesOf(bench: BenchContext): Readonly<Record<'W5' | 'W1' | 'W2' | 'W3
       promptBytes: 220 * 1024,
       chunks: 4,
       clients: size(2, 8),
-      requests: size(4, 320),
+      requests: size(4, 480),
     },
     W3: {
       ...base,
@@ -81,7 +78,7 @@ export const benches = [
 async function perRequest(bench: BenchContext, name: 'W5' | 'W1' | 'W2'): Promise<void> {
   const shape = shapesOf(bench)[name]
   const id = name === 'W2' ? 'gateway.W2.approx' : `gateway.${name}`
-  const { gateway, floor } = await measure(shape, bench.isSmoke ? 1 : 5, ['gateway', 'floor'])
+  const { gateway, floor } = await measure(bench, shape, 5, ['gateway', 'floor'])
   report(
     bench,
     `${id}.cpu_ms_per_req`,
@@ -98,7 +95,7 @@ async function perRequest(bench: BenchContext, name: 'W5' | 'W1' | 'W2'): Promis
 
 async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
   const shape = shapesOf(bench)[name]
-  const { gateway, floor } = await measure(shape, bench.isSmoke || name === 'W4' ? 1 : 3, ['gateway', 'floor'])
+  const { gateway, floor } = await measure(bench, shape, name === 'W4' ? 1 : 3, ['gateway', 'floor'])
   const chunks = shape.requests * shape.chunks
   report(
     bench,
@@ -123,31 +120,37 @@ async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
     bench,
     'gateway.W4.rss_mb',
     'MB',
-    gateway.map((it) => it.rssMb),
+    gateway.map((it) => it.peakMb),
   )
   report(
     bench,
     'gateway.W4.floor_rss_mb',
     'MB',
-    floor.map((it) => it.rssMb),
+    floor.map((it) => it.peakMb),
   )
 }
 
 async function exactTokens(bench: BenchContext): Promise<void> {
   const shape = shapesOf(bench).W2
-  const { exact } = await measure(shape, bench.isSmoke ? 1 : 5, ['exact'])
+  const { exact, floor } = await measure(bench, shape, 5, ['exact', 'floor'])
   report(
     bench,
     'gateway.W2.exact.cpu_ms_per_req',
     'ms',
     exact.map((it) => it.cpuUs / 1000 / shape.requests),
   )
+  report(
+    bench,
+    'gateway.W2.exact.floor_cpu_ms_per_req',
+    'ms',
+    floor.map((it) => it.cpuUs / 1000 / shape.requests),
+  )
 }
 
 /** A short stream, once through one engine and once through a pair of them, in turns. */
 async function splitting(bench: BenchContext): Promise<void> {
   const shape = shapesOf(bench).W1
-  const { gateway, pairs } = await measure(shape, bench.isSmoke ? 1 : 7, ['gateway', 'pairs'])
+  const { gateway, pairs } = await measure(bench, shape, 7, ['gateway', 'pairs'])
   const each = (samples: readonly Sample[]): number[] => samples.map((it) => it.cpuUs / 1000 / shape.requests)
   const alone = each(gateway)
   const split = each(pairs)
@@ -164,13 +167,15 @@ async function splitting(bench: BenchContext): Promise<void> {
 /** W1 and W2 at once against the same gateway, with tokens. */
 async function loopStall(bench: BenchContext): Promise<void> {
   const { W1, W2 } = shapesOf(bench)
-  const { exact } = await measure(W2, bench.isSmoke ? 1 : 3, ['exact'], W1)
+  const { exact } = await measure(bench, W2, 3, ['exact'], W1)
   report(
     bench,
     'gateway.loop_stall_p999_ms',
     'ms',
     exact.map((it) => it.stallP999Ms),
   )
+  const own = exact.flatMap((it) => it.ownStallP999Ms ?? [])
+  if (own.length > 0) report(bench, 'gateway.loop_stall_own_p999_ms', 'ms', own)
 }
 
 function report(bench: BenchContext, id: string, unit: string, samples: readonly number[]): void {
@@ -182,10 +187,12 @@ interface Stage {
   readonly engines: ChildProcess
   readonly load: ChildProcess
   readonly secondLoad: ChildProcess
-  readonly subjects: Readonly<Record<Subject, { readonly child: ChildProcess; readonly port: number }>>
+  readonly subjects: Readonly<Record<Subject, { readonly child: ChildProcess; readonly port: number } | undefined>>
+  close(): void
 }
 
-let stage: Promise<Stage> | undefined
+const everybody: readonly Subject[] = ['gateway', 'exact', 'floor', 'pairs']
+let smokeStage: Promise<Stage> | undefined
 
 /** `BENCH_PROFILE=folder` writes a CPU profile of each process there when the benchmark ends. */
 function profileFlags(): string[] {
@@ -193,13 +200,15 @@ function profileFlags(): string[] {
   return folder === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${folder}`]
 }
 
-/** The processes are started once and end with this one: each ends itself when its channel closes. */
-async function openStage(): Promise<Stage> {
+/** Each process ends itself when its channel closes. */
+async function openStage(wanted: readonly Subject[]): Promise<Stage> {
+  const children: ChildProcess[] = []
   const start = async <T>(file: string, argument?: unknown): Promise<{ child: ChildProcess; first: T }> => {
     const path = fileURLToPath(new URL(file, import.meta.url))
     const child = fork(path, argument === undefined ? [] : [JSON.stringify(argument)], {
       execArgv: ['--import', 'tsx', ...profileFlags()],
     })
+    children.push(child)
     const first = await message<T>(child)
     child.unref()
     child.channel?.unref()
@@ -211,39 +220,60 @@ async function openStage(): Promise<Stage> {
     start('./load.child.ts'),
   ])
   const { ports } = engines.first
+  const open = async (subject: Subject) => {
+    if (!wanted.includes(subject)) return undefined
+    const asked = { ports, isExact: subject === 'exact', isPaired: subject === 'pairs' }
+    const { child, first } = await (subject === 'floor'
+      ? start<{ port: number }>('./floor/proxy.child.ts', ports)
+      : start<{ port: number }>('./gateway.child.ts', asked))
+    return { child, port: first.port }
+  }
   const [gateway, exact, floor, pairs] = await Promise.all([
-    start<{ port: number }>('./gateway.child.ts', { ports, isExact: false }),
-    start<{ port: number }>('./gateway.child.ts', { ports, isExact: true }),
-    start<{ port: number }>('./floor/proxy.child.ts', ports),
-    start<{ port: number }>('./gateway.child.ts', { ports, isExact: false, isPaired: true }),
+    open('gateway'),
+    open('exact'),
+    open('floor'),
+    open('pairs'),
   ])
   return {
     engines: engines.child,
     load: load.child,
     secondLoad: secondLoad.child,
-    subjects: {
-      gateway: { child: gateway.child, port: gateway.first.port },
-      exact: { child: exact.child, port: exact.first.port },
-      floor: { child: floor.child, port: floor.first.port },
-      pairs: { child: pairs.child, port: pairs.first.port },
+    subjects: { gateway, exact, floor, pairs },
+    close: () => {
+      for (const child of children) child.disconnect()
     },
   }
 }
 
-/** Gateway and floor in turns, each turn with the same load; one turn before the first is not counted. */
+/** Fresh processes for every benchmark, so that none carries the memory of another; in the tests they are shared. */
 async function measure(
+  bench: BenchContext,
   shape: Shape,
   turns: number,
   wanted: readonly Subject[],
   beside?: Shape,
 ): Promise<Record<Subject, Sample[]>> {
-  const { engines, load, secondLoad, subjects } = await (stage ??= openStage())
+  if (bench.isSmoke) return takeTurns(await (smokeStage ??= openStage(everybody)), shape, 1, wanted, beside)
+  const stage = await openStage(wanted)
+  const samples = await takeTurns(stage, shape, turns, wanted, beside)
+  stage.close()
+  return samples
+}
+
+/** Gateway and floor in turns, each turn with the same load; one turn before the first is not counted. */
+async function takeTurns(
+  { engines, load, secondLoad, subjects }: Stage,
+  shape: Shape,
+  turns: number,
+  wanted: readonly Subject[],
+  beside?: Shape,
+): Promise<Record<Subject, Sample[]>> {
   await ask(engines, shape)
   const samples: Record<Subject, Sample[]> = { gateway: [], exact: [], floor: [], pairs: [] }
   for (let turn = turns === 1 ? 1 : 0; turn <= turns; turn++) {
     for (const subject of wanted) {
-      const { child, port } = subjects[subject]
-      const before = await ask<Use>(child, 'reset')
+      const { child, port } = subjects[subject]!
+      const before = await ask<Use>(child, beside ? 'watch' : 'reset')
       const other = beside && ask(secondLoad, { port, shape: beside, first: turn * 512 })
       const { errors } = await ask<{ errors: number }>(load, { port, shape, first: turn * 512 })
       await other
