@@ -62,6 +62,7 @@ function reportStream(
   const { bytesUsed, heldBlocks } = index.stats()
   context.report({ id: `${id}.bytes_per_block`, value: bytesUsed / heldBlocks, unit: 'B', spread: 0, checksum })
   reportTimes(context, id, times, checksum)
+  reportTimes(context, `${id}.in_place`, findTimes(wasm(), it, true), checksum)
 }
 
 function reportTimes(context: BenchContext, id: string, sorted: Float64Array, checksum: string): void {

@@ -27,8 +27,8 @@ export function replay(index: PrefixIndex, stream: Stream, from = 0, to = stream
   return `${sum >>> 0}`
 }
 
-/** Nanoseconds of each lookup while the stream runs. */
-export function findTimes(index: PrefixIndex, stream: Stream): Float64Array {
+/** Nanoseconds of each lookup while the stream runs. `inPlace`: the prompt was written into the index's own memory before. */
+export function findTimes(index: PrefixIndex, stream: Stream, inPlace = false): Float64Array {
   const { turns, prompts, events, workers } = stream
   const times = new Float64Array(stream.turnCount)
   const depths = new Uint32Array(workers)
@@ -37,7 +37,8 @@ export function findTimes(index: PrefixIndex, stream: Stream): Float64Array {
   for (let turn = 0; turn < stream.turnCount; turn++) {
     const at = turn * turnFields
     const [first, blocks] = [turns[at]!, turns[at + 1]!]
-    const prompt = prompts.subarray(2 * first, 2 * (first + blocks))
+    const prompt = inPlace ? index.promptColumn(blocks) : prompts.subarray(2 * first, 2 * (first + blocks))
+    if (inPlace) prompt.set(prompts.subarray(2 * first, 2 * (first + blocks)))
     const started = performance.now()
     index.find(prompt, blocks, depths)
     times[turn] = (performance.now() - started) * 1e6

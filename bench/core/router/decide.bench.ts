@@ -87,7 +87,7 @@ function newFleet(workerCount: number, tokenCount: number, promptCount: number, 
   )
   const hasher = createBlockHasher()
   const scheme = createHashScheme({ blockSize })
-  const hashes = new BlockHashes()
+  const hashes = new BlockHashes((blockCount) => core.index!.promptColumn(blockCount)) // as the router has it
   const prompts = Array.from({ length: promptCount }, (_, at) => newPrompt(tokenCount, at))
 
   function decide(tokens: Uint32Array, requestId: string): number {
