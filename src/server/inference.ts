@@ -315,7 +315,8 @@ export class Inference implements Timed {
   }
 
   /** The prefill worker says that the request is wrong: so would every other. */
-  #passRefusal({ head, body }: PrefillAnswer): number {
+  #passRefusal({ head, body: said }: PrefillAnswer): number {
+    const body = this.#context.isStrict && !this.#row.isAnthropic ? flatError(said, head.status) : said
     const type = head.headers.find(([name]) => name === 'content-type')?.[1] ?? 'application/json'
     if (!this.#response.headersSent && !this.#response.destroyed) {
       this.#response.writeHead(head.status, {
@@ -346,7 +347,7 @@ export class Inference implements Timed {
         this.#session = await model.agents.begin(prepared.hints.sessionControl, worker.id)
         this.#abort.signal.throwIfAborted()
       }
-      const leg = this.#pair && (await this.#pair.decodeLeg())
+      const leg = this.#pair && (await this.#pair.decodeLeg(worker))
       this.#abort.signal.throwIfAborted()
       if (this.#pair?.isRemote !== true)
         model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)

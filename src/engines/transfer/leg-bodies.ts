@@ -7,6 +7,8 @@ import type { Connector, TransferFacts } from './connector.js'
 export interface LegEdit {
   readonly set: Readonly<Record<string, string>>
   readonly remove: readonly string[]
+  /** The body itself leads to the rank: to name it besides would contradict it where one body becomes several sequences. */
+  readonly leadsToRank?: boolean
 }
 
 /** The two halves of a transfer that is agreed before anything is computed. */
@@ -79,7 +81,7 @@ function sglangAppointment({ host, facts, room }: AppointmentInput): Appointment
     bootstrap_room: String(room),
   }
   const edit: LegEdit = { set, remove: [] }
-  return { prefill: edit, decode: edit }
+  return { prefill: { ...edit, leadsToRank: true }, decode: edit }
 }
 
 function mooncakeAppointment({ body, host, facts, dpRank, transferId }: AppointmentInput): Appointment {

@@ -195,6 +195,15 @@ describe('membership', () => {
     expect([await listed(), (await ask()).status]).toEqual([0, 503])
   })
 
+  it('a connector that finds engines by their ids needs them', async () => {
+    await open('vllm', { counts: [1, 1] })
+    house!.gateway.removeWorker(1n)
+    const spec = (transfer: WorkerSpec['transfer']): WorkerSpec => ({ ...pair.spec('prefill', 0), transfer })
+    expect(() => house!.gateway.setWorker('m', spec({ connector: 'mooncake' }))).toThrow('needs engine_ids')
+    house!.gateway.setWorker('m', spec({ connector: 'mooncake', engineIds: ['e-0'] }))
+    expect(house!.gateway.workers().map(({ role }) => role)).toContain('prefill')
+  })
+
   it('roles come with POST /workers as well', async () => {
     await open('vllm', { counts: [1, 1], model: { workers: [] } })
     const join = (role: 'prefill' | 'decode'): Promise<Response> => {

@@ -13,6 +13,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Appointment, Connector, LegEdit } from '../../engines/index.js'
 import {
   appointment,
+  canDecodeAlone,
   canPair,
   connectorOf,
   isSequential,
@@ -28,6 +29,7 @@ import { decodeOverride } from '../../routing/index.js'
 import type { RouteTerms } from '../request/route-request.js'
 import { backendOf } from '../request/route-request.js'
 import { scanFields } from '../splice-body.js'
+import type { Worker } from '../workers/worker.js'
 import { bypassReason } from './bypass.js'
 import { isBackPressure, namingDecode, prefillFailure, reasonOf } from './leg-errors.js'
 import type { PrefillAnswer } from './prefill-leg.js'
@@ -50,6 +52,8 @@ interface Meeting {
   agreed: Appointment | undefined
 }
 
+/** A worker that was chosen and cannot do it; more than this is a pin on it. */
+const misfitsMax = 3
 /** A lease that is missed this often is too short for this fleet. */
 const leaseMissesMax = 2
 
@@ -60,6 +64,7 @@ export class PairedRequest {
   #held: Held | undefined
   #meeting: Meeting | undefined
   #leaseMisses = 0
+  #misfits = 0
   /** The error with which the prefill ended the decode. */
   #fault: WarmrouteError | undefined
   #skipped: SkipReason | undefined
@@ -150,7 +155,8 @@ export class PairedRequest {
   }
 
   /** What the decode body must say. The decode is sent in the turn of the loop in which this settles. */
-  async decodeLeg(): Promise<LegEdit> {
+  async decodeLeg(worker: Worker): Promise<LegEdit> {
+    this.#requireFit(worker)
     if (!this.isRemote) return { set: {}, remove: transferFields }
     const edit = this.#meeting ? this.#agree(this.#meeting).decode : await this.#takeHeld()
     return { set: edit.set, remove: [...transferFields, ...edit.remove] }
@@ -327,6 +333,16 @@ export class PairedRequest {
   }
 
   // ---- small things
+
+  /** Who joins while a request waits for a worker was not there to be left out. Then it is decided anew. */
+  #requireFit({ id, spec }: Worker): void {
+    const fits = this.isRemote ? spec.role === 'decode' : spec.role !== 'decode' || canDecodeAlone(spec.engine)
+    if (fits) return
+    const reason = `worker ${id} cannot do ${this.isRemote ? 'the second half of' : 'all of'} a request`
+    const error = new WarmrouteError('WR_PREFILL_UNAVAILABLE', { reason })
+    if (++this.#misfits <= misfitsMax) this.#fault = error
+    throw error
+  }
 
   /** What the client did wrong is not a failure of the worker. */
   #isRefusal(answer: PrefillAnswer): boolean {

@@ -87,7 +87,7 @@ describe.each(['vllm', 'sglang'] as const)('%s', (engine) => {
         }
         expect(pair.wrongs).toEqual([])
       }),
-      { numRuns: runs },
+      { numRuns: runs, endOnFailure: true }, // times are real, so that smaller cases tell little
     )
   })
 })

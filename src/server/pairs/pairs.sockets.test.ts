@@ -310,6 +310,27 @@ describe('SGLang, both at once', () => {
     })
   })
 
+  it('a decode server that joins while a request waits to be served by one worker alone is not sent it', async () => {
+    let isFirst = true
+    await open('sglang', {
+      around: (router) => delayed(router, () => (isFirst ? ((isFirst = false), 150) : 0)),
+      counts: [1, 2],
+    })
+    for (const at of [0, 1]) house!.gateway.removeWorker(pair.spec('decode', at).id)
+    house!.gateway.setWorker('m', { ...pair.spec('decode', 0), role: 'aggregated' })
+    const waiting = ask()
+    await new Promise((resolve) => setTimeout(resolve, 40))
+    house!.gateway.setWorker('m', pair.spec('decode', 1))
+    house!.gateway.removeWorker(11n)
+    const response = await waiting
+    expect([response.status, response.headers.get('x-warmroute-prefill-worker-id')]).toEqual([200, '1'])
+  })
+
+  it('a decode-only server that is pinned without anybody to prefill is an error, not a crash', async () => {
+    await open('sglang', { counts: [0, 1] })
+    expect(await error(await ask({}, { 'x-worker-instance-id': '11' }))).toMatchObject({ status: 503 })
+  })
+
   it('when the client leaves, both legs hear it', async () => {
     await open('sglang')
     script({ prefill: [{ kind: 'hang' }] })

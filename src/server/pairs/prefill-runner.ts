@@ -5,6 +5,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { LegEdit } from '../../engines/index.js'
+import { reusableTokens } from '../../engines/index.js'
 import type { PromptHashes, RouteAnswer, RouterPort } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { engineControlFields } from '../request/engine-fields.js'
@@ -96,14 +97,14 @@ export class PrefillRunner {
   /** For a dry run. */
   async query(): Promise<void> {
     const { id, side } = this.#options
-    this.#chosen = await this.#inner!.route(this.#question(id, true))
+    this.#chosen = this.#asReusable(await this.#inner!.route(this.#question(id, true)))
     this.#worker = side.fleet.get(this.#chosen.workerId)
   }
 
   async choose(): Promise<Choice> {
     const { id, side, signal } = this.#options
     const bookingId = `${id}.p${++this.#bookings}`
-    const answer = await this.#inner!.route(this.#question(bookingId, false))
+    const answer = this.#asReusable(await this.#inner!.route(this.#question(bookingId, false)))
     if (signal.aborted) {
       this.#inner!.free(bookingId)
       throw cancelled()
@@ -144,7 +145,7 @@ export class PrefillRunner {
     if (status >= 500 || status === 429)
       throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: `it answered with status ${status}` })
     this.#endedAtMs = answer.atMs
-    meters.pairs.prefillEnded(leg.worker.label, answer.atMs - leg.dispatchedAtMs)
+    meters.pairs.prefillEnded(choice, answer.atMs - leg.dispatchedAtMs, prompt?.tokens.length ?? 0)
     return answer
   }
 
@@ -178,11 +179,18 @@ export class PrefillRunner {
     this.#leg?.giveUp(error)
   }
 
+  /** What the engine will say it had, not what it holds. */
+  #asReusable(answer: RouteAnswer): RouteAnswer {
+    const { prompt, side } = this.#options
+    if (!prompt || answer.cachedTokens === 0) return answer
+    return { ...answer, cachedTokens: reusableTokens(answer.cachedTokens, prompt.tokens.length, side.blockSize) }
+  }
+
   #question(bookingId: string, isQueryOnly: boolean): Parameters<RouterPort['route']>[0] {
     return prefillRouteRequest({ ...this.#options, bookingId, isQueryOnly, failed: this.#failed })
   }
 
-  #requestFor(worker: Worker, rank: RouteAnswer, { set, remove }: LegEdit): Parameters<PrefillLeg['send']>[0] {
+  #requestFor(worker: Worker, rank: RouteAnswer, edit: LegEdit): Parameters<PrefillLeg['send']>[0] {
     const { context, prepared, publicId, headers } = this.#options
     return engineRequest({
       prepared,
@@ -193,7 +201,7 @@ export class PrefillRunner {
       allowedEngineFields: context.allowedEngineFields,
       passesAuthorization: context.passesAuthorization,
       asksForUsage: false,
-      leg: { set, remove: [...transferFields, ...remove] },
+      leg: { ...edit, remove: [...transferFields, ...edit.remove] },
     })
   }
 }

@@ -56,7 +56,7 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
   const controls = requestControls({
     engine: worker.spec.engine,
     path,
-    dpRank: localRank(worker, rank),
+    dpRank: options.leg?.leadsToRank ? undefined : localRank(worker, rank),
     priority: priorityOf(options),
     sessionId: prepared.hints.session?.sessionId,
     openSessionId: options.sessionId,

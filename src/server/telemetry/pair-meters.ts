@@ -1,5 +1,7 @@
 /** The metrics of disaggregated requests, each leg by itself. Series of a worker end with it. */
+import type { WorkerRank } from '../../core/protocol/index.js'
 import type { Counter, Histogram, Metrics } from '../../telemetry/index.js'
+import { workerLabels } from '../../telemetry/index.js'
 
 export class PairMeters {
   readonly #metrics: Metrics
@@ -17,9 +19,12 @@ export class PairMeters {
     this.#decodeFirstToken = metrics.decodeLegFirstToken.with({ model })
   }
 
-  prefillEnded(worker: string, ms: number): void {
-    this.#prefillLeg(worker, 'completed')
+  prefillEnded({ workerId, dpRank }: WorkerRank, ms: number, promptTokens: number): void {
+    this.#prefillLeg(String(workerId), 'completed')
     this.#prefill.observe(ms / 1000)
+    const labels = workerLabels(workerId, String(dpRank), 'prefill')
+    this.#metrics.workerLastTimeToFirstToken.set(labels, ms / 1000)
+    this.#metrics.workerLastInputSequenceTokens.set(labels, promptTokens)
   }
 
   prefillFailed(worker: string): void {
