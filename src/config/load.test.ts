@@ -191,6 +191,17 @@ it('a misspelt variable of ours is pointed out', () => {
   ])
 })
 
+it('one variable names the selection policy of both stages, unless a stage names its own', () => {
+  const env = { DYN_ROUTER_WORKER_SELECTION_POLICY: 'ours', DYN_ROUTER_PREFILL_POLICY: 'mine' }
+  expect(routing({ env })).toMatchObject({ routerPrefillPolicy: 'mine', routerDecodePolicy: 'ours' })
+})
+
+it('the credit may exceed 1 where 1.5 is asked for, from any source', () => {
+  expect(routing(file('routing: { compat: dynamo-1.5, overlap_score_credit: 1.5 }'))).toMatchObject({
+    overlapScoreCredit: 1.5,
+  })
+})
+
 it('load-aware is one switch for many settings', () => {
   expect(routing({ flags: ['--load-aware'], ...file('routing: { shared_cache_type: hicache }') })).toMatchObject({
     overlapScoreCredit: 0,

@@ -60,6 +60,7 @@ const eventEnds = [
   'invalid_block',
   'capacity_exhausted',
   'unsupported_residency_domain',
+  'unknown_worker', // ours: its worker has left, or too many are unknown
 ] as const
 
 /** What became of KV events, read from the index before each scrape; at zero from the start. Returns the way to stop. */

@@ -194,7 +194,7 @@ export class ModelRuntime {
 
   /** Before the stream connects, which takes a turn of the loop. Nothing of it counts until the engine has proved it. */
   #restore(feed: Feed, image: RankImage): void {
-    this.#index?.setWithheld(feed.rank, true)
+    this.#intake?.setWithheld(feed.rank, true)
     const refusal = restoreFeed(this.#snapshotContext()!, feed, image)
     if (refusal) this.#memory?.refused(image, refusal)
   }

@@ -28,6 +28,7 @@ import type { SelectionPolicy, SelectorLabel, WorkerSelector } from '../selectio
 import type { LoadPort, ReplicaOutcome, ReplicaPort, SequenceEvent } from '../sequences/index.js'
 import { ActiveSequences, applyReplicaEvents, sequenceRulesOf } from '../sequences/index.js'
 import type { Decision, Dispatch, Picked, Refused } from './decision.js'
+import { withLiveRanks } from './live-batch.js'
 import type { Moment } from './moment.js'
 import type { ParkedRequest } from './parked-request.js'
 import type { PrefillEstimator } from './prefill-hint.js'
@@ -234,7 +235,8 @@ export class RouterCore implements RouterInputs {
   }
 
   applyBatch(batch: TieredBatch): void {
-    this.index?.apply(batch)
+    const { index } = this
+    index?.apply(withLiveRanks(batch, this.ranks, (kind) => index.counts.add(kind, 'unknown_worker')))
   }
 
   setWithheld(rank: Rank, isWithheld: boolean): void {

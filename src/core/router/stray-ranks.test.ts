@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
-import { createPrefixIndex, KvIndex } from '../index/index.js'
+import { createPrefixIndex, KvIndex, TieredBatch } from '../index/index.js'
 import type { RouterConfigInput, RouterEvent } from '../protocol/index.js'
+import { toHashColumn } from '../protocol/index.js'
 import { Fleet, pin } from './fleet.case.js'
 import { strayRanksMax } from './stray-ranks.js'
 
@@ -87,6 +88,30 @@ it('late events of a worker that left do not bring it back, until it is known ag
   core.reconcileWorkers(new Map([[1n, { dataParallelStartRank: 0, dataParallelSize: 1 }]]), fleet.moment)
   expect(core.applyEvents([stored(1n), stored(0n)])).toEqual(['ok', 'unknown_worker']) // worker 0 vanished
   expect(core.index!.blocksOf(fleet.rank(1)).device).toBe(1)
+})
+
+it('packed events of a rank that was given back are left out, and its number comes to the next worker empty', () => {
+  const fleet = fleetWithIndex()
+  const { core } = fleet
+  const [gone, stays] = [fleet.rank(1), fleet.rank(0)]
+  const [external, local] = [toHashColumn([1n, 2n]), toHashColumn([11n, 12n])]
+  const batch = new TieredBatch()
+  for (const rank of [gone, stays]) batch.device.stored(rank, undefined, external, local)
+  batch.hostPinned.stored(gone, undefined, external, local)
+  batch.disk.removed(gone, external)
+  batch.cleared(gone)
+  core.removeWorker(1n, fleet.moment)
+  core.applyBatch(batch)
+  core.setWorker(7n, { dataParallelStartRank: 0, dataParallelSize: 1 }, fleet.moment)
+  expect(fleet.rank(7)).toBe(gone)
+  expect([core.index!.blocksOf(gone), core.index!.blocksOf(stays).device]).toEqual([
+    { device: 0, host_pinned: 0, disk: 0, external: 0, predicted: 0 },
+    2,
+  ])
+  const dropped = (['stored', 'removed', 'cleared'] as const).map((it) =>
+    core.index!.counts.applied(it, 'unknown_worker'),
+  )
+  expect(dropped).toEqual([2, 1, 1])
 })
 
 it('events may come before their worker is known, though not of workers without end', () => {
