@@ -345,8 +345,8 @@ async function stalls(context: BenchContext): Promise<void> {
       'one letter, TinyLlama': (round) => complete(tiny, `${'a'.repeat(megabyte)}${round}`),
       'decomposed marks': (round) => complete(qwen, `${'e\u0301'.repeat(megabyte / 3)}${round}`),
       'a million tokens': (round) => complete(qwen, `${'! '.repeat(megabyte / 2)}${round}`),
-      'eight megabytes of words': (round) => complete(qwen, `${prose(megabyte / 10, 800).repeat(78)}${round}`),
-      'five megabytes of CJK': (round) => complete(qwen, `${'好你世界'.repeat(megabyte / 2.4)}${round}`),
+      'four megabytes of words': (round) => complete(qwen, `${prose(megabyte / 10, 800).repeat(40)}${round}`),
+      'two million Chinese characters': (round) => complete(qwen, `${'好你世界，'.repeat(megabyte / 2.5)}${round}`),
       'a chat, first time': (round) => chat(conversation(context.size(6, 42), 900 + round)),
       'two thousand messages': (round) => chat(conversation(context.size(50, 2000), 50 + round, 20)),
     }

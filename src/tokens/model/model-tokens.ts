@@ -66,7 +66,8 @@ const loopStepsMax = 20_000
 const loopReparseMax = 64 << 10
 const deadlineMsDefault = 5000
 const cacheBytesDefault = 96 << 20
-const textMaxDefault = 8 << 20
+/** Of more, the ids alone take the loop too long to receive and hash. */
+const textMaxDefault = 4 << 20
 
 export class ModelTokens {
   readonly plan: EncoderPlan | LibraryPlan
@@ -308,7 +309,7 @@ export class ModelTokens {
     options: TokenizeOptions,
   ): Promise<Encoded> {
     const { ids } = await this.#askThread(text, false, options)
-    return { ids: addSpecialTokens ? this.#wrap(noIds, ids) : ids, kinship: undefined }
+    return { ids: addSpecialTokens && this.#hasSpecials ? this.#wrap(noIds, ids) : ids, kinship: undefined }
   }
 
   async #askThread(text: Uint8Array | string, isContinued: boolean, options: TokenizeOptions): Promise<EncodeResult> {
