@@ -382,10 +382,10 @@ export class KvRouter<Client = undefined> {
     const { recordsDecision } = input
     if (!recordsDecision || !input.updateStates || !this.indexer) return
     if (recordsDecision !== true && !recordsDecision(picked.worker)) return
-    // Whoever waited has copies of its own; the lent columns are somebody else's by now.
-    const local = parked ? parked.request.localHashes : prompt.local?.subarray(0, 2 * prompt.blockCount)
-    if (!local) return
     try {
+      // Whoever waited has copies of its own; the lent columns are somebody else's by now.
+      const local = parked ? parked.request.localHashes : prompt.local?.subarray(0, 2 * prompt.blockCount)
+      if (!local) return
       const sequence = parked ? this.#hashing.chain(local, input) : prompt.sequence!.subarray(0, local.length)
       this.recordHashes(local, sequence, picked.worker)
     } catch (error) {

@@ -51,6 +51,22 @@ describe.each([1, 3])('in %d shards', (shards) => {
   })
 })
 
+it('reading takes no column back, however long the prompts that are read', () => {
+  const index = createPrefixIndex({ ...seeds, implementation: 'wasm' })
+  const long = hashed(1, 60_000)
+  store(index, long)
+  const column = index.promptColumn(100)
+  column.set(hashed(1, 100).localColumn())
+  expect(depthOf(index, long.local, long.count)).toBe(60_000)
+  expect(index.chain(0, long.local, long.count, newHashColumn(60_000))).toBe(60_000)
+  expect(index.chain(0, column, 100, newHashColumn(100))).toBe(100)
+  expect(depthOf(index, column, 100)).toBe(100)
+  index.sharing()
+  index.hottest()
+  index.holds(0, long.sequence)
+  expect([...column.subarray(0, 200)]).toEqual([...long.local.subarray(0, 200)])
+})
+
 it('a restored index takes what was written for the old one as any other prompt', () => {
   const index = createPrefixIndex({ ...seeds, implementation: 'wasm' })
   store(index, hashed(1, 20))

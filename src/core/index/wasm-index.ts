@@ -19,9 +19,10 @@ import { trimToCaps } from './trim.js'
 
 /** So many hashes are copied in before the rest: most prompts that nobody holds miss among them (decision 0080). */
 const headHashes = 64
-/** Longer prompts cross in parts of this many hashes, and so do shorter ones where memory is out. */
-const promptHashesMax = 65_536
-const promptHashesMin = 4096
+/** Then in parts of this many: a buffer that never grows, because reading must not take lent columns back. */
+const partHashes = 4096
+/** Room is lent for prompts of so many blocks; longer ones have a column of their own. */
+const lentHashesMax = 65_536
 const scratchBytes = 32_768
 const factsPerCall = scratchBytes / 32
 const namesPerCall = scratchBytes / 8
@@ -85,8 +86,8 @@ export class WasmIndex implements Shard {
   promptColumn(blockCount: number): HashColumn {
     if (8 * blockCount > this.#lent.bytes) {
       // The old place is not given back: somebody may still write to it. Together they take less than twice the last.
-      const wider = new CoreBuffer(this.#core, Math.max(8 * promptHashesMin, 2 * this.#lent.bytes))
-      if (blockCount > promptHashesMax || !wider.reserve(8 * blockCount)) return newHashColumn(blockCount)
+      const wider = new CoreBuffer(this.#core, Math.max(8 * partHashes, 2 * this.#lent.bytes))
+      if (blockCount > lentHashesMax || !wider.reserve(8 * blockCount)) return newHashColumn(blockCount)
       this.#lent = wider
     }
     this.#view()
@@ -112,9 +113,8 @@ export class WasmIndex implements Shard {
   }
 
   chain(rank: Rank, local: HashColumn, blockCount: number, names: HashColumn): number {
-    const part = this.#reservePrompt(blockCount)
-    for (let from = 0; from < blockCount; from += part) {
-      const count = Math.min(part, blockCount - from)
+    for (let from = 0; from < blockCount; from += partHashes) {
+      const count = Math.min(partHashes, blockCount - from)
       this.#copyPrompt(local, from, count)
       const named = this.#core.nameChain(rank, from === 0 ? 1 : 0, this.#prompt.at, count)
       const at = this.#prompt.at >>> 2
@@ -220,11 +220,11 @@ export class WasmIndex implements Shard {
   #adopt(core: IndexCore): void {
     this.#input = new CoreBuffer(core, 65_536)
     this.#results = new CoreBuffer(core, 0)
-    this.#prompt = new CoreBuffer(core, 8 * promptHashesMin)
+    this.#prompt = new CoreBuffer(core, 8 * partHashes)
     this.#lent = new CoreBuffer(core, 0)
     this.#scratch = new CoreBuffer(core, scratchBytes)
     // Taken while there is memory: what is asked later must not fail for want of them.
-    if (!this.#prompt.reserve(8 * promptHashesMin) || !this.#scratch.reserve(scratchBytes)) {
+    if (!this.#prompt.reserve(8 * partHashes) || !this.#scratch.reserve(scratchBytes)) {
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'too little memory for an index', ...this.#options })
     }
     this.#widenResults()
@@ -248,20 +248,11 @@ export class WasmIndex implements Shard {
     const head = Math.min(blockCount, headHashes)
     this.#copyPrompt(local, 0, head)
     if (this.#core.findWalk(this.#prompt.at, head) === 0) return
-    const most = this.#reservePrompt(blockCount)
-    for (let from = head; from < blockCount; from += most) {
-      const count = Math.min(most, blockCount - from)
+    for (let from = head; from < blockCount; from += partHashes) {
+      const count = Math.min(partHashes, blockCount - from)
       this.#copyPrompt(local, from, count)
       if (this.#core.findWalk(this.#prompt.at, count) === 0) return
     }
-  }
-
-  /** How many hashes of a prompt can be copied in at once. */
-  #reservePrompt(blockCount: number): number {
-    const prompt = this.#prompt
-    const bytes = 8 * Math.min(blockCount, promptHashesMax)
-    if (bytes > prompt.bytes && prompt.reserve(bytes)) this.#view()
-    return prompt.bytes >>> 3
   }
 
   #copyPrompt(local: HashColumn, from: number, count: number): void {
