@@ -45,7 +45,7 @@ const centre = { workers: 16, arrivalSpeedup: 4, blocks: 16_384, eventDelayMs: 2
 const requestsPerSecond = 4
 
 /** Upstream's settings that gained most on the conversation trace without a queue. */
-const tunedSettings = ['prefill_load_scale=10']
+export const tunedSettings = ['prefill_load_scale=10']
 
 export function gridCells(): GridCell[] {
   const corners = factors.reduce<Record<string, number>[]>(
