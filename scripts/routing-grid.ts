@@ -27,7 +27,7 @@ interface Line {
 const { values: flags } = parseArgs({
   options: {
     only: { type: 'string', default: '' },
-    requests: { type: 'string', default: '3000' },
+    requests: { type: 'string', default: '2000' },
     seed: { type: 'string', default: '2' },
     processes: { type: 'string', default: '2' },
     anew: { type: 'boolean', default: false },

@@ -91,10 +91,8 @@ export class FleetModel {
     return this.#running.size
   }
 
-  /** `isAlong`: with others that wait, so that one pass begins for all of them. */
-  prefillMs(workerId: bigint, newTokens: number, prefixTokens: number, isAlong = false): number {
-    const ms = this.fleetPrefillMs(newTokens, prefixTokens)
-    return Math.max(0, isAlong ? ms - this.#coefficients.base : ms) * this.speedOf(workerId)
+  prefillMs(workerId: bigint, newTokens: number, prefixTokens: number): number {
+    return this.fleetPrefillMs(newTokens, prefixTokens) * this.speedOf(workerId)
   }
 
   /** On a worker of usual speed. */

@@ -31,10 +31,10 @@ it('holds a request until its worker is about to be free', () => {
   expect(fleet.core.nextWakeMs(at)).toBeUndefined()
 })
 
-it('never holds a prompt that costs little more than an empty pass', () => {
+it('never holds a prompt that costs no more than three empty passes', () => {
   const fleet = heldFleet() // an empty pass takes 10 ms
-  expect(outcome(fleet.ask('longer', { promptTokens: 260 }))).toBe('parked')
-  expect(outcome(fleet.ask('short', { promptTokens: 240 }))).toBe('0')
+  expect(outcome(fleet.ask('longer', { promptTokens: 1001 }))).toBe('parked')
+  expect(outcome(fleet.ask('short', { promptTokens: 999 }))).toBe('0')
 })
 
 it('lets who comes in one burst with one long beginning go along with the first of them', () => {
@@ -116,7 +116,7 @@ it('held requests count against the limits of their class, and the refusal names
 
 it('a held request does not go to ranks that its class counts as busy', () => {
   const fleet = classFleet()
-  for (const policyClass of ['calm', 'std']) fleet.ask(policyClass, { policyClass, promptTokens: 1000 })
+  for (const policyClass of ['calm', 'std']) fleet.ask(policyClass, { policyClass, promptTokens: 2000 })
   fleet.nowMs = 1000 // the worker is about to be free, and 50,000 tokens are still booked there
   expect(fleet.recheck()).toEqual(['std@0'])
   expect(fleet.mark('running0')).toEqual([])

@@ -116,7 +116,7 @@ export class LateBinding {
     }
   }
 
-  /** Little more than an empty pass: it goes with whatever is computed next, and delays nobody by much. */
+  /** No more than a few empty passes: it goes with whatever is computed next, and delays nobody by much. */
   isLittle(outlook: Outlook): boolean {
     return outlook.ownMs <= littlePasses * this.#options.model.coefficients.base
   }
@@ -157,6 +157,6 @@ const aboutFreeMs = 15
 /** What is booked and this together: short enough to wait behind, and engines batch short prompts well. */
 const shortMs = 120
 /** Times an empty pass: what costs no more is never held. */
-const littlePasses = 1.5
+const littlePasses = 2
 /** Held requests that are priced in one look: 64 lookups stay far below a millisecond. */
 const lookCount = 64

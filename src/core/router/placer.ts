@@ -19,7 +19,6 @@ import {
   cacheHitOf,
   costSettingsOf,
   DefaultWorkerSelector,
-  joinsPass,
   lesserOverlap,
   validateSelection,
   WarmCostPolicy,
@@ -165,12 +164,11 @@ export class Placer {
     // What running requests of the rank share is not computed again either; only a model of durations counts it.
     const sharedTokens = model ? this.#blockTokens(this.#loads.detail?.sharedBlocks[rank] ?? 0) : 0
     const known = Math.min(promptTokens, Math.max(cachedTokens, sharedTokens))
-    const isAlong = joinsPass(this.#loads.detail?.prefillRequests[rank] ?? 0)
     const prefillLoadHint = prefillHint({
       promptTokens,
       cachedTokens: known,
       tracksPrefillTokens: tracksPrefill,
-      estimate: model ? (tokens, cached) => model.prefillMs(workerId, tokens, cached, isAlong) : estimatePrefill,
+      estimate: model ? (tokens, cached) => model.prefillMs(workerId, tokens, cached) : estimatePrefill,
       onFailure: onEstimateFailed,
     })
     sequences.book(

@@ -34,5 +34,5 @@ export type {
 export { SharedCacheHits } from './shared-hits.js'
 export { DefaultWorkerSelector, validateSelection } from './worker-selector.js'
 export type { SelectionRequest, WorkerSelection, WorkerSelector } from './worker-selector.js'
-export { joinsPass, WarmCostPolicy } from './warm-cost.js'
+export { WarmCostPolicy } from './warm-cost.js'
 export type { WarmCostOptions } from './warm-cost.js'

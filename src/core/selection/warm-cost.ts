@@ -3,8 +3,7 @@
  *
  *   cost = wait + own - copy + (own * decoding + decode) / ttftWeight + full
  *
- *   own     estimated prefill of the tokens that are neither cached nor about to be (running requests share their prefix);
- *           without what every pass costs where it can join one that others wait for
+ *   own     estimated prefill of the tokens that are neither cached nor about to be (running requests share their prefix)
  *   copy    the part of `own` that is an investment: a prefix that another rank has, and that several running requests crowd
  *           around there. Of a stretch that each holder serves to c requests, a second copy is worth 1 - 1/c of its price.
  *   wait    estimated prefill that is booked on the rank and not computed yet
@@ -113,11 +112,8 @@ export class WarmCostPolicy implements CostPolicy {
     terms.own = prefillMs * speed
     terms.copy = terms.wait = terms.stall = terms.decode = terms.full = 0
     if (!detail || load.isTracked[rank] !== 1) return terms.own
-    const baseMs = joinsPass(detail.prefillRequests[rank]!) ? model.coefficients.base : 0
-    terms.own = Math.max(0, prefillMs - baseMs) * speed
     const copied = copiedTokens(detail.crowds, cached, knownTokensMax, blockTokens)
-    const investedMs = prefillMs - model.fleetPrefillMs(promptTokens - cached - copied, cached)
-    terms.copy = Math.min(terms.own, investedMs * speed)
+    terms.copy = (prefillMs - model.fleetPrefillMs(promptTokens - cached - copied, cached)) * speed
     const active = load.activeRequests[rank]!
     const decoding = Math.max(0, active - detail.prefillRequests[rank]!)
     terms.wait = detail.prefillMs[rank]!
@@ -139,14 +135,13 @@ export class WarmCostPolicy implements CostPolicy {
     const speeds = this.#speeds
     const totals = this.#workers.totalKvBlocks
     const model = this.#model
-    const { base } = model.coefficients
     // Per answer and token of context, weighed: their contexts slow our steps, ours slows each of theirs.
     const weight = 1 / this.#ttftWeight
     const perContextToken = model.outputBlocks * blockTokens * contextTokenStepMs * weight
     const knownMax = this.#knownTokensMax(rows, inputs, crowds)
     let lastCached = -1
     let lastMs = 0
-    let lastInvestedMs = 0
+    let lastPaidMs = 0
     for (let row = 0; row < count; row++) {
       const rank = ranks[row]!
       const resident = !isPlain
@@ -162,22 +157,18 @@ export class WarmCostPolicy implements CostPolicy {
         lastCached = cached
         lastMs = model.fleetPrefillMs(promptTokens - cached, cached)
         const copied = cached < knownMax ? copiedTokens(crowds, cached, knownMax, blockTokens) : 0
-        lastInvestedMs = copied > 0 ? lastMs - model.fleetPrefillMs(promptTokens - cached - copied, cached) : 0
+        lastPaidMs = copied > 0 ? model.fleetPrefillMs(promptTokens - cached - copied, cached) : lastMs
       }
       const speed = speeds[rank]!
       if (isTracked[rank] !== 1) {
         costs[row] = lastMs * speed
         continue
       }
-      const waiting = prefillRequests[rank]!
-      const passMs = joinsPass(waiting) ? lastMs - base : lastMs
-      const own = passMs > 0 ? passMs * speed : 0
-      const invested = lastInvestedMs * speed
-      const behind = activeRequests[rank]! - waiting
+      const behind = activeRequests[rank]! - prefillRequests[rank]!
       const decoding = behind > 0 ? behind : 0
       const contexts = contextBlocks[rank]! * blockTokens + decoding * promptTokens
-      const paid = own > invested ? own - invested : 0
-      const cost = prefillMs[rank]! + paid + own * decoding * weight + perContextToken * contexts
+      const stall = lastMs * decoding * weight
+      const cost = prefillMs[rank]! + (lastPaidMs + stall) * speed + perContextToken * contexts
       const total = totals[rank]! > 0 ? totals[rank]! : unknownBlocks
       const used = decodeBlocks[rank]!
       costs[row] = used > fullAt * total ? cost + this.#fullMs(used, total) : cost
@@ -215,14 +206,6 @@ export class WarmCostPolicy implements CostPolicy {
     const overflow = usedBlocks - fullAt * totalBlocks
     return overflow <= 0 ? 0 : (overflow * this.#model.residenceMs) / usedBlocks
   }
-}
-
-/**
- * Whether a prefill is computed together with others: one runs, and behind it at least one waits for the pass that comes next.
- * That pass begins once for all of them.
- */
-export function joinsPass(prefillRequests: number): boolean {
-  return prefillRequests >= 2
 }
 
 function isCrowded({ count, perHolder }: Crowds): boolean {

@@ -21,6 +21,8 @@ export interface TableRow {
 export interface RoutingTable {
   /** The page has `<!-- name -->` and `<!-- /name -->` around it. */
   readonly name: string
+  /** Runs of each row whose mean it shows, unless told otherwise. */
+  readonly seeds: number
   readonly head: readonly string[]
   readonly rows: readonly TableRow[]
 }
@@ -31,6 +33,7 @@ export const routingTables = (): RoutingTable[] => [recordedTable(), fleetTable(
 function recordedTable(): RoutingTable {
   return {
     name: 'recorded',
+    seeds: 5,
     head: ['Cell', ...comparedFigures.map(({ title, limit }) => `${title} (${limit * 100} %)`), 'Seeds', 'Within'],
     rows: readReplayCells()
       .filter(({ routerMode }) => routerMode === 'kv_router')
@@ -112,6 +115,7 @@ const fleetHead = ['Cell', 'TTFT mean', 'p50', 'p90', 'p99', 'ITL mean', 'E2E me
 function fleetTable(): RoutingTable {
   return {
     name: 'fleets',
+    seeds: 3,
     head: fleetHead,
     rows: [...contend(fleets, contenders), ...contend(replicas, contenders.slice(0, 3))],
   }
@@ -130,7 +134,7 @@ function gpuTable(): RoutingTable {
     ...cells('h200-llama8b', h200Profile),
     ...cells('measured points', { kind: 'table', name: 'h200-llama8b-steps', ...table }),
   ]
-  return { name: 'gpu', head: fleetHead, rows: contend(all, contenders.slice(0, 3)) }
+  return { name: 'gpu', seeds: 3, head: fleetHead, rows: contend(all, contenders.slice(0, 3)) }
 }
 
 /** Generated traces, a new one for every seed. */
@@ -155,7 +159,7 @@ function shapeTable(): RoutingTable {
       }),
     ),
   )
-  return { name: 'shapes', head: fleetHead, rows }
+  return { name: 'shapes', seeds: 3, head: fleetHead, rows }
 }
 
 function fleetCells(results: readonly PolicyResult[]): string[] {
