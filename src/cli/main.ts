@@ -5,6 +5,7 @@ import { checkCommand } from './check.js'
 import { configCommand } from './config.js'
 import { demoCommand } from './demo.js'
 import { failureOf } from './failure.js'
+import { profileCommand } from './profile.js'
 import { replayCommand } from './replay.js'
 import { serveCommand } from './serve.js'
 import { simCommand } from './sim.js'
@@ -18,6 +19,7 @@ const program = new Command('warmroute')
   .addCommand(configCommand())
   .addCommand(simCommand())
   .addCommand(replayCommand())
+  .addCommand(profileCommand())
 
 try {
   await program.parseAsync()

@@ -8,7 +8,7 @@ import {
   generateTrace,
   htmlPage,
   markdownTable,
-  parseStepTable,
+  parseEngineProfile,
   parseSweep,
   policyNames,
   readTrace,
@@ -69,7 +69,7 @@ export function replayCommand(): Command {
     .option('--routers <n>', 'router replicas that do not share bookings; late binding is off above 1', count, 1)
     .option(
       '--engine-profile <name or file>',
-      `step times: ${Object.keys(timingProfiles).join(', ')}, or measured points as JSON lines`,
+      `step times: ${Object.keys(timingProfiles).join(', ')}, or a file of \`warmroute profile\` or of measured points`,
       'dynamo',
     )
     .option(
@@ -158,7 +158,7 @@ function factsOf(path: string | undefined, flags: ReplayFlags): { title: string;
 }
 
 function readProfile(name: string): TimingProfile {
-  return timingProfiles[name] ?? { kind: 'table', name, ...parseStepTable(readFileSync(name, 'utf8')) }
+  return timingProfiles[name] ?? parseEngineProfile(readFileSync(name, 'utf8'), basename(name))
 }
 
 function policies(text: string): PolicyName[] {

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -8,7 +8,7 @@ import { gunzipSync } from 'node:zlib'
 import { OpenAI } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
-import { parseFaults, startSimEngine } from '../sim/index.js'
+import { parseFaults, readTrace, startSimEngine } from '../sim/index.js'
 import type { AddressReport } from './assemble/assembly.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
 import type { Served } from './serve.js'
@@ -401,4 +401,25 @@ describe('a worker over a threshold', () => {
     leaving.abort()
     expect([...workers].sort()).toEqual(served)
   })
+})
+
+it('writes a decision log that can be replayed, and starts from an engine profile', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'serve-'))
+  const path = join(folder, 'decisions.jsonl')
+  const profile = join(folder, 'profile.json')
+  writeFileSync(profile, 'no profile')
+  await expect(start(['127.0.0.1:1', '--engine-profile', profile])).rejects.toMatchObject({
+    code: 'WR_INVALID_CONFIG',
+    message: expect.stringContaining('engine_profile: line 1'),
+  })
+  const served = await start([(await engine()).url, '--decision-log', path, '--engine-profile', 'h200-llama8b'])
+  const ai = client(served)
+  const messages = conversation('logs')
+  for (const text of ['What is written?', 'And who reads it?']) await say(ai, messages, text)
+  await served.close()
+  const trace = readTrace(readFileSync(path))
+  expect(trace.map(({ outputTokens }) => outputTokens)).toEqual([24, 24])
+  expect(trace[1]!.promptTokens).toBeGreaterThan(trace[0]!.promptTokens)
+  expect(readFileSync(path, 'utf8')).not.toContain('written')
+  rmSync(folder, { recursive: true })
 })

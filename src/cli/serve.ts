@@ -5,9 +5,11 @@ import { join } from 'node:path'
 import { Command } from 'commander'
 import type { ServerConfig } from '../config/index.js'
 import { readPolicyConfig } from '../config/index.js'
+import type { PrefillCoefficients } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { GatewayAddress, WorkerMode, WorkerRole } from '../server/index.js'
 import { gatewayOptionsOf, hashKey, modelRulesOf } from '../server/index.js'
+import { parseEngineProfile, prefillCoefficientsOf, timingProfiles } from '../sim/index.js'
 import type { AssemblyOptions } from './assemble/assembly.js'
 import { Assembly } from './assemble/assembly.js'
 import { prefillEstimatorOf } from './assemble/prefill-times.js'
@@ -123,6 +125,9 @@ async function assemblyOptions(
     enforceDisagg: own.enforceDisagg,
     prefillFallback: own.prefillFallback,
     tokenPlaces: tokenPlacesOf(own, env),
+    prefillProfile: own.engineProfile === undefined ? undefined : await readPrefillProfile(own.engineProfile),
+    decisionLog:
+      own.decisionLog === undefined ? undefined : { path: own.decisionLog, bytesMax: own.decisionLogMaxMib * 2 ** 20 },
     gateway: {
       ...gateway,
       listen: { ...gateway.listen, ...(opensUp(values, origins) ? { host: '0.0.0.0' } : {}) },
@@ -181,4 +186,14 @@ function greeting({ url, adminUrl }: GatewayAddress, { values, origins }: Settin
       ? 'every address of this machine; clients need a key'
       : 'this machine only: set --api-key or --host to let others in'
   return `warmroute listens on ${url} (${why})${adminUrl === undefined ? '' : `\nadmin routes on ${adminUrl}`}`
+}
+
+/** Throws `WR_INVALID_CONFIG`: a router that starts from a wrong file would be slow for reasons that nobody sees. */
+async function readPrefillProfile(path: string): Promise<PrefillCoefficients> {
+  try {
+    return prefillCoefficientsOf(timingProfiles[path] ?? parseEngineProfile(await readFile(path, 'utf8'), path))
+  } catch (cause) {
+    const reason = cause instanceof WarmrouteError ? String(cause.details['reason']) : (cause as Error).message
+    throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `engine_profile: ${reason}` }, { cause })
+  }
 }

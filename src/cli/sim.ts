@@ -1,7 +1,8 @@
 /** `warmroute sim`: simulated vLLM or SGLang servers to point any router at. Runs until it is told to stop. */
 import { readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import { Command, Option } from 'commander'
-import { loadTokenizer, parseFaults, parseStepTable, startSimEngine, timingProfiles } from '../sim/index.js'
+import { loadTokenizer, parseEngineProfile, parseFaults, startSimEngine, timingProfiles } from '../sim/index.js'
 import type { SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
 import { count, port, positive, whole } from './numbers.js'
 
@@ -55,7 +56,7 @@ export function simCommand(): Command {
     .option('--speedup <factor>', 'divides every step time', positive, 1)
     .option(
       '--profile <name or file>',
-      `step times: ${Object.keys(timingProfiles).join(', ')}, or measured points as JSON lines`,
+      `step times: ${Object.keys(timingProfiles).join(', ')}, or a file of \`warmroute profile\` or of measured points`,
       'dynamo',
     )
     .option('--tokenizer <folder>', 'a folder with tokenizer.json; default: a built-in one that needs no files')
@@ -124,5 +125,5 @@ function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
 }
 
 function readProfile(name: string): TimingProfile {
-  return timingProfiles[name] ?? { kind: 'table', name, ...parseStepTable(readFileSync(name, 'utf8')) }
+  return timingProfiles[name] ?? parseEngineProfile(readFileSync(name, 'utf8'), basename(name))
 }

@@ -54,6 +54,9 @@ export interface ServeConfig {
   /** `auto`: where this system keeps state; `none`: nowhere. */
   readonly snapshotFolder: string
   readonly snapshotIntervalSecs: number
+  readonly engineProfile: string | undefined
+  readonly decisionLog: string | undefined
+  readonly decisionLogMaxMib: number
 }
 
 const milliseconds = z.number().nonnegative()
@@ -158,6 +161,16 @@ const options = {
     60,
     'Seconds between two snapshots. One more is taken at the end; 0 takes only that one.',
   ),
+  engineProfile: optionalText(
+    'A file of `warmroute profile`: where policy warm starts to learn how long prefills take. None: from nothing.',
+  ),
+  decisionLog: optionalText(
+    'A file to which every request is written that was sent to a worker, as a line that `warmroute replay` reads: times, token counts, and salted hashes of 512 tokens each; no text. None: nothing is written.',
+  ),
+  decisionLogMaxMib: number(
+    256,
+    'MiB of the decision log; a full file is renamed to end in `.1`, in place of the one before, and a new one begins.',
+  ),
 } satisfies Record<string, Option>
 
 export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
@@ -173,6 +186,8 @@ export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
       issues.push({ field: 'snapshot_interval_secs', message: 'must be between 0 and 86400' })
     if (!isHttp(plain.hubEndpoint))
       issues.push({ field: 'hub_endpoint', message: `"${plain.hubEndpoint}" is not an http address` })
+    if (!(plain.decisionLogMaxMib >= 1 && plain.decisionLogMaxMib <= 1_048_576))
+      issues.push({ field: 'decision_log_max_mib', message: 'must be between 1 and 1048576' })
     if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
     return { ...plain, workers, apiKeys: keysIn(apiKey), adminKeys: keysIn(adminKey) }
   },

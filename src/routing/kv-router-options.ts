@@ -3,6 +3,7 @@ import type { Tracer } from '@opentelemetry/api'
 import type { KvIndex, PrefixIndex, TieredBatch } from '../core/index/index.js'
 import type { Rank, RankTable, RouterConfigInput, RouterEvent, WorkerRole } from '../core/protocol/index.js'
 import type { PolicyConfig } from '../core/queue/index.js'
+import type { PrefillCoefficients } from '../core/load/index.js'
 import type { LogSink, PrefillEstimator } from '../core/router/index.js'
 import type { PolicyFactory, WorkerSelector } from '../core/selection/index.js'
 import type { ReplicaPort } from '../core/sequences/index.js'
@@ -40,6 +41,8 @@ export interface KvRouterOptions<Client = undefined> {
   /** The default one unless told. */
   readonly selector?: WorkerSelector | undefined
   readonly prefillLoadEstimator?: PrefillEstimator | undefined
+  /** Where policy warm starts to learn how long prefills take; from nothing unless told. */
+  readonly prefillProfile?: PrefillCoefficients | undefined
   /** Labels gauges, and prices ranks: `decode` unless told. */
   readonly workerType?: WorkerType | undefined
   /** What the workers do, where that is known: decides whose policy is used, and whether KV events matter at all. */

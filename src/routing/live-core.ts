@@ -4,6 +4,7 @@
  */
 import type { Tracer } from '@opentelemetry/api'
 import type { TieredBatch } from '../core/index/index.js'
+import { FleetModel } from '../core/load/index.js'
 import type { MatchColumns, Rank, RouterConfig, RouterEvent } from '../core/protocol/index.js'
 import {
   eventSourceRequirement,
@@ -263,7 +264,7 @@ export class LiveCore {
   }
 
   #coreOptions(onFeed: (feed: LoadFeed) => LoadFeed): RouterCoreOptions {
-    const { blockSize, policies, modelName, selector, prefillLoadEstimator, replica } = this.#options
+    const { blockSize, policies, modelName, selector, prefillLoadEstimator, prefillProfile, replica } = this.#options
     const config = this.#config
     const { clock, random } = this
     return {
@@ -279,6 +280,7 @@ export class LiveCore {
       selectionPolicy: chooseSelectionPolicy(config, this.#options),
       comparesOverlap: this.#options.observer?.lesserOverlap !== undefined,
       estimatePrefill: prefillLoadEstimator,
+      model: prefillProfile && new FleetModel({ profile: prefillProfile }),
       onEstimateFailed: (error) => this.log.warn({ error }, 'failed to predict a prefill duration'),
       load: (ranks) => onFeed(new LoadFeed(ranks, clock, this.log)),
       replica: config.routerReplicaSync ? replica : undefined,

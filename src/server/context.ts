@@ -6,7 +6,7 @@ import type { Callers } from './http/callers.js'
 import type { ErrorShape } from './http/error-body.js'
 import type { Inference } from './inference.js'
 import type { ModelHub } from './model-hub.js'
-import type { Deadlines, HealthOptions, Limits, Log } from './options.js'
+import type { Deadlines, EndedRequest, HealthOptions, Limits, Log } from './options.js'
 import type { DeadlineClock } from './request/deadlines.js'
 import type { LoopTurns } from './request/loop-turns.js'
 import type { Meters } from './telemetry/request-meters.js'
@@ -22,6 +22,7 @@ export interface GatewayContext {
   readonly buffers: BufferPool
   readonly log: Log
   readonly tracer: Tracer | undefined
+  readonly onEnded: ((ended: EndedRequest) => void) | undefined
   readonly now: () => number
   readonly random: () => number
   readonly hasher: BlockHasher

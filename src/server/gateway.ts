@@ -231,6 +231,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     buffers: new BufferPool(),
     log: options.log ?? silent,
     tracer: options.tracer,
+    onEnded: options.onEnded,
     now,
     random,
     hasher: createBlockHasher(),

@@ -7,6 +7,7 @@ export type {
   AddedWorker,
   Deadlines,
   DisaggSpec,
+  EndedRequest,
   GatewayOptions,
   HealthOptions,
   Limits,

@@ -78,6 +78,8 @@ export class Inference implements Timed {
   #shed: ShedReason | undefined
   #rank = 0
   #promptTokens = 0
+  /** The decision that stands; absent before anything was sent. */
+  #answer: RouteAnswer | undefined
   /** Lent for the body, and for a prompt that is compared by its bytes. */
   #bytes: Buffer | undefined
   #tokens: Uint32Array | undefined
@@ -235,6 +237,7 @@ export class Inference implements Timed {
       }
       if (hints.isDryRun)
         return answerDryRun(this.#response, prepared, prompt, answer, this.publicId, pair?.prefillChoice)
+      this.#answer = answer
       const isLast = attempt === attemptsMax || place.isFixed
       const outcome = await this.#dispatch(prepared, prompt, answer, isLast)
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
@@ -553,8 +556,30 @@ export class Inference implements Timed {
     this.#bytes = undefined
   }
 
+  #tellEnded(status: number): void {
+    const { onEnded, now } = this.#context
+    const answer = this.#answer
+    if (!onEnded || !answer || !this.#meters) return
+    const { workerId, dpRank, cachedTokens, waitedMs } = answer
+    onEnded({
+      model: this.#meters.model,
+      startedAtMs: this.startedAtMs,
+      endedAtMs: now(),
+      firstTokenAtMs: this.#firstTokenAtMs,
+      status,
+      tokens: this.#tokens && this.#tokens.length > 0 ? this.#tokens : undefined,
+      promptTokens: this.#promptTokens,
+      outputTokens: this.#outputTokens,
+      workerId,
+      dpRank,
+      cachedTokens,
+      waitedMs,
+    })
+  }
+
   #finish(status: number): void {
     endInTime(this.#response, this.#context.deadlines.noProgressMs)
+    this.#tellEnded(status)
     if (this.#tokens) this.#context.buffers.give(this.#tokens)
     const { meters, overloadStatus, now, log } = this.#context
     this.#guard?.end('dropped')

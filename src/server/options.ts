@@ -177,6 +177,25 @@ export interface AddedWorker {
   readonly replay?: string | undefined
 }
 
+/** A routed request that is over. What it asked is not here, only how long it was. */
+export interface EndedRequest {
+  readonly model: string
+  /** In the clock of `now`. */
+  readonly startedAtMs: number
+  readonly endedAtMs: number
+  readonly firstTokenAtMs: number | undefined
+  readonly status: number
+  /** Valid during the call, to be counted or hashed; absent where the prompt's tokens are not known. */
+  readonly tokens: Uint32Array | undefined
+  readonly promptTokens: number
+  readonly outputTokens: number
+  readonly workerId: bigint
+  readonly dpRank: number
+  /** As the decision took it. */
+  readonly cachedTokens: number
+  readonly waitedMs: number
+}
+
 export interface GatewayOptions {
   readonly models?: readonly ModelSpec[]
   readonly listen?: ListenOptions
@@ -205,6 +224,8 @@ export interface GatewayOptions {
   /** `1.0` gives the routing overhead the buckets and phases of the first generation; for metrics made here. */
   readonly metricsCompat?: '1.0' | '1.2'
   readonly log?: Log
+  /** Hears of every request that was sent to a worker, once it is over. Must not throw. */
+  readonly onEnded?: ((ended: EndedRequest) => void) | undefined
   /** Makes a span per request and hands its context to the engine. Without it the client's own context is passed on. */
   readonly tracer?: Tracer | undefined
   /** A clock that only goes forward, in milliseconds. */

@@ -3,6 +3,7 @@
  * streams, and keeps the gateway told of who is there and how well their caches are known. `serve` and `demo` are this
  * with words around it.
  */
+import type { PrefillCoefficients } from '../../core/load/index.js'
 import type { RouterConfig } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
 import type { PrefillEstimator } from '../../core/router/index.js'
@@ -26,6 +27,7 @@ import { createGateway, createServiceTokenizer, observeTokens, prefillPoolOf } f
 import type { ModelStatus } from '../../tokens/index.js'
 import { TokenService } from '../../tokens/index.js'
 import { CacheMemory } from './cache-memory.js'
+import { DecisionLog } from './decision-log.js'
 import type { UsualPorts } from './find-sockets.js'
 import { findSockets, usualPorts } from './find-sockets.js'
 import type { Joined } from './joined.js'
@@ -72,6 +74,9 @@ export interface AssemblyOptions {
   readonly usualPorts?: UsualPorts | undefined
   /** Where what is known of caches outlives this process, and how often it is written. */
   readonly snapshot?: { readonly path: string; readonly intervalMs: number } | undefined
+  /** Where policy warm starts to learn from. */
+  readonly prefillProfile?: PrefillCoefficients | undefined
+  readonly decisionLog?: { readonly path: string; readonly bytesMax: number } | undefined
   readonly log?: Log
 }
 
@@ -99,6 +104,7 @@ export class Assembly implements KeeperHouse {
   readonly gateway: Gateway
   readonly #options: AssemblyOptions
   readonly #log: Log
+  readonly #decisions: DecisionLog | undefined
   readonly #tokens = new TokenService({ threads: 1 })
   readonly #keepers = new Map<bigint, WorkerKeeper>()
   /** What an admin said of workers that were added while we run. */
@@ -127,7 +133,15 @@ export class Assembly implements KeeperHouse {
     this.#log = options.log ?? silent
     this.#times = { ...keeperTimes, ...options.times }
     const steward = { takenIds: () => this.#keepers.keys(), added: (it: AddedWorker) => this.#adopt(it) }
-    this.gateway = createGateway({ ...options.gateway, steward, log: this.#log })
+    this.#decisions =
+      options.decisionLog &&
+      new DecisionLog({ ...options.decisionLog, log: this.#log, epochMs: Date.now() - performance.now() })
+    this.gateway = createGateway({
+      ...options.gateway,
+      steward,
+      log: this.#log,
+      onEnded: this.#decisions && ((ended) => this.#decisions!.add(ended)),
+    })
     this.#memory =
       options.snapshot &&
       new CacheMemory({
@@ -335,6 +349,7 @@ export class Assembly implements KeeperHouse {
         now: () => performance.now(),
         onRemoved: (workerId) => this.#removed(workerId),
         memory: this.#memory,
+        prefillProfile: this.#options.prefillProfile,
       })
       this.#prefillRuntimes.set(key, runtime)
       runtime.then(
@@ -381,6 +396,7 @@ export class Assembly implements KeeperHouse {
       now: () => performance.now(),
       onRemoved: (workerId) => this.#removed(workerId),
       memory: this.#memory,
+      prefillProfile: this.#options.prefillProfile,
     })
     this.#ready.add(runtime)
     const [first, ...others] = facts.models!.value
@@ -391,7 +407,8 @@ export class Assembly implements KeeperHouse {
       blockSize,
       router: runtime.port,
       tokenizer: createServiceTokenizer(this.#tokens, { model: name }),
-      tracksOutputBlocks: config.routerTrackOutputBlocks,
+      // A cost in milliseconds learns from them how long answers are.
+      tracksOutputBlocks: config.routerTrackOutputBlocks || config.policy === 'warm',
       disagg: this.#disaggOf(name),
       routerMetrics: runtime.metrics,
       figures: () => ({ index: runtime.indexFigures }),
@@ -510,6 +527,7 @@ export class Assembly implements KeeperHouse {
     this.#changed()
     await Promise.all([...[...this.#keepers.values()].map((keeper) => keeper.close()), ...this.#ending])
     await this.gateway.close()
+    await this.#decisions?.close()
     await this.#memory?.close()
     const runtimes = await Promise.allSettled(this.#runtimes.values())
     const prefills = await Promise.allSettled(this.#prefillRuntimes.values())

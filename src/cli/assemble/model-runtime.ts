@@ -5,6 +5,7 @@
  */
 import { createBlockHasher } from '../../core/hashing/index.js'
 import type { KvIndex } from '../../core/index/index.js'
+import type { PrefillCoefficients } from '../../core/load/index.js'
 import type { Rank, RouterConfig, WorkerRank } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
 import type { PrefillEstimator } from '../../core/router/index.js'
@@ -28,6 +29,8 @@ export interface ModelRuntimeOptions {
   readonly config: RouterConfig
   readonly policies?: PolicyConfig | undefined
   readonly prefillLoadEstimator?: PrefillEstimator | undefined
+  /** Where policy warm starts to learn from. */
+  readonly prefillProfile?: PrefillCoefficients | undefined
   /** Whose choice it makes. */
   readonly workerType?: 'decode' | 'prefill'
   readonly metrics: Metrics
@@ -71,6 +74,7 @@ export class ModelRuntime {
       workerType,
       policies: options.policies,
       prefillLoadEstimator: options.prefillLoadEstimator,
+      prefillProfile: options.prefillProfile,
       // Workers without events live by predictions beside the exact index; those with events are kept out of it.
       config: config.useKvEvents
         ? { ...config, routerPredictedTtlSecs: config.routerPredictedTtlSecs ?? config.routerTtlSecs }

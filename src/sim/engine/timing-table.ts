@@ -115,10 +115,7 @@ function mix(low: number, high: number, share: number): number {
  * parseStepTable(points.map((point) => JSON.stringify(point)).join('\n'))
  */
 export function parseStepTable(text: string): StepTable {
-  const rows = text
-    .split('\n')
-    .filter((line) => line.trim() !== '')
-    .map((line) => JSON.parse(line) as Record<string, unknown>)
+  const rows = text.split('\n').flatMap((line, at) => (line.trim() === '' ? [] : [rowOf(line, at + 1)]))
   const numberOf = (row: Record<string, unknown>, key: string): number => {
     const value = row[key]
     if (typeof value === 'number' && Number.isFinite(value)) return value
@@ -136,4 +133,14 @@ export function parseStepTable(text: string): StepTable {
       .filter((row) => row['kind'] === 'decode')
       .map((row) => ({ batch: numberOf(row, 'batch'), context: numberOf(row, 'context'), ms: numberOf(row, 'ms') })),
   }
+}
+
+function rowOf(text: string, line: number): Record<string, unknown> {
+  try {
+    const json: unknown = JSON.parse(text)
+    if (typeof json === 'object' && json !== null) return json as Record<string, unknown>
+  } catch {
+    // said below
+  }
+  throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `line ${line} of the step times is no JSON object`, line })
 }

@@ -134,7 +134,7 @@ function gpuTable(): RoutingTable {
     ...cells('h200-llama8b', h200Profile),
     ...cells('measured points', { kind: 'table', name: 'h200-llama8b-steps', ...table }),
   ]
-  return { name: 'gpu', seeds: 3, head: fleetHead, rows: contend(all, contenders.slice(0, 3)) }
+  return { name: 'gpu', seeds: 1, head: fleetHead, rows: contend(all, contenders.slice(0, 3)) }
 }
 
 /** Generated traces, a new one for every seed. */

@@ -117,6 +117,9 @@ function placeInTime(rows: readonly Row[]): TraceRequest[] {
     if (session !== undefined) sessionMs.set(session, Math.max(startMs!, sessionMs.get(session) ?? 0))
     return { row, arrivalMs: startMs! }
   })
+  // A log has the time of day; what counts is the time since its first request.
+  const firstMs = timed.reduce((least, { arrivalMs }) => Math.min(least, arrivalMs), Number.POSITIVE_INFINITY)
+  if (firstMs >= timeOfDayMs) for (const it of timed) it.arrivalMs -= firstMs
   timed.sort((a, b) => a.arrivalMs - b.arrivalMs || a.row.line - b.row.line)
   const lastOf = new Map<string, number>()
   return timed.map(({ row, arrivalMs }, index) => {
@@ -127,6 +130,9 @@ function placeInTime(rows: readonly Row[]): TraceRequest[] {
     return before === undefined ? request : { ...request, follows: { index: before, delayMs: row.delayMs ?? 0 } }
   })
 }
+
+/** Above this a timestamp cannot be meant as a time since the beginning: it would be 30 years. */
+const timeOfDayMs = 1e12
 
 function refuse(line: number, reason: string, cause?: unknown): never {
   throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `trace line ${line} ${reason}`, line }, { cause })

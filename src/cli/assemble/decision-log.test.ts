@@ -1,0 +1,108 @@
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import type { EndedRequest } from '../../server/index.js'
+import { readTrace, runExperiment } from '../../sim/index.js'
+import { DecisionLog } from './decision-log.js'
+
+let folder = ''
+beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), 'decisions-'))))
+afterEach(() => rmSync(folder, { recursive: true }))
+
+const warnings: string[] = []
+const log = { debug() {}, info() {}, warn: (_: unknown, sentence: string) => void warnings.push(sentence) }
+
+function openLog(bytesMax = 2 ** 20, path = join(folder, 'decisions.jsonl')): DecisionLog {
+  return new DecisionLog({ path, bytesMax, log, epochMs: 1_700_000_000_000, salt: 'fixed' })
+}
+
+function ended(tokens: readonly number[], at: number, changes: Partial<EndedRequest> = {}): EndedRequest {
+  const times = { startedAtMs: at, endedAtMs: at + 900, firstTokenAtMs: at + 100 }
+  const decision = { workerId: 3n, dpRank: 0, cachedTokens: 64, waitedMs: 12.345 }
+  const counts = { promptTokens: tokens.length, outputTokens: 20, status: 200, model: 'sim' }
+  return { ...times, ...decision, ...counts, tokens: Uint32Array.from(tokens), ...changes }
+}
+
+const words = (count: number, from = 0): number[] => Array.from({ length: count }, (_, at) => from + at)
+const rows = (path: string): Record<string, unknown>[] =>
+  readFileSync(path, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+
+it('writes counts, times, the decision and hashes, and nothing that was said', async () => {
+  const decisions = openLog()
+  decisions.add(ended(words(1100), 5))
+  await decisions.close()
+  const [row] = rows(join(folder, 'decisions.jsonl'))
+  expect(row).toEqual({
+    timestamp: 1_700_000_000_005,
+    input_length: 1100,
+    output_length: 20,
+    hash_ids: [expect.any(Number), expect.any(Number), expect.any(Number)],
+    model: 'sim',
+    worker: '3',
+    dp_rank: 0,
+    cached_tokens: 64,
+    held_ms: 12.3,
+    ttft_ms: 100,
+    e2e_ms: 900,
+    status: 200,
+  })
+  for (const id of row!['hash_ids'] as number[]) expect(Number.isSafeInteger(id)).toBe(true)
+})
+
+it('names equal beginnings alike, and nothing else', async () => {
+  const decisions = openLog()
+  decisions.add(ended(words(1100), 0))
+  decisions.add(ended([...words(1024), 9, 9], 1))
+  decisions.add(ended([7, ...words(1099)], 2))
+  await decisions.close()
+  const [first, second, third] = rows(join(folder, 'decisions.jsonl')).map((row) => row['hash_ids'] as number[])
+  expect(second!.slice(0, 2)).toEqual(first!.slice(0, 2))
+  expect(second![2]).not.toBe(first![2])
+  expect(new Set([...first!, ...third!]).size).toBe(6)
+})
+
+it('is a trace that a replay reads, plain or gzip, from its first request on', async () => {
+  const decisions = openLog()
+  for (let at = 0; at < 20; at++) decisions.add(ended(words(1500, at % 2), 1000 * at))
+  await decisions.close()
+  const bytes = readFileSync(join(folder, 'decisions.jsonl'))
+  const trace = readTrace(bytes)
+  expect(trace.map(({ arrivalMs }) => arrivalMs).slice(0, 3)).toEqual([0, 1000, 2000])
+  expect(readTrace(gzipSync(bytes))).toEqual(trace)
+  const [result] = runExperiment(trace, { workers: 2, policies: ['warm'] })
+  expect(result!.completed).toBe(20)
+  expect(result!.reuse).toBeGreaterThan(0.8)
+})
+
+it('turns a full file over, and keeps one old one', async () => {
+  const decisions = openLog(2000)
+  for (let at = 0; at < 40; at++) decisions.add(ended(words(600), at))
+  await decisions.close()
+  const path = join(folder, 'decisions.jsonl')
+  await expect.poll(() => statSync(`${path}.1`).size).toBeGreaterThan(1500)
+  expect(statSync(path).size).toBeLessThan(2300)
+  expect(decisions.written).toBe(40)
+})
+
+it('leaves out what failed, and counts what it cannot write', async () => {
+  const decisions = openLog()
+  decisions.add(ended(words(10), 0, { status: 503 }))
+  decisions.add(ended([], 0, { tokens: undefined }))
+  expect([decisions.written, decisions.dropped]).toEqual([0, 1])
+  await decisions.close()
+  decisions.add(ended(words(10), 0))
+  expect(decisions.dropped).toBe(2)
+})
+
+it('says once that a file cannot be written, and goes on', async () => {
+  const decisions = openLog(2 ** 20, join(folder, 'no', 'such', 'folder.jsonl'))
+  expect(warnings).toEqual(['the decision log cannot be written'])
+  decisions.add(ended(words(10), 0))
+  expect(decisions.dropped).toBe(1)
+  await decisions.close()
+})

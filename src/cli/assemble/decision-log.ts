@@ -1,0 +1,147 @@
+/**
+ * Every request that was sent to a worker, as a line that `warmroute replay` reads: when it came, how long prompt and answer
+ * were, which stretches of 512 tokens it shares with others, and what was decided. No text and no token leaves: a stretch is named by a hash
+ * with a salt that lives as long as the process. Bounded on disk by renaming, in memory by dropping what a slow disk cannot take.
+ */
+import { randomUUID } from 'node:crypto'
+import type { WriteStream } from 'node:fs'
+import { createWriteStream, openSync, renameSync, statSync } from 'node:fs'
+import type { BlockHasher, HashScheme } from '../../core/hashing/index.js'
+import { BlockHashes, createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
+import type { EndedRequest, Log } from '../../server/index.js'
+
+export interface DecisionLogOptions {
+  readonly path: string
+  readonly bytesMax: number
+  readonly log: Log
+  /** Milliseconds between the clock of the requests and the time of day. */
+  readonly epochMs: number
+  readonly salt?: string
+}
+
+/** As the traces that people share have it. */
+const stretchTokens = 512
+/** Lines that wait for the disk. */
+const waitingBytesMax = 8 * 2 ** 20
+const padding = 0xffff_ffff
+
+export class DecisionLog {
+  readonly #options: DecisionLogOptions
+  readonly #hasher: BlockHasher = createBlockHasher()
+  readonly #hashes = new BlockHashes()
+  readonly #scheme: HashScheme
+  #stream: WriteStream | undefined
+  #bytes = 0
+  #written = 0
+  #dropped = 0
+
+  constructor(options: DecisionLogOptions) {
+    this.#options = options
+    this.#scheme = createHashScheme({ blockSize: stretchTokens, cacheNamespace: options.salt ?? randomUUID() })
+    this.#bytes = sizeOf(options.path)
+    this.#open()
+  }
+
+  /** Lines on their way to the file. */
+  get written(): number {
+    return this.#written
+  }
+
+  /** Requests without a line: their tokens were not known, or the disk was too slow, or failed. */
+  get dropped(): number {
+    return this.#dropped
+  }
+
+  /** A request that failed says nothing about load, and is left out. */
+  add(ended: EndedRequest): void {
+    if (ended.status >= 400 && ended.status !== 499) return
+    const { tokens } = ended
+    const stream = this.#stream
+    if (!tokens || !stream || stream.writableLength > waitingBytesMax) {
+      this.#dropped++
+      return
+    }
+    const line = `${JSON.stringify(this.#rowOf(ended, tokens))}\n`
+    stream.write(line)
+    this.#written++
+    this.#bytes += line.length
+    if (this.#bytes >= this.#options.bytesMax) this.#turnOver()
+  }
+
+  async close(): Promise<void> {
+    const stream = this.#stream
+    this.#stream = undefined
+    if (stream) await new Promise<void>((resolve) => stream.end(() => resolve()))
+  }
+
+  #rowOf(ended: EndedRequest, tokens: Uint32Array): Record<string, unknown> {
+    const { startedAtMs, endedAtMs, firstTokenAtMs } = ended
+    return {
+      timestamp: tenths(this.#options.epochMs + startedAtMs),
+      input_length: ended.promptTokens,
+      output_length: ended.outputTokens,
+      hash_ids: this.#idsOf(tokens),
+      model: ended.model,
+      worker: String(ended.workerId),
+      dp_rank: ended.dpRank,
+      cached_tokens: ended.cachedTokens,
+      held_ms: tenths(ended.waitedMs),
+      ...(firstTokenAtMs === undefined ? {} : { ttft_ms: tenths(firstTokenAtMs - startedAtMs) }),
+      e2e_ms: tenths(endedAtMs - startedAtMs),
+      status: ended.status,
+    }
+  }
+
+  /** The chain up to each stretch, as whole numbers below 2^53; the last one is filled up. */
+  #idsOf(tokens: Uint32Array): number[] {
+    const count = Math.ceil(tokens.length / stretchTokens)
+    const whole = new Uint32Array(count * stretchTokens).fill(padding, tokens.length)
+    whole.set(tokens)
+    this.#hasher.hash(whole, this.#scheme, this.#hashes)
+    const chain = this.#hashes.sequenceColumn()
+    return Array.from({ length: count }, (_, at) => (chain[2 * at + 1]! & 0x1f_ffff) * 2 ** 32 + chain[2 * at]!)
+  }
+
+  /** At once, so that a file that is renamed a moment later is there, and is the one that its lines go to. */
+  #open(): void {
+    const { path } = this.#options
+    try {
+      const stream = createWriteStream(path, { fd: openSync(path, 'a') })
+      stream.on('error', (cause) => this.#giveUp(stream, cause))
+      this.#stream = stream
+    } catch (cause) {
+      this.#giveUp(undefined, cause as Error)
+    }
+  }
+
+  #giveUp(stream: WriteStream | undefined, cause: Error): void {
+    if (this.#stream === stream) this.#stream = undefined
+    this.#options.log.warn({ path: this.#options.path, cause: cause.message }, 'the decision log cannot be written')
+  }
+
+  /** The full file makes room for a new one; what waits in its stream still reaches it under the new name. */
+  #turnOver(): void {
+    const { path } = this.#options
+    this.#stream?.end()
+    this.#stream = undefined
+    this.#bytes = 0
+    try {
+      renameSync(path, `${path}.1`)
+      this.#open()
+    } catch (cause) {
+      this.#giveUp(undefined, cause as Error)
+    }
+  }
+}
+
+function sizeOf(path: string): number {
+  try {
+    return statSync(path).size
+  } catch {
+    return 0
+  }
+}
+
+function tenths(ms: number): number {
+  return Math.round(ms * 10) / 10
+}

@@ -1,0 +1,121 @@
+import { expect, it } from 'vitest'
+import { drawsOf } from '../../sim/replay/draws.js'
+import { fitProfile } from '../../sim/index.js'
+import type { Probe, ProbeAnswer } from './measure.js'
+import { measureSteps, steadyGaps } from './measure.js'
+
+/** An H200 with an 8B model, as fitted in test/fixtures/gpu. */
+const truth = {
+  prefill: { constant: 6.38, perNew: 2.24e-2, perNewSquared: 6.405e-7, perNewTimesPrefix: 2.065e-6 },
+  decode: { constant: 5.81, perRequest: 2.039e-2, perContextToken: 1.837e-5 },
+}
+
+interface Asked {
+  readonly prompt: readonly number[]
+  readonly outputTokens: number
+  readonly answer: (answer: ProbeAnswer) => void
+}
+
+/** An engine on a clock of its own, with a prefix cache; requests of one instant decode together. */
+class ModelledEngine implements Probe {
+  asked = 0
+  #now = 0
+  #queue: Asked[] = []
+  readonly #cached = new Set<string>()
+  readonly #noise: () => number
+
+  constructor(noise: () => number) {
+    this.#noise = noise
+  }
+
+  nowMs(): number {
+    return this.#now
+  }
+
+  complete(prompt: readonly number[], outputTokens: number): Promise<ProbeAnswer> {
+    this.asked++
+    return new Promise((answer) => {
+      if (this.#queue.push({ prompt, outputTokens, answer }) === 1) queueMicrotask(() => this.#work())
+    })
+  }
+
+  #work(): void {
+    const batch = this.#queue
+    this.#queue = []
+    const times = batch.map((): number[] => [])
+    const cachedOf = batch.map(({ prompt }) => this.#prefill(prompt))
+    for (const [at] of batch.entries()) times[at]!.push(this.#now)
+    for (let token = 1; token < batch[0]!.outputTokens; token++) {
+      const context = batch.reduce((sum, { prompt }) => sum + prompt.length + token, 0)
+      const { constant, perRequest, perContextToken } = truth.decode
+      this.#now += (constant + perRequest * batch.length + perContextToken * context) * this.#noise()
+      for (const [at] of batch.entries()) times[at]!.push(this.#now)
+    }
+    for (const [at, { prompt, answer }] of batch.entries())
+      answer({ tokenAtMs: times[at]!, promptTokens: prompt.length, cachedTokens: cachedOf[at] })
+  }
+
+  #prefill(prompt: readonly number[]): number {
+    const half = (count: number): string => `${prompt[0]} ${prompt[count - 1]} ${count}`
+    const cached = [32_768, 16_384, 8192, 2048].find((it) => it < prompt.length && this.#cached.has(half(it))) ?? 0
+    const { constant, perNew, perNewSquared, perNewTimesPrefix } = truth.prefill
+    for (let done = cached; done < prompt.length; done += 8192) {
+      const tokens = Math.min(8192, prompt.length - done)
+      this.#now += (constant + tokens * (perNew + perNewSquared * tokens + perNewTimesPrefix * done)) * this.#noise()
+    }
+    this.#cached.add(half(prompt.length))
+    return cached
+  }
+}
+
+it('recovers the coefficients of a model of an engine within 2 %', async () => {
+  const engine = new ModelledEngine(() => 1)
+  const points = await measureSteps(engine, { seconds: 60, contextMax: 41_000, random: drawsOf(1) })
+  const { profile, prefillError, decodeError } = fitProfile(points, 'fitted', 8192)
+  const near = (values: object, wanted: object): void => {
+    for (const [name, value] of Object.entries(wanted))
+      expect(Math.abs((values as Record<string, number>)[name]! / (value as number) - 1), name).toBeLessThan(0.02)
+  }
+  near(profile.prefill, truth.prefill)
+  near(profile.decode, truth.decode)
+  expect(prefillError).toBeLessThan(0.01)
+  expect(decodeError).toBeLessThan(0.01)
+})
+
+it('predicts steps within 10 % where every step takes up to a third longer than it should', async () => {
+  const draw = drawsOf(2)
+  const engine = new ModelledEngine(() => 1 + 0.33 * draw())
+  const points = await measureSteps(engine, { seconds: 120, contextMax: 41_000, random: drawsOf(1) })
+  const { prefill } = fitProfile(points, 'fitted', 8192).profile
+  for (const [fresh, prefix] of [
+    [512, 0],
+    [2048, 0],
+    [8192, 0],
+    [1024, 8192],
+    [4096, 32_768],
+  ] as const) {
+    const ms = (of: typeof prefill): number =>
+      of.constant + fresh * (of.perNew + of.perNewSquared * fresh + of.perNewTimesPrefix * prefix)
+    // Noise only adds, and the least of several measurements is taken; 8 % is what is left of it.
+    expect(Math.abs(ms(prefill) / ms(truth.prefill) - 1.08), `${fresh} after ${prefix}`).toBeLessThan(0.1)
+  }
+})
+
+it('asks little of an engine that has little time, and never more than it takes', async () => {
+  const short = new ModelledEngine(() => 1)
+  const long = new ModelledEngine(() => 1)
+  await measureSteps(short, { seconds: 1, contextMax: 4096, random: drawsOf(1) })
+  await measureSteps(long, { seconds: 30, contextMax: 4096, random: drawsOf(1) })
+  expect(short.asked).toBeLessThan(long.asked)
+  expect(short.nowMs()).toBeLessThan(4000) // one second, and what had begun
+})
+
+it('takes gaps from the time in which all streams decode', () => {
+  expect(
+    steadyGaps([
+      [0, 10, 20, 30],
+      [15, 25, 35],
+    ]),
+  ).toEqual([10, 10])
+  expect(steadyGaps([[0, 10], []])).toEqual([])
+})
