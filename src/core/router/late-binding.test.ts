@@ -31,10 +31,10 @@ it('holds a request until its worker is about to be free', () => {
   expect(fleet.core.nextWakeMs(at)).toBeUndefined()
 })
 
-it('never holds a prompt that costs no more than three empty passes', () => {
+it('never holds a prompt that costs no more than two empty passes', () => {
   const fleet = heldFleet() // an empty pass takes 10 ms
-  expect(outcome(fleet.ask('longer', { promptTokens: 1001 }))).toBe('parked')
-  expect(outcome(fleet.ask('short', { promptTokens: 999 }))).toBe('0')
+  expect(outcome(fleet.ask('longer', { promptTokens: 501 }))).toBe('parked')
+  expect(outcome(fleet.ask('short', { promptTokens: 499 }))).toBe('0')
 })
 
 it('lets who comes in one burst with one long beginning go along with the first of them', () => {

@@ -21,7 +21,7 @@ export function gridPage(
     '',
     'Not the product of all levels but a central composite design for each shape: the sixteen corners, the centre (16 workers, x4, 16 k, 200 ms), and from',
     'the centre every other level of one factor at a time. At x1 four requests arrive in a second, whatever the fleet. Each cell replays',
-    `${trace.requests} requests of seed ${trace.seed}, one run of each policy. Terms and constants were chosen with seed 1 and 1,000 requests on fifteen of these cells and on the conversation trace;`,
+    `${trace.requests} requests of seed ${trace.seed}, one run of each policy. Terms and constants were chosen with 1,000 requests of seed 1 and on the conversation trace;`,
     'this table was made once they were fixed. Tuned is `dynamo` with `' + tunedSettings.join(' ') + '`.',
     '',
     'A cell holds when the mean TTFT is at most that of `dynamo` and that of tuned plus 2 %, p99 at most that of `dynamo` plus 3 %, and E2E at most that of',
