@@ -76,7 +76,7 @@ export function runGridCell(cell: GridCell, options: { readonly requests: number
 /** What a cell must hold and does not: empty where all is well. */
 export function missedIn({ warm, dynamo, tuned }: GridResult): string[] {
   const rules: readonly (readonly [string, number, number, number])[] = [
-    ['TTFT > default', warm.ttft, dynamo.ttft, 1],
+    ['TTFT > default', warm.ttft, dynamo.ttft, 1.001], // a thousandth is a tie
     ['TTFT > tuned + 2 %', warm.ttft, tuned.ttft, 1.02],
     ['p99 > default + 3 %', warm.p99, dynamo.p99, 1.03],
     ['E2E > default + 2 %', warm.e2e, dynamo.e2e, 1.02],
