@@ -1,5 +1,4 @@
 import { expect, it } from 'vitest'
-import { drawsOf } from '../../sim/replay/draws.js'
 import { fitProfile } from '../../sim/index.js'
 import type { Probe, ProbeAnswer } from './measure.js'
 import { measureSteps, steadyGaps } from './measure.js'
@@ -8,6 +7,12 @@ import { measureSteps, steadyGaps } from './measure.js'
 const truth = {
   prefill: { constant: 6.38, perNew: 2.24e-2, perNewSquared: 6.405e-7, perNewTimesPrefix: 2.065e-6 },
   decode: { constant: 5.81, perRequest: 2.039e-2, perContextToken: 1.837e-5 },
+}
+
+/** A small generator: which numbers come matters to nobody, only that they come again. */
+function drawsOf(seed: number): () => number {
+  let state = seed
+  return () => (state = (state * 16_807) % 2_147_483_647) / 2_147_483_647
 }
 
 interface Asked {

@@ -87,7 +87,7 @@ function solve(observations: readonly Observation[], used: readonly number[]): n
       row[used.length]! += x[i]!
     }
   }
-  const solved = new Array<number>(observations[0]!.features.length).fill(0)
+  const solved = observations[0]!.features.map(() => 0)
   for (const [at, value] of eliminate(rows).entries()) solved[used[at]!] = value / scales[at]!
   return solved
 }
