@@ -146,6 +146,17 @@ describe('overlap scores', () => {
     await router.close()
   })
 
+  it('do not count predictions whose time has ended', async () => {
+    const { router, clock } = await openScene({ useKvEvents: false, routerTtlSecs: 1 })
+    const deepest = async () =>
+      Math.max(...(await router.getOverlapScores({ tokens: prompt })).workers.map((it) => it.deviceBlocks))
+    await router.findBestMatch(ask('a', { recordsDecision: true }))
+    expect(await deepest()).toBe(4)
+    clock.advance(3000)
+    expect(await deepest()).toBe(0)
+    await router.close()
+  })
+
   it('ask a remote index where that is the index, and fail with it', async () => {
     const remoteIndex = { findMatches: () => Promise.resolve([{ ...worker(1), device: 3 }]) }
     const { router } = await openScene({ useRemoteIndexer: true }, { remoteIndex })

@@ -29,6 +29,7 @@ import {
   fillCachedTokens,
   listOverlapScores,
   narrowToLora,
+  sharedOverlap,
 } from '../core/selection/index.js'
 import type { PotentialLoad, ReplicaOutcome, SequenceEvent } from '../core/sequences/index.js'
 import { listPotentialLoads, newLoadColumns } from '../core/sequences/index.js'
@@ -279,20 +280,12 @@ export class KvRouter<Client = undefined> {
     const isEnabled = (question.includeShared ?? true) && this.#options.sharedCache !== undefined
     const asked = isEnabled ? input : { ...input, tokens: undefined }
     const found = lookups.mustAwait(asked) ? await lookups.ask(asked, prompt, stop) : undefined
+    this.#live.expireDue()
     const match = found?.matches?.() ?? this.#live.find(prompt)
-    const hits = found?.sharedHits
     const settings = costSettingsOf(this.#config, input.routerConfigOverride)
-    return {
-      blockSize: this.blockSize,
-      numBlocks: prompt.blockCount,
-      workers: listOverlapScores(core.workers, match, settings, hits),
-      sharedCache: {
-        isEnabled,
-        totalHitBlocks: hits?.totalHits ?? 0,
-        ranges: hits?.ranges() ?? [],
-        error: found?.sharedError,
-      },
-    }
+    const workers = listOverlapScores(core.workers, match, settings, found?.sharedHits)
+    const sharedCache = sharedOverlap(isEnabled, found?.sharedHits, found?.sharedError)
+    return { blockSize: this.blockSize, numBlocks: prompt.blockCount, workers, sharedCache }
   }
 
   async dumpEvents(): Promise<readonly RouterEvent[]> {

@@ -47,6 +47,14 @@ export function listOverlapScores(
     .map((rank) => scoreOf(ranks.pairOf(rank), tiersOf(match, rank), settings, sharedHits))
 }
 
+export function sharedOverlap(
+  isEnabled: boolean,
+  hits: SharedCacheHits | undefined,
+  error: string | undefined,
+): SharedOverlap {
+  return { isEnabled, totalHitBlocks: hits?.totalHits ?? 0, ranges: hits?.ranges() ?? [], error }
+}
+
 interface Tiers {
   readonly device: number
   readonly host: number
