@@ -121,7 +121,7 @@ export class TokenService {
       loadOnly: Object.fromEntries(this.#loadOnly),
       pool: this.#pool.counts,
       prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, fromMaps(it)])),
-      models: Object.fromEntries([...this.#models].map(([name, { source }]) => [name, source?.counts])),
+      models: Object.fromEntries([...this.#models].map(([name, served]) => [name, countsOf(served)])),
     }
   }
 
@@ -220,6 +220,12 @@ export class TokenService {
     const engine = sources.engine && new EngineTokens(sources.engine)
     return { source, engine, status: { source: name, from: folder, encoder, reason, tried } }
   }
+}
+
+/** An engine that is asked for media beside the model's files keeps answers, too. */
+function countsOf({ source, engine }: Served): ModelCounts | undefined {
+  const counts = source?.counts
+  return counts && { ...counts, cacheBytes: counts.cacheBytes + (engine?.counts.cacheBytes ?? 0) }
 }
 
 function add<Key>(counts: Map<Key, number> | undefined, key: Key): void {

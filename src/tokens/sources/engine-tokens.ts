@@ -50,6 +50,9 @@ const idBytes = Uint32Array.BYTES_PER_ELEMENT
 const noCuts: Uint32Array = new Uint32Array(0)
 const cacheBytesDefault = 32 << 20
 const answerBytesMax = 64 << 20
+/** Of a request: reading, hashing and sending more would hold the loop for too long. */
+const bodyBytesMax = 1 << 20
+const reparsedBytesMax = 64 << 10
 const deadlineMsDefault = 2000
 const renderPaths: Readonly<Record<Route, string>> = {
   chat: '/v1/chat/completions/render',
@@ -122,16 +125,24 @@ export class EngineTokens implements TokenSource {
       refuseMediaBesideIds(body)
       return new Tokens({ ids: carried, source: 'request', exactness: 'proven' })
     }
-    const exact = exactBody(body, options.raw)
-    const key = keyOf(route, exact)
+    if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, body, options.raw, options)
+    const request = readRequest(body, options.raw)
+    const key = keyOf(route, request)
     const known = this.#answers.get(key)
     if (known) {
       this.#counts.hits++
       return this.#tokensOf(known, undefined)
     }
     this.#counts.misses++
-    const answer = (await this.#render(route, exact, options)) ?? (await this.#tokenize(route, exact, options))
+    const answer = (await this.#render(route, request, options)) ?? (await this.#tokenize(route, request, options))
     return this.#remember(key, answer)
+  }
+
+  /** A long body, usually for its pictures: it is passed on as it is, and neither read nor remembered. */
+  async #renderLong(route: Route, body: Body, raw: Uint8Array, options: TokenizeOptions): Promise<Tokens> {
+    const said = await this.#render(route, { body, text: Uint8Array.from(raw), spell: undefined }, options)
+    if (said) return new Tokens({ ...said, source: 'engine' })
+    throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length: raw.length, lengthMax: bodyBytesMax })
   }
 
   /** Whether it can say where media lie. */
@@ -158,9 +169,9 @@ export class EngineTokens implements TokenSource {
     return new Tokens({ ids: prompt.ids, source: 'engine', exactness, media, kinship })
   }
 
-  async #render(route: Route, body: Body, options: TokenizeOptions): Promise<Said | undefined> {
+  async #render(route: Route, { body, text }: Request, options: TokenizeOptions): Promise<Said | undefined> {
     if (!this.#canRender) return undefined
-    const post = options.raw ? Buffer.from(options.raw).toString('utf8') : dumps(body)
+    const post = text ?? JSON.stringify(body)
     const { status, value } = await this.#ask(renderPaths[route], post, options)
     if (status === 403 || status === 404 || status === 405) {
       this.#canRender = false
@@ -172,7 +183,9 @@ export class EngineTokens implements TokenSource {
   }
 
   /** Here nobody says where media lie, although placeholders stand in the ids: such a prompt is refused. */
-  async #tokenize(route: Route, body: Body, options: TokenizeOptions): Promise<Said> {
+  async #tokenize(route: Route, request: Request, options: TokenizeOptions): Promise<Said> {
+    const { body, spell } = request
+    if (!spell) throw new LoadOnlyError('too-long', 'the numbers of so long a body are not read again')
     if (route === 'responses') throw new LoadOnlyError('no-tokenizer', 'the engine renders no responses for us')
     const chat = route === 'messages' ? convertMessages(body).body : body
     if (route !== 'completions') for (const message of asList(chat['messages'], 'messages')) refuseMedia(message)
@@ -181,7 +194,7 @@ export class EngineTokens implements TokenSource {
         ? pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
         : pick({ ...chat, model: body['model'] }, chatFields)
     const path = this.#endpoint.dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
-    const { status, value } = await this.#ask(path, dumps(ask), options)
+    const { status, value } = await this.#ask(path, spell(ask), options)
     const ids = (value as Body | undefined)?.['tokens']
     const isBatch = Array.isArray(ids) && Array.isArray((ids as readonly Value[])[0])
     return {
@@ -191,7 +204,11 @@ export class EngineTokens implements TokenSource {
     }
   }
 
-  async #ask(path: string, post: string, options: TokenizeOptions): Promise<{ status: number; value: unknown }> {
+  async #ask(
+    path: string,
+    post: string | Uint8Array<ArrayBuffer>,
+    options: TokenizeOptions,
+  ): Promise<{ status: number; value: unknown }> {
     const { status, bytes } = await fetchBytes(this.#endpoint.url.replace(/\/+$/, '') + path, {
       bytesMax: answerBytesMax,
       deadlineMs: Math.min(options.deadlineMs ?? Infinity, this.#endpoint.deadlineMs ?? deadlineMsDefault),
@@ -223,20 +240,32 @@ function pick(body: Body, names: readonly string[]): Body {
   return Object.fromEntries(names.filter((name) => body[name] !== undefined).map((name) => [name, body[name]]))
 }
 
-function keyOf(route: Route, body: Body): string {
+function keyOf(route: Route, { body, text, spell }: Request): string {
+  const hash = createHash('sha256').update(route)
+  if (!spell) return hash.update(text ?? '').digest('base64')
   const telling = entriesOf(body).filter(([name]) => !quietFields.has(name))
-  return createHash('sha256').update(route).update(dumps(telling)).digest('base64')
+  return hash.update(spell(telling)).digest('base64')
 }
 
 function entriesOf(body: Body): [string, Value][] {
   return body instanceof Map ? [...(body as Map<string, Value>)] : Object.entries(body)
 }
 
-/** `1.0` and `1` are two requests, and the engine is to see the one that the client wrote. */
-function exactBody(body: Body, raw: Uint8Array | undefined): Body {
-  if (raw === undefined) return body
+/** A request as it is asked for: `1.0` and `1` are two, and the engine is to see the one that the client wrote. */
+interface Request {
+  readonly body: Body
+  /** What the client wrote, where that is known. */
+  readonly text: string | Uint8Array<ArrayBuffer> | undefined
+  /** Writes parts of the body as the client did; undefined where only the whole text has them. */
+  readonly spell: ((value: Value) => string) | undefined
+}
+
+function readRequest(body: Body, raw: Uint8Array | undefined): Request {
+  if (raw === undefined) return { body, text: undefined, spell: JSON.stringify }
   const text = Buffer.from(raw.buffer, raw.byteOffset, raw.length).toString('utf8')
-  return mayDifferFromPython(text) ? (parsePythonJson(text) as Body) : body
+  if (!mayDifferFromPython(text)) return { body, text, spell: JSON.stringify }
+  if (raw.length > reparsedBytesMax) return { body, text, spell: undefined }
+  return { body: parsePythonJson(text) as Body, text, spell: dumps }
 }
 
 function refuseMedia(message: Value): void {

@@ -6,8 +6,8 @@ export interface FetchOptions {
   readonly deadlineMs: number
   readonly signal?: AbortSignal | undefined
   readonly headers?: Readonly<Record<string, string>> | undefined
-  /** JSON text to post; none makes it a GET. */
-  readonly post?: string | undefined
+  /** JSON to post; none makes it a GET. */
+  readonly post?: string | Uint8Array<ArrayBuffer> | undefined
 }
 
 export interface Fetched {

@@ -174,6 +174,14 @@ describe('media', () => {
     expect(isSame).toEqual([true, false, false, true])
   })
 
+  it('are passed on as they are when they are large', async () => {
+    await engineFor('large')
+    const body = { ...image('c'.repeat(64)), padding: 'x'.repeat(1 << 20) }
+    const raw = new TextEncoder().encode(JSON.stringify(body))
+    const tokens = await service.tokenizeRequest('large', 'chat', body as never, { raw })
+    expect(tokens).toMatchObject({ source: 'engine', media: { mmObjects: [{ mmHash: 0xcccc_cccc_cccc_ccccn }] } })
+  })
+
   it('are load-only where events would not name them by that identifier, and where nobody places them', async () => {
     await engineFor('named')
     const named = await service.tokenizeRequest('named', 'chat', image('my-own-uuid') as never)
@@ -324,6 +332,23 @@ describe('an engine', () => {
       await service.tokenizeRequest('floats', 'chat', JSON.parse(text) as never, { raw })
     }
     expect(asked.map((it) => /"minimum": ?([\d.]+)/.exec(it)![1])).toEqual(['1', '1.0'])
+  })
+
+  it('is not asked for a body that would hold the loop, nor for numbers that it would not see as written', async () => {
+    let asked = 0
+    const url = await listen((_, __, response) => {
+      asked++
+      response.writeHead(200).end('{"tokens":[1,2]}')
+    })
+    await service.setModel('long', { engine: { url, dialect: 'sglang' } })
+    const ask = (content: string, number: string): Promise<unknown> => {
+      const text = `{"messages":[{"role":"user","content":"${content}"}],"tools":[{"minimum":${number}}]}`
+      return service.tokenizeRequest('long', 'chat', JSON.parse(text) as never, { raw: new TextEncoder().encode(text) })
+    }
+    expect(await ask('x'.repeat(1 << 20), '1')).toMatchObject({ loadOnly: 'too-long' })
+    expect(await ask('x'.repeat(70_000), '1.0')).toMatchObject({ loadOnly: 'too-long' })
+    expect(asked).toBe(0)
+    expect(await ask('x'.repeat(70_000), '1')).toBeInstanceOf(Tokens)
   })
 
   it.each([
