@@ -44,6 +44,8 @@ export abstract class Family<Series> {
   readonly labelNames: readonly string[]
   readonly #seriesMax: number
   readonly #series = new Map<string, Series>()
+  /** In order, until a series comes or goes. */
+  #sorted: readonly [string, Series][] | undefined
   #dropped = 0
 
   constructor(options: FamilyOptions) {
@@ -69,21 +71,26 @@ export abstract class Family<Series> {
     if (known) return known
     const series = this.create()
     if (this.#series.size >= this.#seriesMax) this.#dropped++
-    else this.#series.set(key, series)
+    else {
+      this.#series.set(key, series)
+      this.#sorted = undefined
+    }
     return series // a refused series still works for its holder, it is only never shown
   }
 
   remove(labels: Labels): boolean {
+    this.#sorted = undefined
     return this.#series.delete(this.#keyOf(labels))
   }
 
   clear(): void {
+    this.#sorted = undefined
     this.#series.clear()
   }
 
   /** Series in the order of their label text: `[text, series]`, where text is `a="1",b="2"` or empty. */
-  entries(): [string, Series][] {
-    return [...this.#series].sort((a, b) => (a[0] < b[0] ? -1 : 1))
+  entries(): readonly [string, Series][] {
+    return (this.#sorted ??= [...this.#series].sort((a, b) => (a[0] < b[0] ? -1 : 1)))
   }
 
   protected abstract create(): Series

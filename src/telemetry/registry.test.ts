@@ -83,3 +83,19 @@ it.each([
   family.inc({}, by)
   expect(family.with().value).toBe(0)
 })
+
+it('lets the loop run between the steps of a collector, and shows what it found', async () => {
+  const registry = new Registry()
+  const gauge = registry.register(new GaugeFamily({ name: 'found', help: 'h' }))
+  registry.onCollect(function* () {
+    for (let step = 1; step <= 3; step++) {
+      gauge.set({}, step)
+      yield
+    }
+  })
+  let pauses = 0
+  let text = ''
+  for await (const slice of registry.stream(() => Promise.resolve(void pauses++))) text += slice
+  expect(text).toContain('found 3\n')
+  expect(pauses).toBe(4)
+})

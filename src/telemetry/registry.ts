@@ -7,9 +7,12 @@ type AnyFamily = CounterFamily | GaugeFamily | HistogramFamily
 /** Lines written before the loop gets a turn: about a millisecond of work. */
 const linesPerSlice = 2_000
 
+/** One that has much to do yields between its steps, and the loop gets a turn there. */
+export type Collector = () => void | Iterable<void>
+
 export class Registry {
   readonly #families = new Map<string, AnyFamily>()
-  readonly #collectors = new Set<() => void>()
+  readonly #collectors = new Set<Collector>()
 
   /** The same name twice is a mistake of ours, not of an operator: it throws. */
   register<F extends AnyFamily>(family: F): F {
@@ -19,7 +22,7 @@ export class Registry {
   }
 
   /** Called before every scrape: the place to set gauges from numbers that live elsewhere. Returns its own removal. */
-  onCollect(collector: () => void): () => void {
+  onCollect(collector: Collector): () => void {
     this.#collectors.add(collector)
     return () => this.#collectors.delete(collector)
   }
@@ -41,13 +44,13 @@ export class Registry {
   /** The exposition in slices; `pause` is awaited between them, for instance `setImmediate` from `node:timers/promises`. */
   async *stream(pause: () => Promise<void>): AsyncGenerator<string> {
     for (const slice of this.#slices()) {
-      yield slice
+      if (slice !== '') yield slice
       await pause()
     }
   }
 
   *#slices(): Generator<string> {
-    for (const collector of this.#collectors) collector()
+    for (const collector of this.#collectors) for (const _ of collector() ?? []) yield ''
     let lines: string[] = []
     for (const family of this.families()) {
       if (family.size === 0) continue
@@ -93,6 +96,7 @@ function braced(labels: string): string {
 
 /** Shortest decimal that reads back as the same number, never in exponent form: `0.00001`, not `1e-5`. */
 function decimal(value: number): string {
+  if (Number.isSafeInteger(value)) return String(value) // most are, and none of them has an exponent
   if (value === Number.POSITIVE_INFINITY) return '+Inf'
   if (value === Number.NEGATIVE_INFINITY) return '-Inf'
   const text = String(value)

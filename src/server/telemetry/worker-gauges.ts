@@ -1,15 +1,25 @@
 /** Gauges that are read from the gateway's state before each scrape, and end with their worker. */
-import type { Metrics } from '../../telemetry/index.js'
+import type { Gauge, Labels, Metrics } from '../../telemetry/index.js'
 import { instanceId } from '../../telemetry/index.js'
 import type { Model } from '../model.js'
 import type { ModelHub } from '../model-hub.js'
-import type { IndexFigures } from '../options.js'
+import type { IndexFigures, WorkerMode } from '../options.js'
 import { attemptsMax } from '../options.js'
 import type { Worker } from '../workers/worker.js'
 import { EventGauges } from './event-gauges.js'
 import { LoopCanary } from './loop-canary.js'
 
 const modes = ['exact', 'degraded', 'approximate', 'load-only'] as const
+
+/** Workers that are looked at in one turn of the loop: a millisecond or two. */
+const workersPerTurn = 50
+
+interface WorkerHandles {
+  readonly labels: Labels
+  readonly available: Gauge
+  readonly inFlight: Gauge
+  readonly modes: readonly (readonly [mode: WorkerMode, gauge: Gauge])[]
+}
 
 export class WorkerGauges {
   readonly #metrics: Metrics
@@ -18,7 +28,8 @@ export class WorkerGauges {
   readonly #startedAt = performance.now()
   readonly #stop: () => void
   readonly #events: EventGauges
-  #shown = new Set<string>()
+  readonly #handles = new Map<Worker, WorkerHandles>()
+  #isCollecting = false
   /** What was counted so far, by model: a scrape adds what came since. */
   readonly #evicted = new Map<string, number>()
 
@@ -35,29 +46,54 @@ export class WorkerGauges {
     this.#stop()
   }
 
-  #collect(): void {
-    const { workerAvailable, workerInFlight, workerMode } = this.#metrics
-    const shown = new Set<string>()
-    const upSeconds = (performance.now() - this.#startedAt) / 1000
-    this.#metrics.uptime.set({ worker_id: instanceId.toString(16) }, upSeconds)
+  /** A scrape that comes while another looks around shows what that one has found so far. */
+  *#collect(): Generator<void> {
+    if (this.#isCollecting) return
+    this.#isCollecting = true
+    try {
+      this.#metrics.uptime.set({ worker_id: instanceId.toString(16) }, (performance.now() - this.#startedAt) / 1000)
+      this.#canary.collect()
+      yield* this.#look()
+    } finally {
+      this.#isCollecting = false
+    }
+  }
+
+  *#look(): Generator<void> {
+    const seen = new Set<Worker>()
+    this.#events.begin()
     for (const model of this.#hub.all()) {
       this.#describe(model)
       const figures = model.spec.figures?.()
       if (figures?.index) this.#showIndex(model.name, figures.index)
       for (const worker of model.workers()) {
-        const labels = { model: model.name, worker: worker.label }
-        shown.add(JSON.stringify(labels))
-        workerAvailable.set(labels, worker.mayServe ? 1 : 0)
-        workerInFlight.set(labels, worker.inFlight)
-        for (const mode of modes) workerMode.set({ ...labels, mode }, worker.mode === mode ? 1 : 0)
-        this.#events.show(model.name, worker.label, model.spec.feedsOf?.(worker.id) ?? [])
+        seen.add(worker)
+        this.#show(model, worker)
+        if (seen.size % workersPerTurn === 0) yield
       }
     }
-    for (const key of this.#shown)
-      if (!shown.has(key)) this.#remove(JSON.parse(key) as { model: string; worker: string })
-    this.#shown = shown
+    for (const [worker, { labels }] of this.#handles) if (!seen.has(worker)) this.#remove(worker, labels)
     this.#events.end()
-    this.#canary.collect()
+  }
+
+  #show(model: Model, worker: Worker): void {
+    let handles = this.#handles.get(worker)
+    if (!handles) this.#handles.set(worker, (handles = this.#open(model.name, worker.label)))
+    handles.available.set(worker.mayServe ? 1 : 0)
+    handles.inFlight.set(worker.inFlight)
+    for (const [mode, gauge] of handles.modes) gauge.set(worker.mode === mode ? 1 : 0)
+    this.#events.show(model.name, worker.label, model.spec.feedsOf?.(worker.id) ?? [])
+  }
+
+  #open(model: string, worker: string): WorkerHandles {
+    const { workerAvailable, workerInFlight, workerMode } = this.#metrics
+    const labels = { model, worker }
+    return {
+      labels,
+      available: workerAvailable.with(labels),
+      inFlight: workerInFlight.with(labels),
+      modes: modes.map((mode) => [mode, workerMode.with({ ...labels, mode })] as const),
+    }
   }
 
   /** What a worker of the model says of itself; what none says is not shown. */
@@ -86,7 +122,11 @@ export class WorkerGauges {
     this.#evicted.set(model, evictedBlocks)
   }
 
-  #remove(labels: { model: string; worker: string }): void {
+  /** Ends its series, unless another worker of the same name has come. */
+  #remove(worker: Worker, labels: Labels): void {
+    this.#handles.delete(worker)
+    for (const other of this.#handles.values())
+      if (other.labels['worker'] === labels['worker'] && other.labels['model'] === labels['model']) return
     const { workerAvailable, workerInFlight, workerMode } = this.#metrics
     workerAvailable.remove(labels)
     workerInFlight.remove(labels)
