@@ -174,8 +174,8 @@ async function loopStall(bench: BenchContext): Promise<void> {
     'ms',
     exact.map((it) => it.stallP999Ms),
   )
-  const own = exact.flatMap((it) => it.ownStallP999Ms ?? [])
-  if (own.length > 0) report(bench, 'gateway.loop_stall_own_p999_ms', 'ms', own)
+  const busy = exact.flatMap((it) => it.busyP999Ms ?? [])
+  if (busy.length > 0) report(bench, 'gateway.loop_busy_p999_ms', 'ms', busy)
 }
 
 function report(bench: BenchContext, id: string, unit: string, samples: readonly number[]): void {

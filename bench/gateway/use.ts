@@ -8,26 +8,26 @@ export interface Use {
   /** The most memory that the process ever had. */
   readonly peakMb: number
   readonly stallP999Ms: number
-  /** The same without the time for which the process waited for a core; where the system tells. */
-  readonly ownStallP999Ms: number | undefined
+  /** CPU time of the loop's thread between two ticks; where the system tells. */
+  readonly busyP999Ms: number | undefined
 }
 
 export function reportUse(port: number): void {
   const delay = monitorEventLoopDelay({ resolution: 1 })
   delay.enable()
-  let own: ReturnType<typeof watchOwnStalls>
+  let loop: ReturnType<typeof watchLoop>
   process.on('message', (message: 'use' | 'reset' | 'watch') => {
     const { user, system } = process.cpuUsage()
     const use: Use = {
       cpuUs: user + system,
       peakMb: process.resourceUsage().maxRSS / 1024,
       stallP999Ms: delay.percentile(99.9) / 1e6,
-      ownStallP999Ms: own?.p999(),
+      busyP999Ms: loop?.p999(),
     }
     if (message !== 'use') delay.reset()
     if (message === 'watch') {
-      own ??= watchOwnStalls()
-      own?.reset()
+      loop ??= watchLoop()
+      loop?.reset()
     }
     process.send!(use)
   })
@@ -36,10 +36,11 @@ export function reportUse(port: number): void {
 }
 
 /**
- * How late a timer of one millisecond is, less what the thread stood in the run queue meanwhile. Linux tells the latter;
- * elsewhere there is no such figure. Asking costs about one percent of a core, so it is done only where it is wanted.
+ * How much the loop's thread computed between two ticks of a timer of one millisecond: the part of a stall that is ours,
+ * whoever else wants the cores. Waiting for the collector's helpers is not in it. Linux tells; elsewhere there is no such
+ * figure. Asking costs about one percent of a core, so it is done only where it is wanted.
  */
-function watchOwnStalls(): { p999(): number | undefined; reset(): void } | undefined {
+function watchLoop(): { p999(): number | undefined; reset(): void } | undefined {
   const bytes = Buffer.alloc(128)
   let file: number
   try {
@@ -47,30 +48,27 @@ function watchOwnStalls(): { p999(): number | undefined; reset(): void } | undef
   } catch {
     return undefined
   }
-  const waitedMs = (): number => {
+  const computedMs = (): number => {
     const size = readSync(file, bytes, 0, bytes.length, 0)
-    return Number(bytes.toString('latin1', 0, size).split(' ')[1]) / 1e6
+    return Number(bytes.toString('latin1', 0, size).split(' ')[0]) / 1e6
   }
-  let stalls: number[] = []
-  let before = performance.now()
-  let waitedBefore = waitedMs()
+  let stretches: number[] = []
+  let before = computedMs()
   setInterval(() => {
-    const now = performance.now()
-    const waited = waitedMs()
-    stalls.push(Math.max(0, now - before - 1 - (waited - waitedBefore)))
-    before = now
-    waitedBefore = waited
+    const computed = computedMs()
+    stretches.push(computed - before)
+    before = computed
   }, 1).unref()
   return {
     p999: () =>
-      stalls.length === 0
+      stretches.length === 0
         ? undefined
         : percentile(
-            stalls.sort((a, b) => a - b),
+            stretches.sort((a, b) => a - b),
             0.999,
           ),
     reset: () => {
-      stalls = []
+      stretches = []
     },
   }
 }

@@ -56,7 +56,10 @@ const options = {
   ),
   bodyTimeoutMs: number(60_000, 'From the first byte of a request to its last.'),
   connectTimeoutMs: number(5_000, 'To connect to a worker.'),
-  totalTimeoutMs: number(3_600_000, 'From dispatch to the end of the answer.'),
+  totalTimeoutMs: number(
+    3_600_000,
+    'From the last byte of a request to the last byte of its answer, waiting for a worker included.',
+  ),
   noProgressTimeoutMs: number(
     30_000,
     'Without a byte of the request and without any progress of its worker. 0 waits for ever.',

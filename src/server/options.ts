@@ -126,9 +126,9 @@ export interface Deadlines {
   /** From the first byte of a request to its last. */
   readonly bodyMs: number
   readonly connectMs: number
-  /** From dispatch to the end of the answer. */
+  /** From the last byte of a request to the last byte of its answer, waiting for a worker included. */
   readonly totalMs: number
-  /** Without a byte of this request and without any progress of its worker. */
+  /** Without a byte of this request and without any progress of its worker; also for a client that reads nothing. */
   readonly noProgressMs: number
   /** Between two bytes of a stream, whatever the worker does otherwise; 0 is none. */
   readonly idleMs: number
