@@ -31,6 +31,8 @@ interface RankState {
 function scene(
   states: readonly RankState[],
   promptTokens = 160,
+  /** Stretches of the prompt: blocks up to the end of each, and running requests for each rank that has it. */
+  crowds: readonly (readonly [number, number])[] = [],
 ): { costs: () => number[]; pick: () => bigint; explain: (row: number) => unknown } {
   const ranks = new RankTable()
   const workers = new WorkerTable(ranks)
@@ -40,6 +42,11 @@ function scene(
   const load = newLoadColumns(states.length)
   load.rankCount = states.length
   load.detail = newLoadDetail(states.length)
+  load.detail.crowds.count = crowds.length
+  for (const [at, [end, perHolder]] of crowds.entries()) {
+    load.detail.crowds.ends[at] = end
+    load.detail.crowds.perHolder[at] = perHolder
+  }
   for (const [rank, state] of states.entries()) {
     match.device[rank] = state.cached ?? 0
     load.isTracked[rank] = 1
@@ -108,6 +115,22 @@ it('avoids a pool that is nearly full', () => {
   expect(scene([{ used: 1000 }]).explain(0)).toMatchObject({ full: 200 * 5 })
 })
 
+it('takes part of the price off a second copy of a prefix that requests crowd around', () => {
+  const states = [{ cached: 8 }, {}, { cached: 2 }]
+  expect(scene(states, 160, [[8, 1]]).costs()).toEqual([32, 160, 128]) // one request each: nobody crowds
+  // Four blocks have four requests at their holder, four more have two: worth 3/4 and 1/2 of 64 ms each.
+  const crowded = scene(states, 160, [
+    [4, 4],
+    [8, 2],
+  ])
+  expect(crowded.costs()).toEqual([32, 160 - 48 - 32, 128 - 24 - 32])
+  expect(crowded.explain(1)).toMatchObject({ own: 160, copy: 80 })
+})
+
+it('gives nothing for blocks that nobody holds, however crowded they will be', () => {
+  expect(scene([{ cached: 2 }, {}], 160, [[10, 5]]).costs()).toEqual([128, 160 - 32 * 0.8])
+})
+
 // Goal: the loop over columns is the sum of the terms that a receipt shows, whatever the state of a rank.
 it('prices rows as their terms add up', () => {
   const state = fc.record({
@@ -119,13 +142,27 @@ it('prices rows as their terms add up', () => {
     context: fc.nat(900),
     used: fc.nat(1200),
   })
+  const crowd = fc.constantFrom(
+    [],
+    [[3, 4]],
+    [
+      [2, 5],
+      [6, 2],
+    ],
+    [[4, 1]],
+  ) as fc.Arbitrary<[number, number][]>
   fc.assert(
-    fc.property(fc.array(state, { minLength: 1, maxLength: 6 }), fc.integer({ min: 1, max: 200 }), (states, prompt) => {
-      const { costs, explain } = scene(states, prompt)
-      for (const [row, cost] of costs().entries()) {
-        const { own, wait, stall, decode, full } = explain(row) as Record<string, number>
-        expect(cost).toBeCloseTo(wait! + own! + (stall! + decode!) / 15 + full!, 6)
-      }
-    }),
+    fc.property(
+      fc.array(state, { minLength: 1, maxLength: 6 }),
+      fc.integer({ min: 1, max: 200 }),
+      crowd,
+      (states, prompt, crowds) => {
+        const { costs, explain } = scene(states, prompt, crowds)
+        for (const [row, cost] of costs().entries()) {
+          const { own, copy, wait, stall, decode, full } = explain(row) as Record<string, number>
+          expect(cost).toBeCloseTo(wait! + own! - copy! + (stall! + decode!) / 15 + full!, 6)
+        }
+      },
+    ),
   )
 })
