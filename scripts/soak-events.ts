@@ -171,6 +171,8 @@ async function complete(engine: SimEngine, prompt: number[]): Promise<void> {
   requests++
   const body = JSON.stringify({ model: 'sim', prompt, max_tokens: 20, temperature: 0 })
   const headers = { 'content-type': 'application/json' }
-  const reply = await fetch(`${engine.url}/v1/completions`, { method: 'POST', headers, body })
-  await reply.text()
+  const ask = async (): Promise<string> =>
+    (await fetch(`${engine.url}/v1/completions`, { method: 'POST', headers, body })).text()
+  // An engine closes a connection that was idle for 5 s; on a busy machine that meets a request now and then.
+  await ask().catch(() => ask())
 }

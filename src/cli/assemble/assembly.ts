@@ -8,9 +8,6 @@ import type { RouterConfig } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
 import type { PrefillEstimator } from '../../core/router/index.js'
 import type { EngineFacts } from '../../engines/index.js'
-import type { RankImage } from '../../events/index.js'
-import type { RouterPort } from '../../routing/index.js'
-import { prefillRouterConfig } from '../../routing/index.js'
 import type {
   AddedWorker,
   DisaggSpec,
@@ -20,10 +17,9 @@ import type {
   Log,
   ModelSpec,
   PolicyName,
-  PrefillPool,
   WorkerRole,
 } from '../../server/index.js'
-import { createGateway, createServiceTokenizer, observeTokens, prefillPoolOf } from '../../server/index.js'
+import { createGateway, createServiceTokenizer, observeTokens } from '../../server/index.js'
 import type { ModelStatus } from '../../tokens/index.js'
 import { TokenService } from '../../tokens/index.js'
 import { CacheMemory } from './cache-memory.js'
@@ -32,7 +28,6 @@ import type { UsualPorts } from './find-sockets.js'
 import { findSockets, usualPorts } from './find-sockets.js'
 import type { Joined } from './joined.js'
 import {
-  conditionalOf,
   dialectOf,
   isOtherShape,
   nameOf,
@@ -42,9 +37,9 @@ import {
   sourcesText,
   specOf,
   starting,
-  transferOf,
 } from './joined.js'
-import { ModelRuntime } from './model-runtime.js'
+import type { ModelRuntime } from './model-runtime.js'
+import { ModelRuntimes } from './model-runtimes.js'
 import type { TokenPlaces } from './token-places.js'
 import { placesFor } from './token-places.js'
 import type { KeeperHouse, KeeperState, KeeperTimes, WorkerAddress } from './worker-keeper.js'
@@ -97,7 +92,6 @@ export interface AddressReport {
 }
 
 const refreshMs = 100
-const blockSizeUnknown = 16
 const silent: Log = { debug() {}, info() {}, warn() {} }
 
 export class Assembly implements KeeperHouse {
@@ -111,11 +105,7 @@ export class Assembly implements KeeperHouse {
   readonly #added = new Map<bigint, AddedWorker>()
   readonly #ending = new Set<Promise<void>>()
   readonly #times: KeeperTimes
-  readonly #runtimes = new Map<string, Promise<ModelRuntime>>()
-  /** Of prefill workers, by model and pool. */
-  readonly #prefillRuntimes = new Map<string, Promise<ModelRuntime>>()
-  /** Those of the promises above that were kept. */
-  readonly #ready = new Set<ModelRuntime>()
+  readonly #runtimes: ModelRuntimes
   /** Prefill workers whose model is not known yet: nobody decodes it. */
   readonly #early = new Map<bigint, { readonly keeper: WorkerKeeper; readonly facts: EngineFacts }>()
   readonly #joined = new Map<bigint, Joined>()
@@ -146,11 +136,12 @@ export class Assembly implements KeeperHouse {
       options.snapshot &&
       new CacheMemory({
         ...options.snapshot,
-        images: () => this.#images(),
+        images: () => this.#runtimes.images(),
         metrics: this.gateway.metrics,
         log: this.#log,
       })
     observeTokens(this.gateway.metrics, this.#tokens)
+    this.#runtimes = this.#newRuntimes()
     this.#timer = setInterval(() => this.#refresh(), refreshMs)
     this.#timer.unref()
     for (const [at, address] of options.workers.entries()) this.#keep(BigInt(at + 1), address)
@@ -218,9 +209,9 @@ export class Assembly implements KeeperHouse {
       this.#early.set(keeper.id, { keeper, facts })
       return
     }
-    const main = await (added ? this.#runtimes.get(name) : this.#runtimeFor(facts))
+    const main = await (added ? this.#runtimes.get(name) : this.#runtimes.of(facts))
     if (!main) return
-    const runtime = role === 'prefill' ? await this.#prefillRuntimeFor(keeper, facts, main) : main
+    const runtime = role === 'prefill' ? await this.#runtimes.prefillOf(keeper, facts, main) : main
     if (this.#stop.signal.aborted || this.#keepers.get(keeper.id) !== keeper || keeper.state === 'dismissed') return
     const joined: Joined = { keeper, runtime, role, facts, added, found: [], verdict: starting, batches: 0 }
     this.#joined.set(keeper.id, joined)
@@ -298,17 +289,6 @@ export class Assembly implements KeeperHouse {
     if (joined) this.#tokenHostLeft(joined)
   }
 
-  #runtimeFor(facts: EngineFacts): Promise<ModelRuntime> {
-    const name = nameOf(facts)
-    let runtime = this.#runtimes.get(name)
-    if (!runtime) {
-      runtime = this.#createRuntime(name, facts)
-      this.#runtimes.set(name, runtime)
-      runtime.catch(() => this.#runtimes.delete(name)) // the next look tries again
-    }
-    return runtime
-  }
-
   /** Somebody decodes the model now. */
   async #joinEarly(name: string): Promise<void> {
     for (const [id, { keeper, facts }] of this.#early) {
@@ -318,87 +298,29 @@ export class Assembly implements KeeperHouse {
     }
   }
 
-  #prefillRuntimeFor(keeper: WorkerKeeper, facts: EngineFacts, main: ModelRuntime): Promise<ModelRuntime> {
-    const blockSize = facts.blockSize?.value
-    const spec = {
-      id: keeper.id,
-      url: keeper.address.url,
-      engine: facts.kind.value,
-      transfer: transferOf(keeper, facts),
-      blockSize,
-    }
-    return this.#prefillRuntime(main.name, prefillPoolOf(spec, main.blockSize))
-  }
-
-  /** The router among prefill workers: the decode router's settings, without what only decoding needs. */
-  #prefillRuntime(name: string, { identity, blockSize }: PrefillPool): Promise<ModelRuntime> {
-    const key = `${name}\0${identity}`
-    let runtime = this.#prefillRuntimes.get(key)
-    if (!runtime) {
-      const { config, policy = 'kv', policies, prefillLoadEstimator } = this.#options
-      runtime = ModelRuntime.create({
-        name,
-        blockSize,
-        policy,
-        config: prefillRouterConfig(config),
-        policies,
-        prefillLoadEstimator,
-        workerType: 'prefill',
-        metrics: this.gateway.metrics,
-        log: this.#log,
-        now: () => performance.now(),
-        onRemoved: (workerId) => this.#removed(workerId),
-        memory: this.#memory,
-        prefillProfile: this.#options.prefillProfile,
-      })
-      this.#prefillRuntimes.set(key, runtime)
-      runtime.then(
-        (it) => this.#ready.add(it),
-        () => this.#prefillRuntimes.delete(key),
-      )
-    }
-    return runtime
-  }
-
-  async #closePrefill(port: RouterPort): Promise<void> {
-    for (const [key, promise] of this.#prefillRuntimes) {
-      const runtime = await promise
-      if (runtime.port !== port) continue
-      this.#prefillRuntimes.delete(key)
-      this.#ready.delete(runtime)
-      await runtime.close()
-    }
-  }
-
-  #disaggOf(name: string): DisaggSpec {
-    const { config, enforceDisagg = false, prefillFallback = true } = this.#options
-    return {
-      enforce: enforceDisagg,
-      fallsBack: prefillFallback,
-      conditional: config.conditionalDisaggEnabled ? conditionalOf(config) : undefined,
-      openPrefill: async (pool) => (await this.#prefillRuntime(name, pool)).port,
-      closePrefill: (port) => this.#closePrefill(port),
-    }
-  }
-
-  async #createRuntime(name: string, facts: EngineFacts): Promise<ModelRuntime> {
-    const { config, policy = 'kv', policies, rules, prefillLoadEstimator } = this.#options
-    const blockSize = facts.blockSize?.value ?? blockSizeUnknown
-    const runtime = await ModelRuntime.create({
-      name,
-      blockSize,
+  #newRuntimes(): ModelRuntimes {
+    const { config, policy = 'kv', policies, prefillLoadEstimator } = this.#options
+    const { enforceDisagg = false, prefillFallback = true } = this.#options
+    return new ModelRuntimes({
       policy,
       config,
       policies,
       prefillLoadEstimator,
+      enforceDisagg,
+      prefillFallback,
       metrics: this.gateway.metrics,
       log: this.#log,
       now: () => performance.now(),
       onRemoved: (workerId) => this.#removed(workerId),
       memory: this.#memory,
       prefillProfile: this.#options.prefillProfile,
+      onModel: (runtime, facts, disagg) => this.#addModel(runtime, facts, disagg),
     })
-    this.#ready.add(runtime)
+  }
+
+  #addModel(runtime: ModelRuntime, facts: EngineFacts, disagg: DisaggSpec): void {
+    const { config, rules } = this.#options
+    const { name, blockSize } = runtime
     const [first, ...others] = facts.models!.value
     this.gateway.addModel({
       name,
@@ -409,7 +331,7 @@ export class Assembly implements KeeperHouse {
       tokenizer: createServiceTokenizer(this.#tokens, { model: name }),
       // A cost in milliseconds learns from them how long answers are.
       tracksOutputBlocks: config.routerTrackOutputBlocks || config.policy === 'warm',
-      disagg: this.#disaggOf(name),
+      disagg,
       routerMetrics: runtime.metrics,
       figures: () => ({ index: runtime.indexFigures }),
       feedsOf: (workerId) => this.#joined.get(workerId)?.runtime.statusOf(workerId) ?? [],
@@ -417,7 +339,6 @@ export class Assembly implements KeeperHouse {
       ...rules,
       ...(first!.contextTokens === undefined ? {} : { contextWindow: first!.contextTokens }),
     })
-    return runtime
   }
 
   #follow(joined: Joined): void {
@@ -513,10 +434,6 @@ export class Assembly implements KeeperHouse {
     this.#changed()
   }
 
-  *#images(): Iterable<RankImage> {
-    for (const runtime of this.#ready) yield* runtime.images()
-  }
-
   #changed(): void {
     for (const listener of this.#listeners) listener()
   }
@@ -529,9 +446,7 @@ export class Assembly implements KeeperHouse {
     await this.gateway.close()
     await this.#decisions?.close()
     await this.#memory?.close()
-    const runtimes = await Promise.allSettled(this.#runtimes.values())
-    const prefills = await Promise.allSettled(this.#prefillRuntimes.values())
-    for (const runtime of [...runtimes, ...prefills]) if (runtime.status === 'fulfilled') await runtime.value.close()
+    await this.#runtimes.close()
     await this.#tokens.close()
   }
 }

@@ -1,0 +1,115 @@
+/** The routers of a running assembly: one per model, among those that decode it, and one per pool of its prefill workers. */
+import type { EngineFacts } from '../../engines/index.js'
+import type { RankImage } from '../../events/index.js'
+import type { RouterPort } from '../../routing/index.js'
+import { prefillRouterConfig } from '../../routing/index.js'
+import type { DisaggSpec, PrefillPool } from '../../server/index.js'
+import { prefillPoolOf } from '../../server/index.js'
+import { conditionalOf, nameOf, transferOf } from './joined.js'
+import type { ModelRuntimeOptions } from './model-runtime.js'
+import { ModelRuntime } from './model-runtime.js'
+import type { WorkerKeeper } from './worker-keeper.js'
+
+export interface ModelRuntimesOptions extends Omit<ModelRuntimeOptions, 'name' | 'blockSize' | 'workerType'> {
+  readonly enforceDisagg: boolean
+  readonly prefillFallback: boolean
+  /** A model has its router now; called once per model, before anybody gets the runtime. */
+  readonly onModel: (runtime: ModelRuntime, facts: EngineFacts, disagg: DisaggSpec) => void
+}
+
+const blockSizeUnknown = 16
+
+export class ModelRuntimes {
+  readonly #options: ModelRuntimesOptions
+  readonly #models = new Map<string, Promise<ModelRuntime>>()
+  /** By model and pool. */
+  readonly #prefills = new Map<string, Promise<ModelRuntime>>()
+  /** Those of the promises above that were kept. */
+  readonly #ready = new Set<ModelRuntime>()
+
+  constructor(options: ModelRuntimesOptions) {
+    this.#options = options
+  }
+
+  has(name: string): boolean {
+    return this.#models.has(name)
+  }
+
+  get(name: string): Promise<ModelRuntime> | undefined {
+    return this.#models.get(name)
+  }
+
+  /** Of the model that the engine serves, made for the first one that serves it. */
+  of(facts: EngineFacts): Promise<ModelRuntime> {
+    const name = nameOf(facts)
+    let runtime = this.#models.get(name)
+    if (!runtime) {
+      runtime = this.#create(name, facts)
+      this.#models.set(name, runtime)
+      runtime.catch(() => this.#models.delete(name)) // the next look tries again
+    }
+    return runtime
+  }
+
+  prefillOf(keeper: WorkerKeeper, facts: EngineFacts, main: ModelRuntime): Promise<ModelRuntime> {
+    const blockSize = facts.blockSize?.value
+    const transfer = transferOf(keeper, facts)
+    const spec = { id: keeper.id, url: keeper.address.url, engine: facts.kind.value, transfer, blockSize }
+    return this.#prefill(main.name, prefillPoolOf(spec, main.blockSize))
+  }
+
+  /** What is known of every rank that is live, taken as it is asked for. */
+  *images(): Iterable<RankImage> {
+    for (const runtime of this.#ready) yield* runtime.images()
+  }
+
+  async close(): Promise<void> {
+    const all = await Promise.allSettled([...this.#models.values(), ...this.#prefills.values()])
+    for (const runtime of all) if (runtime.status === 'fulfilled') await runtime.value.close()
+  }
+
+  async #create(name: string, facts: EngineFacts): Promise<ModelRuntime> {
+    const blockSize = facts.blockSize?.value ?? blockSizeUnknown
+    const runtime = await ModelRuntime.create({ ...this.#options, name, blockSize })
+    this.#ready.add(runtime)
+    this.#options.onModel(runtime, facts, this.#disaggOf(name))
+    return runtime
+  }
+
+  /** The router among prefill workers: the decode router's settings, without what only decoding needs. */
+  #prefill(name: string, { identity, blockSize }: PrefillPool): Promise<ModelRuntime> {
+    const key = `${name}\0${identity}`
+    let runtime = this.#prefills.get(key)
+    if (!runtime) {
+      const config = prefillRouterConfig(this.#options.config)
+      runtime = ModelRuntime.create({ ...this.#options, config, name, blockSize, workerType: 'prefill' })
+      this.#prefills.set(key, runtime)
+      runtime.then(
+        (it) => this.#ready.add(it),
+        () => this.#prefills.delete(key),
+      )
+    }
+    return runtime
+  }
+
+  async #closePrefill(port: RouterPort): Promise<void> {
+    for (const [key, promise] of this.#prefills) {
+      const runtime = await promise
+      if (runtime.port !== port) continue
+      this.#prefills.delete(key)
+      this.#ready.delete(runtime)
+      await runtime.close()
+    }
+  }
+
+  #disaggOf(name: string): DisaggSpec {
+    const { config, enforceDisagg, prefillFallback } = this.#options
+    return {
+      enforce: enforceDisagg,
+      fallsBack: prefillFallback,
+      conditional: config.conditionalDisaggEnabled ? conditionalOf(config) : undefined,
+      openPrefill: async (pool) => (await this.#prefill(name, pool)).port,
+      closePrefill: (port) => this.#closePrefill(port),
+    }
+  }
+}
