@@ -5,33 +5,30 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { LegEdit } from '../engines/index.js'
-import type { PromptHashes, RouteAnswer, RouteRequest, SessionUse } from '../routing/index.js'
-import { RequestGuard } from '../routing/index.js'
+import type { PromptHashes, RequestGuard, RouteAnswer, RouteRequest, SessionUse } from '../routing/index.js'
 import type { GatewayContext } from './context.js'
 import { answerError } from './http/answer.js'
-import { flatError, isHidden, refusal } from './http/engine-refusal.js'
+import { answerRefusal, isHidden, refusal } from './http/engine-refusal.js'
 import type { ErrorShape } from './http/error-body.js'
 import { errorFrames } from './http/error-body.js'
 import { statusOf } from './http/error-status.js'
 import { readBody } from './http/read-body.js'
 import type { RelayOutcome } from './relay/answer-relay.js'
 import { AnswerRelay } from './relay/answer-relay.js'
+import { editsFor, ownHeaders } from './relay/own-marks.js'
 import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
 import { engineRequest } from './request/engine-request.js'
 import type { Prepared } from './request/prepare.js'
 import { prepare, promptOf } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
-import type { AnswerEdits } from './request/nvext-answer.js'
-import { answerDryRun, editsOf } from './request/nvext-answer.js'
+import { answerDryRun } from './request/nvext-answer.js'
 import type { Place } from './request/route-request.js'
 import { placeOf, routeRequestOf } from './request/route-request.js'
+import { guardOf } from './request/guard-of.js'
 import type { PrefillAnswer } from './pairs/index.js'
 import { PairedRequest } from './pairs/index.js'
-import { RequestSpan } from './telemetry/request-span.js'
-import type { ModelMeters, RequestType, ShedReason } from './telemetry/request-meters.js'
-import { errorTypeOf, shedReasonOf } from './telemetry/request-meters.js'
-import type { DispatchMeter } from './telemetry/stage-meters.js'
+import { RequestRecord } from './telemetry/request-record.js'
 import {
   asReusable,
   clientRequestId,
@@ -40,6 +37,7 @@ import {
   isRetriable,
   mayMove,
   requireJson,
+  requireReady,
   wantsUsageSample,
   wasNeverSent,
 } from './request/verdicts.js'
@@ -53,33 +51,20 @@ export class Inference implements Timed {
   readonly id: string
   /** What client and engine call the request. */
   readonly publicId: string
-  readonly startedAtMs: number
   readonly #context: GatewayContext
   readonly #row: EndpointRow
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
+  readonly #record: RequestRecord
   readonly #abort = new AbortController()
-  #meters: ModelMeters | undefined
-  #type: RequestType = 'unary'
   #relay: AnswerRelay | undefined
   #guard: RequestGuard | undefined
   #worker: Worker | undefined
-  #outputTokens = 0
-  #firstTokenAtMs: number | undefined
-  #lastTokenAtMs = 0
-  #isQueued = true
   #givenUp: WarmrouteError | undefined
-  #span: RequestSpan | undefined
   #session: SessionUse | undefined
   #tie: SessionTie | undefined
-  #sending: DispatchMeter | undefined
   /** Where the model has prefill workers: the other half of this request. */
   #pair: PairedRequest | undefined
-  #shed: ShedReason | undefined
-  #rank = 0
-  #promptTokens = 0
-  /** The decision that stands; absent before anything was sent. */
-  #answer: RouteAnswer | undefined
   /** Lent for the body, and for a prompt that is compared by its bytes. */
   #bytes: Buffer | undefined
   #tokens: Uint32Array | undefined
@@ -94,10 +79,10 @@ export class Inference implements Timed {
     this.#row = row
     this.#request = request
     this.#response = response
-    this.startedAtMs = this.countsFromMs = context.now()
+    this.countsFromMs = context.now()
     this.id = context.nextRequestId()
     this.publicId = clientRequestId(request) ?? this.id
-    if (context.tracer) this.#span = new RequestSpan(context.tracer, request.headers, row.endpoint, this.publicId)
+    this.#record = new RequestRecord(context, row, request.headers, this.publicId)
   }
 
   get shape(): ErrorShape {
@@ -105,7 +90,7 @@ export class Inference implements Timed {
   }
 
   get isStream(): boolean {
-    return this.#type === 'stream'
+    return this.#record.isStream
   }
 
   get workerProgressAtMs(): number {
@@ -173,13 +158,10 @@ export class Inference implements Timed {
     if (turn) await turn
     this.#abort.signal.throwIfAborted()
     const prepared = prepare(this.#context, this.#row, this.#request, bytes)
-    this.#type = prepared.isStream ? 'stream' : 'unary'
-    this.#meters = prepared.model.meters
-    this.#meters.started(this.#row.endpoint, this.#type)
-    this.#checkReady(prepared)
+    this.#record.understood(prepared)
+    requireReady(this.#context, prepared)
     const prompt = await this.#preprocess(prepared)
-    this.#promptTokens = prompt?.totalTokens ?? prompt?.tokens.length ?? 0
-    if (prompt) this.#meters.promptTokens(this.#promptTokens, prompt)
+    this.#record.prompt(prompt)
     this.#tie = await tieOf(prepared, this.#abort.signal)
     try {
       return await this.#attempt(prepared, prompt)
@@ -190,28 +172,11 @@ export class Inference implements Timed {
 
   /** The prompt as routing compares it, where it has any. */
   async #preprocess(prepared: Prepared): Promise<PromptTokens | undefined> {
-    const { stages, now, buffers } = this.#context
-    const startedMs = now()
-    stages.preprocess.enter()
-    try {
-      const found = promptOf(prepared, this.#abort.signal, buffers)
-      const known = found instanceof Promise ? await found : found
-      this.#tokens = known?.tokens
-      return known && known.tokens.length > 0 ? known : undefined
-    } finally {
-      stages.preprocess.leave(now() - startedMs)
-    }
-  }
-
-  #checkReady({ model, hints }: Prepared): void {
-    if (this.#context.isDraining) throw new WarmrouteError('WR_SHUTTING_DOWN', {})
-    const isPinned = hints.backendWorkerId !== undefined || hints.decodeWorkerId !== undefined
-    if (isPinned) return
-    if (!model.isReady)
-      throw new WarmrouteError('WR_MODEL_NOT_READY', {
-        message: `Model \`${model.name}\` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.`,
-      })
-    if (model.isEveryoneBusy) throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
+    const { stages, buffers } = this.#context
+    const find = (): ReturnType<typeof promptOf> => promptOf(prepared, this.#abort.signal, buffers)
+    const known = await this.#record.during(stages.preprocess, find)
+    this.#tokens = known?.tokens
+    return known && known.tokens.length > 0 ? known : undefined
   }
 
   /** Routes and dispatches; a worker that fails before the first byte is replaced, once. */
@@ -237,7 +202,7 @@ export class Inference implements Timed {
       }
       if (hints.isDryRun)
         return answerDryRun(this.#response, prepared, prompt, answer, this.publicId, pair?.prefillChoice)
-      this.#answer = answer
+      this.#record.chosen(answer)
       const isLast = attempt === attemptsMax || place.isFixed
       const outcome = await this.#dispatch(prepared, prompt, answer, isLast)
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
@@ -267,25 +232,10 @@ export class Inference implements Timed {
   }
 
   async #route(prepared: Prepared, prompt: PromptTokens | undefined, request: RouteRequest): Promise<RouteAnswer> {
-    const { stages, now } = this.#context
-    const { model, hints } = prepared
-    const { blockSize, router } = model.spec
-    const startedMs = now()
-    stages.route.enter()
-    try {
-      const answer = await router.route(request)
-      const promptTokens = prompt?.tokens.length ?? 0
-      if (model.looksAtPrompts && !hints.isDryRun)
-        model.routerMetrics.requestRouted(
-          promptTokens,
-          answer.effectiveOverlapBlocks,
-          Math.ceil(promptTokens / blockSize),
-        )
-      this.#span?.routed(model.name, answer)
-      return asReusable(answer, prompt, blockSize)
-    } finally {
-      stages.route.leave(now() - startedMs)
-    }
+    const { blockSize, router } = prepared.model.spec
+    const answer = await this.#record.during(this.#context.stages.route, () => router.route(request))
+    this.#record.routed(prepared, prompt, answer)
+    return asReusable(answer, prompt, blockSize)
   }
 
   /** Undefined for almost every model: nobody there only prefills. */
@@ -304,32 +254,22 @@ export class Inference implements Timed {
       hashes,
       id: this.id,
       publicId: this.publicId,
-      headers: this.#span?.headersFor(this.#request.headers) ?? this.#request.headers,
+      headers: this.#record.headersFor(this.#request.headers),
       signal: this.#abort.signal,
       countsFromMs: this.countsFromMs,
     })
   }
 
-  #decodeSent(pair: PairedRequest, worker: Worker): void {
+  #watchTransfer(pair: PairedRequest): void {
     const { transferMs } = this.#context.deadlines
-    this.#meters!.pairs.decodeSent(worker.label, pair.skipped)
     const isWatched = pair.isRemote && this.isStream && transferMs > 0 // a whole answer shows nothing before its end
     this.answerBeforeMs = isWatched ? this.dispatchedAtMs + transferMs : undefined
   }
 
   /** The prefill worker says that the request is wrong: so would every other. */
-  #passRefusal({ head, body: said }: PrefillAnswer): number {
-    const body = this.#context.isStrict && !this.#row.isAnthropic ? flatError(said, head.status) : said
-    const type = head.headers.find(([name]) => name === 'content-type')?.[1] ?? 'application/json'
-    if (!this.#response.headersSent && !this.#response.destroyed) {
-      this.#response.writeHead(head.status, {
-        'content-type': type,
-        'content-length': body.length,
-        'x-request-id': this.publicId,
-      })
-      this.#response.end(body)
-    }
-    return head.status
+  #passRefusal(said: PrefillAnswer): number {
+    const { isStrict } = this.#context
+    return answerRefusal(this.#response, said, { isFlat: isStrict && !this.#row.isAnthropic, requestId: this.publicId })
   }
 
   async #dispatch(
@@ -341,7 +281,11 @@ export class Inference implements Timed {
     const { model } = prepared
     const routedAtMs = this.#context.now()
     const worker = model.fleet.get(answer.workerId)
-    const guard = this.#createGuard(prepared, prompt)
+    const guard = guardOf(this.#context, prepared, prompt, {
+      requestId: this.id,
+      startedAtMs: this.#record.startedAtMs,
+      closeSession: () => this.#session?.afterwards?.(),
+    })
     this.#guard = guard
     try {
       if (this.#givenUp) throw this.#givenUp
@@ -378,7 +322,7 @@ export class Inference implements Timed {
     leg: LegEdit | undefined,
     routedAtMs: number,
   ): Promise<RelayOutcome> {
-    const { now, stages, allowedEngineFields, passesAuthorization, isStrict } = this.#context
+    const { now, allowedEngineFields, passesAuthorization, isStrict } = this.#context
     const isRemote = this.#pair?.isRemote ?? false
     const asksForUsage = wantsUsageSample(this.#context, prepared)
     const request = engineRequest({
@@ -386,7 +330,7 @@ export class Inference implements Timed {
       worker,
       rank: answer,
       requestId: this.publicId,
-      headers: this.#span?.headersFor(this.#request.headers) ?? this.#request.headers,
+      headers: this.#record.headersFor(this.#request.headers),
       allowedEngineFields,
       passesAuthorization,
       asksForUsage,
@@ -395,21 +339,28 @@ export class Inference implements Timed {
       sessionId: this.#session?.isInside ? prepared.hints.sessionControl?.sessionId : undefined,
     })
     this.#worker = worker
-    this.#rank = answer.dpRank
-    this.dispatchedAtMs = this.byteAtMs = now()
-    const sending = (this.#sending = stages.dispatch(routedAtMs, now))
-    this.lastCommentAtMs = this.dispatchedAtMs
-    if (this.#pair) this.#decodeSent(this.#pair, worker)
+    this.dispatchedAtMs = this.byteAtMs = this.lastCommentAtMs = now()
+    const sending = this.#record.dispatched(worker, answer.dpRank, routedAtMs)
+    if (this.#pair) {
+      prepared.model.meters.pairs.decodeSent(worker.label, this.#pair.skipped)
+      this.#watchTransfer(this.#pair)
+    }
     worker.enter()
     return new Promise<RelayOutcome>((resolve) => {
       const relay = new AnswerRelay(
         {
           response: this.#response,
           endpoint: this.#row.endpoint,
-          headers: this.#ownHeaders(answer),
+          headers: ownHeaders(this.#context, this.publicId, answer, this.#pair),
           wantsStream: prepared.isStream,
           isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (isStrict && isHidden(status)),
-          ...this.#edits(prepared, answer, asksForUsage),
+          ...editsFor(this.#context, {
+            prepared,
+            answer,
+            removesUsage: asksForUsage,
+            sinceStartMs: () => this.#record.sinceStartMs,
+            prefill: this.#pair?.prefillChoice,
+          }),
         },
         {
           onSent: () => {
@@ -434,110 +385,29 @@ export class Inference implements Timed {
     })
   }
 
-  #edits(prepared: Prepared, answer: RouteAnswer, removesUsage: boolean): AnswerEdits {
-    const edits = editsOf(
-      prepared,
-      answer,
-      removesUsage,
-      () => this.#context.now() - this.startedAtMs,
-      this.#pair?.prefillChoice,
-    )
-    const { editBody } = edits
-    if (!this.#context.isStrict || this.#row.isAnthropic) return edits
-    return {
-      ...edits,
-      editBody: (body, status) => (editBody ? editBody(flatError(body, status), status) : flatError(body, status)),
-    }
-  }
-
   #progress(tokens: number): void {
     const now = this.#context.now()
     this.byteAtMs = now
-    this.#sending!.firstByte(now)
     this.#worker!.progressAtMs = now
     this.#guard!.item(tokens)
-    if (tokens === 0) return
-    if (this.#outputTokens === 0) this.#firstToken(now)
-    this.#meters!.tokens(tokens, this.#outputTokens === 0 ? undefined : now - this.#lastTokenAtMs)
-    this.#outputTokens += tokens
-    this.#lastTokenAtMs = now
-  }
-
-  #firstToken(now: number): void {
-    this.#firstTokenAtMs = now
-    this.#meters!.firstToken(now - this.startedAtMs)
-    this.#span?.firstToken()
+    const isFirstToken = this.#record.arrived(tokens, now)
+    if (!isFirstToken) return
     this.answerBeforeMs = undefined
     if (this.#pair?.isRemote) this.#pair.firstToken(now - this.dispatchedAtMs, now)
-    this.#meters!.workerFirstToken(this.#worker!.id, this.#rank, now - this.startedAtMs, this.#promptTokens)
-    this.#leaveQueue()
   }
 
-  #leaveQueue(): void {
-    if (!this.#isQueued) return
-    this.#isQueued = false
-    this.#meters!.leftQueue()
-  }
-
-  /** The answer is whole: what the engine reported beats what was counted. */
   #settle(outcome: RelayOutcome & { readonly kind: 'completed' }, guard: RequestGuard, answer: RouteAnswer): void {
-    const { usage } = outcome
-    if (this.#type === 'unary' && this.#row.generates && outcome.status < 400) this.#progress(usage?.outputTokens ?? 1)
-    if (usage?.outputTokens !== undefined) this.#outputTokens = usage.outputTokens
-    if (usage?.cachedTokens !== undefined) {
-      this.#meters!.cachedTokens(usage.cachedTokens)
-      const { label, cachedTokens } = this.#pair?.prefilled ?? { label: this.#worker!.label, ...answer }
-      this.#meters!.reported(label, cachedTokens, usage.cachedTokens)
-    }
-    const first = this.#firstTokenAtMs
-    if (first !== undefined && this.#outputTokens > 1)
-      this.#meters!.workerTokenGap(
-        this.#worker!.id,
-        this.#rank,
-        (this.#lastTokenAtMs - first) / (this.#outputTokens - 1),
-      )
-    guard.end(outcome.hasError ? 'failed' : 'completed')
-  }
-
-  #createGuard(prepared: Prepared, prompt: PromptTokens | undefined): RequestGuard {
-    const { model, hints } = prepared
-    return new RequestGuard(
-      model.spec.router,
-      {
-        requestId: this.id,
-        isTracked: true,
-        promptTokens: prompt?.tokens.length ?? Math.ceil(prepared.bytes.length / 4),
-        blockSize: model.spec.blockSize,
-        tracksOutput: model.spec.tracksOutputBlocks ?? false,
-        expectedOutputTokens: hints.expectedOutputTokens,
-        startedAtMs: this.startedAtMs,
-      },
-      {
-        ...(model.looksAtPrompts ? model.guardHooks : {}),
-        closeSession: () => this.#session?.afterwards?.(),
-      },
-      this.#context.now,
-    )
-  }
-
-  #ownHeaders(answer: RouteAnswer): readonly (readonly [string, string])[] {
-    if (!this.#context.showsWorker) return [['x-request-id', this.publicId]]
-    return [
-      ['x-request-id', this.publicId],
-      ['x-warmroute-worker-id', String(answer.workerId)],
-      ['x-warmroute-dp-rank', String(answer.dpRank)],
-      ['x-warmroute-cached-tokens', String((this.#pair?.prefilled ?? answer).cachedTokens)],
-      ...(this.#pair?.headers() ?? []),
-    ]
+    const { usage, status, hasError } = outcome
+    if (!this.isStream && this.#row.generates && status < 400) this.#progress(usage?.outputTokens ?? 1)
+    const { cachedTokens } = answer
+    this.#record.settled(usage, this.#pair?.prefilled ?? { label: this.#worker!.label, cachedTokens })
+    guard.end(hasError ? 'failed' : 'completed')
   }
 
   /** Tells the client, where there still is one, and answers with the status for the metrics. */
   #fail(error: unknown): number {
-    const { overloadStatus, log } = this.#context
-    const status = statusOf(error, overloadStatus)
-    this.#shed = shedReasonOf(error)
-    if (!(error instanceof WarmrouteError))
-      log.warn({ request_id: this.publicId, error: String(error) }, 'a request failed inside the gateway')
+    const { overloadStatus } = this.#context
+    this.#record.failed(error)
     if (this.#relay?.isCommitted) {
       if (!this.#response.writableEnded) this.#relay.endWithFrames(errorFrames(error, this.shape, overloadStatus))
     } else if (!this.#response.headersSent && !this.#response.destroyed)
@@ -546,7 +416,7 @@ export class Inference implements Timed {
         overloadStatus,
         requestId: this.publicId,
       })
-    return status
+    return statusOf(error, overloadStatus)
   }
 
   /** Nobody can be asked again, so the memory of a long body is the next request's. Not while a prefill may still be sent. */
@@ -556,50 +426,13 @@ export class Inference implements Timed {
     this.#bytes = undefined
   }
 
-  #tellEnded(status: number): void {
-    const { onEnded, now } = this.#context
-    const answer = this.#answer
-    if (!onEnded || !answer || !this.#meters) return
-    const { workerId, dpRank, cachedTokens, waitedMs } = answer
-    onEnded({
-      model: this.#meters.model,
-      startedAtMs: this.startedAtMs,
-      endedAtMs: now(),
-      firstTokenAtMs: this.#firstTokenAtMs,
-      status,
-      tokens: this.#tokens && this.#tokens.length > 0 ? this.#tokens : undefined,
-      promptTokens: this.#promptTokens,
-      outputTokens: this.#outputTokens,
-      workerId,
-      dpRank,
-      cachedTokens,
-      waitedMs,
-    })
-  }
-
   #finish(status: number): void {
-    endInTime(this.#response, this.#context.deadlines.noProgressMs)
-    this.#tellEnded(status)
-    if (this.#tokens) this.#context.buffers.give(this.#tokens)
-    const { meters, overloadStatus, now, log } = this.#context
+    const { deadlines, buffers } = this.#context
+    endInTime(this.#response, deadlines.noProgressMs)
+    this.#record.tellEnded(status, this.#tokens)
+    if (this.#tokens) buffers.give(this.#tokens)
     this.#guard?.end('dropped')
     this.#pair?.end()
-    const own = this.#meters ?? meters.unknown
-    if (!this.#meters) own.started(this.#row.endpoint, this.#type)
-    this.#meters = own
-    this.#leaveQueue()
-    this.#span?.end(status, this.#outputTokens)
-    if (this.#shed && !this.#worker) own.shed(this.#shed)
-    if (status === overloadStatus) own.rejected(this.#row.endpoint)
-    if (status === 499) {
-      meters.disconnected()
-      own.cancelled(this.#row.endpoint, this.#type)
-    }
-    const durationMs = now() - this.startedAtMs
-    own.finished(this.#row.endpoint, this.#type, errorTypeOf(status, overloadStatus), durationMs, this.#outputTokens)
-    log.debug(
-      { request_id: this.publicId, model: own.model, worker: this.#worker?.label, status, duration_ms: durationMs },
-      'a request ended',
-    )
+    this.#record.finished(status)
   }
 }

@@ -2,7 +2,9 @@
  * What becomes of an engine's own error. By default it reaches the client as it is; with `strict: dynamo` upstream's rules
  * hold (spec/serving.md 1.4): a 4xx keeps its status and text in the flat shape, a 5xx says nothing of the engine's insides.
  */
+import type { ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import type { ResponseHead } from '../wire/response-head.js'
 import { dynamoType } from './error-status.js'
 
 /** Statuses whose body no client of upstream ever sees. */
@@ -23,6 +25,20 @@ export function refusal(status: number, overloadStatus: number): WarmrouteError 
 export function flatError(body: Buffer, status: number): Buffer {
   if (status < 400) return body
   return Buffer.from(JSON.stringify({ message: messageIn(body), type: dynamoType(status, 529), code: status }))
+}
+
+/** Passes an engine's refusal on, where the client still waits for an answer. `isFlat`: in upstream's shape. */
+export function answerRefusal(
+  response: ServerResponse,
+  { head, body: said }: { readonly head: ResponseHead; readonly body: Buffer },
+  { isFlat, requestId }: { readonly isFlat: boolean; readonly requestId: string },
+): number {
+  if (response.headersSent || response.destroyed) return head.status
+  const body = isFlat ? flatError(said, head.status) : said
+  const type = head.headers.find(([name]) => name === 'content-type')?.[1] ?? 'application/json'
+  response.writeHead(head.status, { 'content-type': type, 'content-length': body.length, 'x-request-id': requestId })
+  response.end(body)
+  return head.status
 }
 
 /** vLLM nests its message, SGLang has it on top, FastAPI calls it `detail`; a body that is none of these is the message. */

@@ -11,15 +11,18 @@ export interface AnswerEdits {
   readonly editBody?: (body: Buffer, status: number) => Buffer
 }
 
-/** Nothing for almost every request: only a sampled usage, or fields that were asked for, change an answer. */
-export function editsOf(
-  prepared: Prepared,
-  answer: RouteAnswer,
-  removesUsage: boolean,
-  sinceStartMs: () => number,
+export interface EditTerms {
+  readonly prepared: Prepared
+  readonly answer: RouteAnswer
+  /** We asked for usage, the client did not. */
+  readonly removesUsage: boolean
+  readonly sinceStartMs: () => number
   /** Who computed the prompt, where somebody else did. */
-  prefill: RouteAnswer | undefined,
-): AnswerEdits {
+  readonly prefill: RouteAnswer | undefined
+}
+
+/** Nothing for almost every request: only a sampled usage, or fields that were asked for, change an answer. */
+export function editsOf({ prepared, answer, removesUsage, sinceStartMs, prefill }: EditTerms): AnswerEdits {
   const { extraFields } = prepared.hints
   const hasWorker = extraFields.has('worker_id')
   const hasTiming = extraFields.has('timing')

@@ -61,6 +61,18 @@ export function requireJson(request: IncomingMessage): void {
     throw new WarmrouteError('WR_UNSUPPORTED_MEDIA_TYPE', {})
 }
 
+/** A request that names its worker is served whatever the others do. */
+export function requireReady({ isDraining }: GatewayContext, { model, hints }: Prepared): void {
+  if (isDraining) throw new WarmrouteError('WR_SHUTTING_DOWN', {})
+  const isPinned = hints.backendWorkerId !== undefined || hints.decodeWorkerId !== undefined
+  if (isPinned) return
+  if (!model.isReady)
+    throw new WarmrouteError('WR_MODEL_NOT_READY', {
+      message: `Model \`${model.name}\` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.`,
+    })
+  if (model.isEveryoneBusy) throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
+}
+
 /** An id that is short and plain; anything else is replaced by our own. */
 export function clientRequestId(request: IncomingMessage): string | undefined {
   const id = request.headers['x-request-id']

@@ -1,0 +1,34 @@
+/** What we add to an engine's answer: lines in its head, and in its body what a client or `strict: dynamo` asks for. */
+import type { RouteAnswer } from '../../routing/index.js'
+import type { GatewayContext } from '../context.js'
+import { flatError } from '../http/engine-refusal.js'
+import type { PairedRequest } from '../pairs/index.js'
+import type { AnswerEdits, EditTerms } from '../request/nvext-answer.js'
+import { editsOf } from '../request/nvext-answer.js'
+
+export function ownHeaders(
+  { showsWorker }: GatewayContext,
+  publicId: string,
+  answer: RouteAnswer,
+  pair: PairedRequest | undefined,
+): readonly (readonly [name: string, value: string])[] {
+  if (!showsWorker) return [['x-request-id', publicId]]
+  return [
+    ['x-request-id', publicId],
+    ['x-warmroute-worker-id', String(answer.workerId)],
+    ['x-warmroute-dp-rank', String(answer.dpRank)],
+    ['x-warmroute-cached-tokens', String((pair?.prefilled ?? answer).cachedTokens)],
+    ...(pair?.headers() ?? []),
+  ]
+}
+
+/** An engine's error is reworded first, and only for clients of upstream's shape. */
+export function editsFor({ isStrict }: GatewayContext, terms: EditTerms): AnswerEdits {
+  const edits = editsOf(terms)
+  const { editBody } = edits
+  if (!isStrict || terms.prepared.row.isAnthropic) return edits
+  return {
+    ...edits,
+    editBody: (body, status) => (editBody ? editBody(flatError(body, status), status) : flatError(body, status)),
+  }
+}

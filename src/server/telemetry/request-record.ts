@@ -1,0 +1,205 @@
+/**
+ * The figures of one request and when each of them is observed: its prompt, its choice, its tokens, its end. Told by whoever
+ * serves the request; decides nothing and ends nothing.
+ */
+import type { IncomingHttpHeaders } from 'node:http'
+import { WarmrouteError } from '../../core/protocol/index.js'
+import type { RouteAnswer } from '../../routing/index.js'
+import type { GatewayContext } from '../context.js'
+import type { Usage } from '../relay/usage.js'
+import type { EndpointRow } from '../request/endpoints.js'
+import type { Prepared } from '../request/prepare.js'
+import type { PromptTokens } from '../request/prompt.js'
+import type { Worker } from '../workers/worker.js'
+import type { ModelMeters, RequestType, ShedReason } from './request-meters.js'
+import { errorTypeOf, shedReasonOf } from './request-meters.js'
+import { RequestSpan } from './request-span.js'
+import type { DispatchMeter, Stage } from './stage-meters.js'
+
+/** What one prompt was expected to find cached, and where. */
+export interface Foretold {
+  readonly label: string
+  readonly cachedTokens: number
+}
+
+export class RequestRecord {
+  readonly startedAtMs: number
+  readonly #context: GatewayContext
+  readonly #row: EndpointRow
+  readonly #publicId: string
+  readonly #span: RequestSpan | undefined
+  #meters: ModelMeters | undefined
+  #type: RequestType = 'unary'
+  #isQueued = true
+  #promptTokens = 0
+  #outputTokens = 0
+  #firstTokenAtMs: number | undefined
+  #lastTokenAtMs = 0
+  #shed: ShedReason | undefined
+  /** The decision that stands, and its worker once that was asked. */
+  #answer: RouteAnswer | undefined
+  #worker: Worker | undefined
+  #rank = 0
+  #sending: DispatchMeter | undefined
+
+  constructor(context: GatewayContext, row: EndpointRow, headers: IncomingHttpHeaders, publicId: string) {
+    this.#context = context
+    this.#row = row
+    this.#publicId = publicId
+    this.startedAtMs = context.now()
+    this.#span = context.tracer && new RequestSpan(context.tracer, headers, row.endpoint, publicId)
+  }
+
+  get isStream(): boolean {
+    return this.#type === 'stream'
+  }
+
+  get sinceStartMs(): number {
+    return this.#context.now() - this.startedAtMs
+  }
+
+  /** The client's headers, in our span where there is one. */
+  headersFor(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+    return this.#span?.headersFor(headers) ?? headers
+  }
+
+  /** Who is asked for what is known now. */
+  understood({ model, isStream }: Prepared): void {
+    this.#type = isStream ? 'stream' : 'unary'
+    this.#meters = model.meters
+    this.#meters.started(this.#row.endpoint, this.#type)
+  }
+
+  /** Counts who is in a stage and how long it took, however it ended. */
+  async during<T>(stage: Stage, work: () => T | Promise<T>): Promise<T> {
+    const { now } = this.#context
+    const startedMs = now()
+    stage.enter()
+    try {
+      const result = work()
+      return result instanceof Promise ? await result : result
+    } finally {
+      stage.leave(now() - startedMs)
+    }
+  }
+
+  prompt(prompt: PromptTokens | undefined): void {
+    if (!prompt) return
+    this.#promptTokens = prompt.totalTokens ?? prompt.tokens.length
+    this.#meters!.promptTokens(this.#promptTokens, prompt)
+  }
+
+  /** The router answered; `answer` as it was given, before it is made to fit what an engine reuses. */
+  routed({ model, hints }: Prepared, prompt: PromptTokens | undefined, answer: RouteAnswer): void {
+    const tokens = prompt?.tokens.length ?? 0
+    if (model.looksAtPrompts && !hints.isDryRun) {
+      const blocks = Math.ceil(tokens / model.spec.blockSize)
+      model.routerMetrics.requestRouted(tokens, answer.effectiveOverlapBlocks, blocks)
+    }
+    this.#span?.routed(model.name, answer)
+  }
+
+  /** The answer that will be acted on. */
+  chosen(answer: RouteAnswer): void {
+    this.#answer = answer
+  }
+
+  /** One try at one worker begins. */
+  dispatched(worker: Worker, dpRank: number, routedAtMs: number): DispatchMeter {
+    const { stages, now } = this.#context
+    this.#worker = worker
+    this.#rank = dpRank
+    return (this.#sending = stages.dispatch(routedAtMs, now))
+  }
+
+  /** Something arrived, with so many new tokens in it. True for the first token of the request. */
+  arrived(tokens: number, nowMs: number): boolean {
+    this.#sending!.firstByte(nowMs)
+    if (tokens === 0) return false
+    const isFirst = this.#outputTokens === 0
+    if (isFirst) this.#firstToken(nowMs)
+    this.#meters!.tokens(tokens, isFirst ? undefined : nowMs - this.#lastTokenAtMs)
+    this.#outputTokens += tokens
+    this.#lastTokenAtMs = nowMs
+    return isFirst
+  }
+
+  /** The answer is whole: what the engine reported beats what was counted. */
+  settled(usage: Usage | undefined, foretold: Foretold): void {
+    const meters = this.#meters!
+    if (usage?.outputTokens !== undefined) this.#outputTokens = usage.outputTokens
+    if (usage?.cachedTokens !== undefined) {
+      meters.cachedTokens(usage.cachedTokens)
+      meters.reported(foretold.label, foretold.cachedTokens, usage.cachedTokens)
+    }
+    const first = this.#firstTokenAtMs
+    if (first === undefined || this.#outputTokens <= 1) return
+    meters.workerTokenGap(this.#worker!.id, this.#rank, (this.#lastTokenAtMs - first) / (this.#outputTokens - 1))
+  }
+
+  failed(error: unknown): void {
+    this.#shed = shedReasonOf(error)
+    if (error instanceof WarmrouteError) return
+    const fields = { request_id: this.#publicId, error: String(error) }
+    this.#context.log.warn(fields, 'a request failed inside the gateway')
+  }
+
+  /** For whoever keeps a history. `tokens` are lent for the call. */
+  tellEnded(status: number, tokens: Uint32Array | undefined): void {
+    const { onEnded, now } = this.#context
+    const answer = this.#answer
+    if (!onEnded || !answer || !this.#meters) return
+    const { workerId, dpRank, cachedTokens, waitedMs } = answer
+    onEnded({
+      model: this.#meters.model,
+      startedAtMs: this.startedAtMs,
+      endedAtMs: now(),
+      firstTokenAtMs: this.#firstTokenAtMs,
+      status,
+      tokens: tokens && tokens.length > 0 ? tokens : undefined,
+      promptTokens: this.#promptTokens,
+      outputTokens: this.#outputTokens,
+      workerId,
+      dpRank,
+      cachedTokens,
+      waitedMs,
+    })
+  }
+
+  /** Once, after everything else. A request that was never understood counts for the unknown model. */
+  finished(status: number): void {
+    const { meters, overloadStatus, log } = this.#context
+    const { endpoint } = this.#row
+    if (!this.#meters) meters.unknown.started(endpoint, this.#type)
+    const own = (this.#meters ??= meters.unknown)
+    this.#leaveQueue()
+    this.#span?.end(status, this.#outputTokens)
+    if (this.#shed && !this.#worker) own.shed(this.#shed)
+    if (status === overloadStatus) own.rejected(endpoint)
+    if (status === 499) {
+      meters.disconnected()
+      own.cancelled(endpoint, this.#type)
+    }
+    const durationMs = this.sinceStartMs
+    own.finished(endpoint, this.#type, errorTypeOf(status, overloadStatus), durationMs, this.#outputTokens)
+    log.debug(
+      { request_id: this.#publicId, model: own.model, worker: this.#worker?.label, status, duration_ms: durationMs },
+      'a request ended',
+    )
+  }
+
+  #firstToken(nowMs: number): void {
+    const sinceStartMs = nowMs - this.startedAtMs
+    this.#firstTokenAtMs = nowMs
+    this.#meters!.firstToken(sinceStartMs)
+    this.#span?.firstToken()
+    this.#meters!.workerFirstToken(this.#worker!.id, this.#rank, sinceStartMs, this.#promptTokens)
+    this.#leaveQueue()
+  }
+
+  #leaveQueue(): void {
+    if (!this.#isQueued) return
+    this.#isQueued = false
+    this.#meters!.leftQueue()
+  }
+}
