@@ -68,3 +68,8 @@ export function fact<Value>(value: Value, source: string): Fact<Value> {
 export function reachableEndpoint(endpoint: string, httpHost: string): string {
   return endpoint.replace(/^tcp:\/\/(\*|0\.0\.0\.0|\[::\]|::)(?=:)/, `tcp://${httpHost}`)
 }
+
+/** SGLang's radix tree is keyed by pairs of tokens while it speculates with EAGLE or MTP; vLLM's blocks are not. */
+export function namesPairs({ kind, isEagle }: EngineFacts): boolean {
+  return kind.value === 'sglang' && isEagle?.value === true
+}

@@ -59,7 +59,7 @@ export class Model {
     this.spec = spec
     this.looksAtPrompts = !isPolicyRouter(spec.router)
     this.#context = context
-    this.#plain = createHashScheme({ blockSize: spec.blockSize })
+    this.#plain = createHashScheme({ blockSize: spec.blockSize, isEagle: spec.isEagle ?? false })
     this.meters = context.metersOf(spec.name)
     this.routerMetrics = spec.routerMetrics ?? routerMetricsOf(context.metrics, spec.name)
     const fleetOptions = {
@@ -166,7 +166,8 @@ export class Model {
     const key = `${cacheNamespace ?? ''}\0${loraName ?? ''}`
     let scheme = this.#schemes.get(key)
     if (!scheme) {
-      scheme = createHashScheme({ blockSize: this.spec.blockSize, cacheNamespace, loraName })
+      const { blockSize, isEagle = false } = this.spec
+      scheme = createHashScheme({ blockSize, isEagle, cacheNamespace, loraName })
       if (this.#schemes.size >= schemesMax) this.#schemes.delete(this.#schemes.keys().next().value!)
       this.#schemes.set(key, scheme)
     }

@@ -47,6 +47,8 @@ export interface ModelSpec {
   /** LoRA adapters, asked for as models of their own. */
   readonly adapters?: readonly string[]
   readonly blockSize: number
+  /** Its engines name blocks by pairs of tokens, as SGLang does with EAGLE. */
+  readonly isEagle?: boolean
   /** Decides; the gateway tells it who exists. A policy besides KV is a router too: `createPolicyRouter`. */
   readonly router: RouterPort
   /** Absent: prompts are compared by their bytes, which is enough for approximate routing. */

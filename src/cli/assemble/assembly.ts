@@ -8,6 +8,7 @@ import type { RouterConfig } from '../../core/protocol/index.js'
 import type { PolicyConfig } from '../../core/queue/index.js'
 import type { PrefillEstimator } from '../../core/router/index.js'
 import type { EngineFacts } from '../../engines/index.js'
+import { namesPairs } from '../../engines/index.js'
 import type {
   AddedWorker,
   DisaggSpec,
@@ -320,13 +321,14 @@ export class Assembly implements KeeperHouse {
 
   #addModel(runtime: ModelRuntime, facts: EngineFacts, disagg: DisaggSpec): void {
     const { config, rules } = this.#options
-    const { name, blockSize } = runtime
+    const { name, blockSize, isEagle } = runtime
     const [first, ...others] = facts.models!.value
     this.gateway.addModel({
       name,
       aliases: others.map((model) => model.name),
       adapters: (facts.adapters?.value ?? []).map((adapter) => adapter.name),
       blockSize,
+      isEagle,
       router: runtime.port,
       tokenizer: createServiceTokenizer(this.#tokens, { model: name }),
       // A cost in milliseconds learns from them how long answers are.
@@ -348,7 +350,8 @@ export class Assembly implements KeeperHouse {
       return
     }
     const isSameBlock = facts.blockSize === undefined || facts.blockSize.value === runtime.blockSize
-    if (runtime.looksAtCaches && isSameBlock) runtime.follow(keeper.id, sourcesOf(joined, facts), facts)
+    const isSameName = namesPairs(facts) === runtime.isEagle
+    if (runtime.looksAtCaches && isSameBlock && isSameName) runtime.follow(keeper.id, sourcesOf(joined, facts), facts)
   }
 
   /** Beside everything else: it sends a prompt, and waits for its events. */
@@ -416,6 +419,7 @@ export class Assembly implements KeeperHouse {
       const now = judgeMode({
         facts,
         blockSize: runtime.looksAtCaches ? runtime.blockSize : undefined,
+        isEagle: runtime.isEagle,
         hasTokens: this.#tokens.status(runtime.name).source !== 'none',
         feeds: runtime.feedsOf(keeper.id),
         keepsNoPrompts: joined.role === 'decode' && facts.kind.value === 'sglang',

@@ -25,6 +25,8 @@ import type { FeedView } from './worker-mode.js'
 export interface ModelRuntimeOptions {
   readonly name: string
   readonly blockSize: number
+  /** Blocks are named by pairs of tokens. */
+  readonly isEagle: boolean
   readonly policy: 'kv' | PolicyName
   readonly config: RouterConfig
   readonly policies?: PolicyConfig | undefined
@@ -45,6 +47,8 @@ export interface ModelRuntimeOptions {
 export class ModelRuntime {
   readonly name: string
   readonly blockSize: number
+  /** Blocks are named by pairs of tokens. */
+  readonly isEagle: boolean
   readonly looksAtCaches: boolean
   readonly port: RouterPort
   /** Of a router that looks at caches; the others have nothing to observe. */
@@ -70,6 +74,7 @@ export class ModelRuntime {
     let made: { readonly source: ZmqSource; readonly intake: EventIntake } | undefined
     const router = await InProcessRouter.create({
       blockSize: options.blockSize,
+      isEagle: options.isEagle,
       modelName: options.name,
       workerType,
       policies: options.policies,
@@ -107,6 +112,7 @@ export class ModelRuntime {
     this.#exactWorkers = exactWorkers
     this.name = options.name
     this.blockSize = options.blockSize
+    this.isEagle = options.isEagle
     this.looksAtCaches = options.policy === 'kv' && options.config.overlapScoreCredit > 0
     this.#now = options.now
     this.#memory = options.memory

@@ -1,5 +1,6 @@
 /** The routers of a running assembly: one per model, among those that decode it, and one per pool of its prefill workers. */
 import type { EngineFacts } from '../../engines/index.js'
+import { namesPairs } from '../../engines/index.js'
 import type { RankImage } from '../../events/index.js'
 import type { RouterPort } from '../../routing/index.js'
 import { prefillRouterConfig } from '../../routing/index.js'
@@ -10,7 +11,8 @@ import type { ModelRuntimeOptions } from './model-runtime.js'
 import { ModelRuntime } from './model-runtime.js'
 import type { WorkerKeeper } from './worker-keeper.js'
 
-export interface ModelRuntimesOptions extends Omit<ModelRuntimeOptions, 'name' | 'blockSize' | 'workerType'> {
+export interface ModelRuntimesOptions
+  extends Omit<ModelRuntimeOptions, 'name' | 'blockSize' | 'isEagle' | 'workerType'> {
   readonly enforceDisagg: boolean
   readonly prefillFallback: boolean
   /** A model has its router now; called once per model, before anybody gets the runtime. */
@@ -55,7 +57,7 @@ export class ModelRuntimes {
     const blockSize = facts.blockSize?.value
     const transfer = transferOf(keeper, facts)
     const spec = { id: keeper.id, url: keeper.address.url, engine: facts.kind.value, transfer, blockSize }
-    return this.#prefill(main.name, prefillPoolOf(spec, main.blockSize))
+    return this.#prefill(main.name, prefillPoolOf(spec, main.blockSize), main.isEagle)
   }
 
   /** What is known of every rank that is live, taken as it is asked for. */
@@ -70,19 +72,20 @@ export class ModelRuntimes {
 
   async #create(name: string, facts: EngineFacts): Promise<ModelRuntime> {
     const blockSize = facts.blockSize?.value ?? blockSizeUnknown
-    const runtime = await ModelRuntime.create({ ...this.#options, name, blockSize })
+    const isEagle = namesPairs(facts)
+    const runtime = await ModelRuntime.create({ ...this.#options, name, blockSize, isEagle })
     this.#ready.add(runtime)
-    this.#options.onModel(runtime, facts, this.#disaggOf(name))
+    this.#options.onModel(runtime, facts, this.#disaggOf(name, isEagle))
     return runtime
   }
 
   /** The router among prefill workers: the decode router's settings, without what only decoding needs. */
-  #prefill(name: string, { identity, blockSize }: PrefillPool): Promise<ModelRuntime> {
+  #prefill(name: string, { identity, blockSize }: PrefillPool, isEagle: boolean): Promise<ModelRuntime> {
     const key = `${name}\0${identity}`
     let runtime = this.#prefills.get(key)
     if (!runtime) {
       const config = prefillRouterConfig(this.#options.config)
-      runtime = ModelRuntime.create({ ...this.#options, config, name, blockSize, workerType: 'prefill' })
+      runtime = ModelRuntime.create({ ...this.#options, config, name, blockSize, isEagle, workerType: 'prefill' })
       this.#prefills.set(key, runtime)
       runtime.then(
         (it) => this.#ready.add(it),
@@ -102,13 +105,13 @@ export class ModelRuntimes {
     }
   }
 
-  #disaggOf(name: string): DisaggSpec {
+  #disaggOf(name: string, isEagle: boolean): DisaggSpec {
     const { config, enforceDisagg, prefillFallback } = this.#options
     return {
       enforce: enforceDisagg,
       fallsBack: prefillFallback,
       conditional: config.conditionalDisaggEnabled ? conditionalOf(config) : undefined,
-      openPrefill: async (pool) => (await this.#prefill(name, pool)).port,
+      openPrefill: async (pool) => (await this.#prefill(name, pool, isEagle)).port,
       closePrefill: (port) => this.#closePrefill(port),
     }
   }

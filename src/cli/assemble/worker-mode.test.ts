@@ -51,6 +51,23 @@ it.each<{ says: string; input: Partial<ModeInput>; mode: string; reason?: string
     fix: '--page-size 16',
   },
   {
+    says: 'an SGLang that speculates names blocks by pairs, and so must its model',
+    input: { facts: { ...facts, kind: fact('sglang'), isEagle: fact(true) }, isEagle: true },
+    mode: 'exact',
+  },
+  {
+    says: 'pairs beside a model of plain blocks are not comparable',
+    input: { facts: { ...facts, kind: fact('sglang'), isEagle: fact(true) } },
+    mode: 'approximate',
+    reason: 'pairs',
+    fix: '--speculative-algorithm',
+  },
+  {
+    says: 'a vLLM that speculates names its blocks as any other',
+    input: { facts: { ...facts, isEagle: fact(true) } },
+    mode: 'exact',
+  },
+  {
     says: 'without tokens events cannot be compared',
     input: { hasTokens: false },
     mode: 'approximate',

@@ -1,5 +1,6 @@
 /** What may be claimed of a worker, and what its owner can do about it. Pure: facts in, mode and reason out. */
 import type { EngineFacts, EngineKind } from '../../engines/index.js'
+import { namesPairs } from '../../engines/index.js'
 import type { WorkerMode } from '../../server/index.js'
 
 /** One rank's event stream, as far as the claim depends on it. */
@@ -13,6 +14,8 @@ export interface ModeInput {
   readonly facts: EngineFacts
   /** Tokens per block by which the model is routed; undefined where caches do not matter. */
   readonly blockSize: number | undefined
+  /** The model's blocks are named by pairs of tokens. */
+  readonly isEagle?: boolean
   readonly hasTokens: boolean
   readonly feeds: readonly FeedView[]
   /** It was exact before: what is missing now is a loss, not a beginning. */
@@ -62,6 +65,10 @@ export function judgeMode(input: ModeInput): ModeVerdict {
   if (own !== undefined && own !== blockSize) {
     const reason = `its blocks have ${own} tokens, those of the model ${blockSize}`
     return verdict('approximate', reason, `${blockSizeFlags[kind] ?? 'the same block size'} ${blockSize}`)
+  }
+  if (namesPairs(facts) !== (input.isEagle ?? false)) {
+    const reason = 'it names blocks by pairs of tokens where other workers of the model do not, or the other way round'
+    return verdict('approximate', reason, 'the same --speculative-algorithm everywhere')
   }
   if (feeds.length === 0) {
     const isOff = facts.eventSources?.value.length === 0

@@ -10,13 +10,13 @@ export interface Chat {
   readonly questions: readonly string[]
 }
 
-/** Each product has a system prompt of its own, shared by all who chat with it. */
+/** Each product has a long system prompt of its own, as agents have, shared by all who chat with it. */
 const products = 8
 const nouns = ['invoice', 'branch', 'harbour', 'contract', 'engine', 'garden', 'signal', 'ticket', 'window', 'archive']
 const verbs = ['explain', 'compare', 'rewrite', 'check', 'summarise', 'extend', 'price', 'translate']
-const systemSentences = 40
-/** A question quotes a page of something, as questions to agents do: the history soon outgrows the system prompt. */
-const questionParts = 60
+const systemSentences = 300
+/** A question is a paragraph. */
+const questionParts = 20
 
 /** Numbers from 0 to below 1, the same for the same seed. */
 export function seededDraw(seed: number): () => number {

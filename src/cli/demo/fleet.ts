@@ -13,8 +13,8 @@ export interface DemoFleet {
 export const demoModel = 'demo'
 /** Both engines, so that one router serves them together; SGLang's own default is 64. */
 const blockTokens = 16
-/** A cache holds a few of the demo's system prompts with their chats, far from all: together the engines hold them. */
-const blocks = 1400
+/** A cache holds two or three of the eight system prompts with their chats: together the engines hold all of them. */
+const blocks = 1200
 /** Engines somewhat slower than the recorded profile, as a larger model would be. */
 const speedup = 0.4
 
