@@ -15,6 +15,7 @@ import { statusOf } from './http/error-status.js'
 import { readBody } from './http/read-body.js'
 import type { RelayOutcome } from './relay/answer-relay.js'
 import { AnswerRelay } from './relay/answer-relay.js'
+import { commentWhileWaiting } from './relay/early-head.js'
 import { editsFor, ownHeaders } from './relay/own-marks.js'
 import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
@@ -72,14 +73,16 @@ export class Inference implements Timed {
   countsFromMs: number
   dispatchedAtMs = 0
   byteAtMs = 0
-  lastCommentAtMs = 0
+  silentSinceMs: number
+  /** The client asked for a stream, and a comment may open it before a worker is known. */
+  #mayOpen = false
 
   constructor(context: GatewayContext, row: EndpointRow, request: IncomingMessage, response: ServerResponse) {
     this.#context = context
     this.#row = row
     this.#request = request
     this.#response = response
-    this.countsFromMs = context.now()
+    this.countsFromMs = this.silentSinceMs = context.now()
     this.id = context.nextRequestId()
     this.publicId = clientRequestId(request) ?? this.id
     this.#record = new RequestRecord(context, row, request.headers, this.publicId)
@@ -133,8 +136,9 @@ export class Inference implements Timed {
   }
 
   comment(): void {
-    this.lastCommentAtMs = this.#context.now()
-    this.#relay?.keepAlive()
+    this.silentSinceMs = this.#context.now()
+    if (this.dispatchedAtMs > 0) this.#relay?.keepAlive()
+    else if (this.#mayOpen) commentWhileWaiting(this.#response, this.publicId)
   }
 
   /** A worker that was too slow may be replaced; a wait for a worker is over. */
@@ -152,13 +156,14 @@ export class Inference implements Timed {
       buffers,
     })
     this.#bytes = bytes
-    this.countsFromMs = now()
+    this.countsFromMs = this.silentSinceMs = now()
     clock.add(this)
     const turn = turns.enter()
     if (turn) await turn
     this.#abort.signal.throwIfAborted()
     const prepared = prepare(this.#context, this.#row, this.#request, bytes)
     this.#record.understood(prepared)
+    this.#mayOpen = prepared.isStream && !prepared.hints.isDryRun
     requireReady(this.#context, prepared)
     const prompt = await this.#preprocess(prepared)
     this.#record.prompt(prompt)
@@ -218,6 +223,7 @@ export class Inference implements Timed {
       if (isLast || !mayMove(outcome, error, pair?.isRemote ?? false)) throw pair ? pair.naming(error) : error
       failed.add(answer.workerId)
       model.meters.retried()
+      this.dispatchedAtMs = 0
       await this.#tie?.again()
     }
   }
@@ -268,7 +274,8 @@ export class Inference implements Timed {
 
   /** The prefill worker says that the request is wrong: so would every other. */
   #passRefusal(said: PrefillAnswer): number {
-    const { isStrict } = this.#context
+    const { isStrict, overloadStatus } = this.#context
+    if (this.#response.headersSent) throw refusal(said.head.status, overloadStatus)
     return answerRefusal(this.#response, said, { isFlat: isStrict && !this.#row.isAnthropic, requestId: this.publicId })
   }
 
@@ -339,7 +346,8 @@ export class Inference implements Timed {
       sessionId: this.#session?.isInside ? prepared.hints.sessionControl?.sessionId : undefined,
     })
     this.#worker = worker
-    this.dispatchedAtMs = this.byteAtMs = this.lastCommentAtMs = now()
+    this.dispatchedAtMs = this.byteAtMs = now()
+    if (!this.#response.headersSent) this.silentSinceMs = this.dispatchedAtMs // this worker's answer may still have a status
     const sending = this.#record.dispatched(worker, answer.dpRank, routedAtMs)
     if (this.#pair) {
       prepared.model.meters.pairs.decodeSent(worker.label, this.#pair.skipped)
@@ -369,6 +377,7 @@ export class Inference implements Timed {
           },
           onProgress: (tokens) => this.#progress(tokens),
           onCommit: () => this.#letGoOfBody(),
+          onUnedited: () => prepared.model.meters.unedited(),
           onOutcome: (outcome) => {
             worker.leave()
             sending.end()
@@ -387,7 +396,7 @@ export class Inference implements Timed {
 
   #progress(tokens: number): void {
     const now = this.#context.now()
-    this.byteAtMs = now
+    this.byteAtMs = this.silentSinceMs = now
     this.#worker!.progressAtMs = now
     this.#guard!.item(tokens)
     const isFirstToken = this.#record.arrived(tokens, now)
@@ -408,15 +417,17 @@ export class Inference implements Timed {
   #fail(error: unknown): number {
     const { overloadStatus } = this.#context
     this.#record.failed(error)
-    if (this.#relay?.isCommitted) {
-      if (!this.#response.writableEnded) this.#relay.endWithFrames(errorFrames(error, this.shape, overloadStatus))
-    } else if (!this.#response.headersSent && !this.#response.destroyed)
-      answerError(this.#request, this.#response, error, {
-        shape: this.shape,
-        overloadStatus,
-        requestId: this.publicId,
-      })
+    if (!this.#response.destroyed && !this.#response.writableEnded) this.#tellFailure(error)
     return statusOf(error, overloadStatus)
+  }
+
+  /** In the stream where one has begun, be it with nothing but comments; else with a status. */
+  #tellFailure(error: unknown): void {
+    const { shape, publicId: requestId } = this
+    const { overloadStatus } = this.#context
+    if (this.#relay?.isCommitted) this.#relay.endWithFrames(errorFrames(error, shape, overloadStatus))
+    else if (this.#response.headersSent) this.#response.end(errorFrames(error, shape, overloadStatus))
+    else answerError(this.#request, this.#response, error, { shape, overloadStatus, requestId })
   }
 
   /** Nobody can be asked again, so the memory of a long body is the next request's. Not while a prefill may still be sent. */

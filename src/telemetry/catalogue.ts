@@ -104,6 +104,7 @@ export const catalogue = {
   cachedTokensBySource: { name: 'warmroute_cached_tokens_total', type: 'counter', labels: ['model', 'worker', 'source'], help: 'Prompt tokens found in a cache, as predicted by us or as reported by the engine.' },
   comparedTokens: { name: 'warmroute_compared_cached_tokens_total', type: 'counter', labels: ['model', 'worker', 'source'], help: 'Cached prompt tokens, predicted and reported, of those requests for which both are known.' },
   requestsShed: { name: 'warmroute_requests_shed_total', type: 'counter', labels: ['model', 'reason'], help: 'Requests refused before they reached a worker: busy, limit, not_ready, draining or queue.' },
+  answersUnedited: { name: 'warmroute_answers_unedited_total', type: 'counter', labels: ['model'], help: 'Whole answers that were too long to be edited (over 16 MiB) and reached the client as the engine sent them.' },
   requestsRetried: { name: 'warmroute_requests_retried_total', type: 'counter', labels: ['model'], help: 'Requests that went to a second worker because the first failed before its first byte.' },
   prefillLegs: { name: 'warmroute_prefill_legs_total', type: 'counter', labels: ['model', 'worker', 'outcome'], help: 'Remote prefills by worker: completed or failed.' },
   decodeLegs: { name: 'warmroute_decode_legs_total', type: 'counter', labels: ['model', 'worker', 'prefill'], help: 'Requests of a model with prefill workers by the worker that decoded them, and whether their prompt was computed elsewhere (remote) or there (local).' },

@@ -53,6 +53,32 @@ async function error(response: Response): Promise<{ status: number; message: str
 }
 
 describe('vLLM, the prefill first', () => {
+  it('keeps a stream alive while its prompt is computed elsewhere', async () => {
+    await open('vllm', { gateway: { keepAliveMs: 20 } })
+    script({ prefill: [{ kind: 'ok', afterMs: 150 }] })
+    const text = await (await ask({ stream: true })).text()
+    expect(text).toMatch(/^:\n\n/)
+    expect(text).toMatch(/\[DONE\]\n\n$/)
+    expect(seen('prefill')).toHaveLength(1)
+  })
+
+  it('tells a refusal of the prefill in a stream that is kept alive already', async () => {
+    await open('vllm', { gateway: { keepAliveMs: 20 } })
+    script({ prefill: [{ kind: 'status', status: 400 }] })
+    const [inner] = house!.inner
+    const route = inner!.route.bind(inner)
+    let letGo = (): void => {}
+    const opened = new Promise<void>((resolve) => (letGo = resolve))
+    inner!.route = async (request) => {
+      await opened
+      return route(request)
+    }
+    const response = await ask({ stream: true })
+    letGo()
+    expect(await response.text()).toMatch(/^:\n\n.*status 400.*\[DONE\]\n\n$/s)
+    expect(seen('decode')).toHaveLength(0)
+  })
+
   it('passes the checked parameters on as they came, and the rest of the body untouched', async () => {
     await open('vllm')
     const body = chatBody({

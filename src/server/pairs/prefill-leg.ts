@@ -42,7 +42,8 @@ export class PrefillLeg implements AnswerHandlers, Timed {
   readonly dispatchedAtMs: number
   readonly countsFromMs: number
   readonly answerBeforeMs: number | undefined
-  lastCommentAtMs = Number.POSITIVE_INFINITY
+  /** No client listens to it. */
+  readonly silentSinceMs = Number.POSITIVE_INFINITY
   byteAtMs: number
   readonly #options: PrefillLegOptions
   readonly #parts: Buffer[] = []

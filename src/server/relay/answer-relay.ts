@@ -14,11 +14,14 @@ import type { Endpoint } from '../request/endpoints.js'
 import type { AnswerHandlers } from '../wire/engine-connection.js'
 import type { EngineCall } from '../wire/engine-link.js'
 import type { ResponseHead } from '../wire/response-head.js'
+import { agreesWithEarlyHead, comment, earlyHead, isEventStream } from './early-head.js'
 import type { EventEdit } from './event-editor.js'
 import { EventEditor } from './event-editor.js'
 import { StreamWatch } from './stream-watch.js'
 import type { Usage } from './usage.js'
 import { readUsage } from './usage.js'
+
+export type BodyEdit = (body: Buffer) => Buffer
 
 export interface RelayRequest {
   readonly response: ServerResponse
@@ -27,8 +30,8 @@ export interface RelayRequest {
   readonly headers: readonly (readonly [name: string, value: string])[]
   /** Set for streams in which something is changed. */
   readonly editEvent?: EventEdit | undefined
-  /** Set for whole answers in which something is changed. */
-  readonly editBody?: ((body: Buffer, status: number) => Buffer) | undefined
+  /** What is changed in a whole answer of this status; undefined: nothing. */
+  readonly bodyEdit?: ((status: number) => BodyEdit | undefined) | undefined
   /** The client asked for a stream: comments may be sent even before the engine's head. */
   readonly wantsStream: boolean
   /** True: this status is not for the client, who gets another worker or an error of ours. Called before anything is sent. */
@@ -42,6 +45,8 @@ export interface RelayHooks {
   onProgress(tokens: number): void
   /** The first byte is on its way to the client: no other worker can be asked any more. */
   onCommit?(): void
+  /** The answer was too long to be edited and passes as it is. */
+  onUnedited?(): void
   /** Exactly once. */
   onOutcome(outcome: RelayOutcome): void
 }
@@ -78,18 +83,9 @@ const notPassedOn = new Set([
   'x-request-id',
 ])
 
-/** Sent when a stream was asked for and the engine keeps its head back until it has a token. */
-const earlyHead: ResponseHead = {
-  status: 200,
-  headers: [
-    ['content-type', 'text/event-stream; charset=utf-8'],
-    ['cache-control', 'no-cache'],
-  ],
-  framing: { kind: 'until-close' },
-  isReusable: false,
-}
-
 const wholeBytesMax = 256 * 1024
+/** An answer is edited in one piece; one that is longer passes as it is. */
+const editedBytesMax = 16 * 1024 * 1024
 const tailBytes = 8 * 1024
 const keepAliveChunk = '3\r\n:\n\n\r\n'
 
@@ -102,8 +98,12 @@ export class AnswerRelay implements AnswerHandlers {
   #way: Way = 'plain'
   #watch: StreamWatch | undefined
   #editor: EventEditor | undefined
+  #editBody: BodyEdit | undefined
+  #partsBytes = 0
   #tail: Buffer | undefined
   #isOver = false
+  /** The client has a head of ours and comments, from before this worker was chosen. */
+  readonly #isOpened: boolean
   isCommitted = false
   /** The engine is held back because the client does not read. */
   isHeldUp = false
@@ -111,6 +111,8 @@ export class AnswerRelay implements AnswerHandlers {
   constructor(request: RelayRequest, hooks: RelayHooks) {
     this.#request = request
     this.#hooks = hooks
+    this.#isOpened = request.response.headersSent
+    if (this.#isOpened) this.#begin(earlyHead)
   }
 
   /** The call that this relay handles, for back-pressure and abort. */
@@ -135,22 +137,20 @@ export class AnswerRelay implements AnswerHandlers {
     this.#hooks.onProgress(0)
     if (this.#isOver) return
     if (this.isCommitted) this.#joinEarlyHead(head)
-    else if (this.#request.isWithheld(head.status)) {
+    else if (this.#request.isWithheld(head.status) || (this.#isOpened && !agreesWithEarlyHead(head))) {
       this.#call?.abort()
       this.#finish({ kind: 'refused', status: head.status })
-    } else this.#begin(head)
+    } else if (!this.#isOpened) this.#begin(head)
   }
 
   #begin(head: ResponseHead): void {
     this.#head = head
-    const isStream = head.headers.some(
-      ([name, value]) => name === 'content-type' && value.startsWith('text/event-stream'),
-    )
-    if (isStream && head.status === 200) {
+    if (head.status === 200 && isEventStream(head.headers)) {
       this.#watch = new StreamWatch(this.#request.endpoint)
       if (this.#request.editEvent) this.#editor = new EventEditor(this.#request.editEvent)
-    }
+    } else this.#editBody = this.#request.bodyEdit?.(head.status)
     this.#way = this.#chooseWay(head)
+    if (this.#editBody && this.#way !== 'whole') this.#passUnedited()
   }
 
   onData(buffer: Buffer, ranges: readonly number[], rawEnd: number): void {
@@ -158,7 +158,8 @@ export class AnswerRelay implements AnswerHandlers {
     this.#look(buffer, ranges)
     if (this.#isOver) return
     if (this.#way === 'whole') {
-      for (let at = 0; at < ranges.length; at += 2) this.#parts.push(buffer.subarray(ranges[at], ranges[at + 1]))
+      for (let at = 0; at < ranges.length; at += 2) this.#keepPart(buffer.subarray(ranges[at], ranges[at + 1]))
+      if (this.#partsBytes > editedBytesMax) this.#passUnedited()
       return
     }
     if (this.#way === 'framed') this.#sendFramed(rawEnd === buffer.length ? buffer : buffer.subarray(0, rawEnd))
@@ -201,10 +202,10 @@ export class AnswerRelay implements AnswerHandlers {
     }
     if (!this.#watch?.isBetweenEvents) return
     if (this.#way === 'framed' && this.isCommitted && !this.#call?.isBetweenChunks) return
-    this.#commit()
+    if (!this.#isOpened) this.#commit()
     response.flushHeaders()
     if (this.#way === 'framed') response.socket?.write(keepAliveChunk, 'latin1')
-    else response.write(':\n\n')
+    else response.write(comment)
   }
 
   /** After a failure in the middle of a stream: says so in the stream and ends it, or cuts the connection where it cannot. */
@@ -228,20 +229,17 @@ export class AnswerRelay implements AnswerHandlers {
 
   /** We sent a head of our own to keep the client waiting; the engine's must agree with it. */
   #joinEarlyHead(head: ResponseHead): void {
-    const isStream = head.headers.some(
-      ([name, value]) => name === 'content-type' && value.startsWith('text/event-stream'),
-    )
-    if (head.status === 200 && isStream) return
+    if (agreesWithEarlyHead(head)) return
     const reason = `the worker answered with status ${head.status}`
     this.abort(new WarmrouteError('WR_ENGINE_PROTOCOL', { reason, status: head.status }))
   }
 
   #chooseWay(head: ResponseHead): Way {
-    const { response, editEvent, editBody } = this.#request
-    const isEdited = this.#watch ? editEvent !== undefined : editBody !== undefined
-    if (head.framing.kind === 'length' && head.framing.bytes <= wholeBytesMax && !this.#watch) return 'whole'
-    if (isEdited && !this.#watch) return 'whole'
-    if (isEdited) return 'plain'
+    const { response } = this.#request
+    const knownBytes = head.framing.kind === 'length' ? head.framing.bytes : undefined
+    if (!this.#watch && knownBytes !== undefined && knownBytes <= wholeBytesMax) return 'whole'
+    if (this.#editBody && (knownBytes ?? 0) <= editedBytesMax) return 'whole'
+    if (this.#editor) return 'plain'
     const canFrame = head.framing.kind === 'chunked' && response.req.httpVersionMinor === 1 && response.socket !== null
     return canFrame ? 'framed' : 'plain'
   }
@@ -273,6 +271,7 @@ export class AnswerRelay implements AnswerHandlers {
     if (this.isCommitted) return
     this.isCommitted = true
     this.#hooks.onCommit?.()
+    if (this.#isOpened) return
     const { response, headers } = this.#request
     const head = this.#head!
     const lines: string[] = []
@@ -307,10 +306,24 @@ export class AnswerRelay implements AnswerHandlers {
     if (bytes && !response.write(bytes)) this.#holdUntilDrained(response)
   }
 
+  #keepPart(part: Buffer): void {
+    this.#parts.push(part)
+    this.#partsBytes += part.length
+  }
+
+  /** Too long to be held: what is here goes now, the rest as it comes. */
+  #passUnedited(): void {
+    this.#editBody = undefined
+    this.#hooks.onUnedited?.()
+    if (this.#way !== 'whole') return
+    this.#way = 'plain'
+    for (const part of this.#parts.splice(0)) this.#sendPlain(part)
+  }
+
   #sendWhole(): void {
-    const { response, editBody } = this.#request
+    const { response } = this.#request
     const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
-    const sent = editBody ? editBody(body, this.#head!.status) : body
+    const sent = this.#editBody ? this.#editBody(body) : body
     this.#commit(sent.length)
     response.end(sent)
   }

@@ -22,13 +22,12 @@ export function ownHeaders(
   ]
 }
 
-/** An engine's error is reworded first, and only for clients of upstream's shape. */
+/** An engine's error is reworded for clients of upstream's shape only. */
 export function editsFor({ isStrict }: GatewayContext, terms: EditTerms): AnswerEdits {
   const edits = editsOf(terms)
-  const { editBody } = edits
   if (!isStrict || terms.prepared.row.isAnthropic) return edits
   return {
     ...edits,
-    editBody: (body, status) => (editBody ? editBody(flatError(body, status), status) : flatError(body, status)),
+    bodyEdit: (status) => (status >= 400 ? (body) => flatError(body, status) : edits.bodyEdit?.(status)),
   }
 }

@@ -19,7 +19,8 @@ export interface Timed {
   readonly workerProgressAtMs: number
   /** A whole answer is judged by its worker alone: nothing of it can arrive before its end. */
   readonly isStream: boolean
-  readonly lastCommentAtMs: number
+  /** When the client was last sent something, or began to wait. */
+  readonly silentSinceMs: number
   /** A prefill's answer, or the first token after one, must be there by then. */
   readonly answerBeforeMs?: number | undefined
   comment(): void
@@ -77,8 +78,8 @@ export class DeadlineClock {
   }
 
   #isSilent(timed: Timed, now: number): boolean {
-    if (this.#keepAliveMs <= 0 || timed.dispatchedAtMs === 0 || timed.isHeldUp) return false
-    return now - Math.max(timed.byteAtMs, timed.lastCommentAtMs) >= this.#keepAliveMs
+    if (this.#keepAliveMs <= 0 || timed.isHeldUp) return false
+    return now - timed.silentSinceMs >= this.#keepAliveMs
   }
 
   /** Too long in all is nobody's fault; silence is the worker's, and another one may do better. */

@@ -1,6 +1,7 @@
 /** What `nvext` adds to an answer when the client asked for it: who served, how long it took (spec/serving.md 1.10). */
 import type { ServerResponse } from 'node:http'
 import type { RouteAnswer } from '../../routing/index.js'
+import type { BodyEdit } from '../relay/answer-relay.js'
 import type { EventEdit } from '../relay/event-editor.js'
 import { UsageRemoval, withMember } from '../relay/event-editor.js'
 import type { Prepared } from './prepare.js'
@@ -8,7 +9,7 @@ import type { PromptTokens } from './prompt.js'
 
 export interface AnswerEdits {
   readonly editEvent?: EventEdit
-  readonly editBody?: (body: Buffer, status: number) => Buffer
+  readonly bodyEdit?: (status: number) => BodyEdit | undefined
 }
 
 export interface EditTerms {
@@ -45,13 +46,14 @@ export function editsOf({ prepared, answer, removesUsage, sinceStartMs, prefill 
         return added === undefined ? kept : withMember(kept, added)
       },
     },
-    editBody(body, status) {
-      const added = status === 200 ? member(true) : undefined
-      const brace = body.lastIndexOf('}')
-      if (added === undefined || brace < 0) return body
-      return Buffer.concat([body.subarray(0, brace), Buffer.from(`,${added}`), body.subarray(brace)])
-    },
+    bodyEdit: (status) => (status === 200 ? (body) => withLastMember(body, member(true)) : undefined),
   }
+}
+
+function withLastMember(body: Buffer, member: string | undefined): Buffer {
+  const brace = body.lastIndexOf('}')
+  if (member === undefined || brace < 0) return body
+  return Buffer.concat([body.subarray(0, brace), Buffer.from(`,${member}`), body.subarray(brace)])
 }
 
 /** A dry run: the choice and the tokens, and nothing else happened. */

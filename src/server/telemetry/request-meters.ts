@@ -225,6 +225,10 @@ export class ModelMeters {
     this.#counter('retried', () => this.#metrics.requestsRetried.with({ model: this.model })).inc()
   }
 
+  unedited(): void {
+    this.#counter('unedited', () => this.#metrics.answersUnedited.with({ model: this.model })).inc()
+  }
+
   rejected(endpoint: Endpoint): void {
     this.#counter(`rejected/${endpoint}`, () =>
       this.#metrics.modelRejection.with({ model: this.model, endpoint }),

@@ -1,0 +1,143 @@
+// What a client sees while its request waits for a worker, and what that costs when something fails afterwards.
+import type { ServerResponse } from 'node:http'
+import { afterEach, describe, expect, it } from 'vitest'
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { RouterPort } from '../routing/index.js'
+import { answerChat, chatFrames } from './fake-engine.case.js'
+import type { House } from './house.case.js'
+import { chatBody, json, openHouse, post } from './house.case.js'
+import { createPolicyRouter } from './policies/policy-router.js'
+
+let house: House
+afterEach(() => house.close())
+
+const path = '/v1/chat/completions'
+const answered = chatFrames('m').join('')
+const streamBody = chatBody({ stream: true })
+
+/** A router whose queue the test opens, or ends with an error. */
+function parkingRouter(): { router: RouterPort; open: () => void; refuse: (error: Error) => void } {
+  const router = createPolicyRouter({ policy: 'round-robin' })
+  const route = router.route.bind(router)
+  let open = (): void => {}
+  let refuse = (_error: Error): void => {}
+  const promise = new Promise<void>((resolve, reject) => {
+    open = resolve
+    refuse = reject
+  })
+  router.route = async (request) => {
+    await promise
+    return route(request)
+  }
+  return { router, open, refuse }
+}
+
+/** Settles when the first comment came: the head is sent and the request still waits. */
+async function opened(response: Response): Promise<() => Promise<string>> {
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
+  const first = await reader.read()
+  expect(first.value).toMatch(/^(?::\n\n)+$/)
+  return async () => {
+    let text = ''
+    for (let part = await reader.read(); !part.done; part = await reader.read()) text += part.value
+    return text.replaceAll(/(?<=^|\n\n):\n\n/g, '')
+  }
+}
+
+async function waiting(engines = 2): Promise<ReturnType<typeof parkingRouter> & { rest: () => Promise<string> }> {
+  const parking = parkingRouter()
+  house = await openHouse({ engines, router: parking.router, gateway: { keepAliveMs: 20 } })
+  const response = await post(house.url, path, streamBody)
+  expect(response.status).toBe(200)
+  expect(response.headers.get('content-type')).toMatch('text/event-stream')
+  expect(response.headers.get('x-request-id')).toBeTruthy()
+  expect(response.headers.get('x-warmroute-worker-id')).toBeNull()
+  return { ...parking, rest: await opened(response) }
+}
+
+describe('a stream that waits in the queue', () => {
+  it('is kept alive before a worker is chosen, and then answered whole', async () => {
+    const { open, rest } = await waiting()
+    open()
+    expect(await rest()).toBe(answered)
+  })
+
+  it('leaves a whole answer alone, which can still have any status', async () => {
+    const parking = parkingRouter()
+    house = await openHouse({ router: parking.router, gateway: { keepAliveMs: 20 } })
+    const whole = post(house.url, path, chatBody())
+    const rest = await opened(await post(house.url, path, streamBody)) // so that one was due to the other as well
+    parking.refuse(new WarmrouteError('WR_QUEUE_REJECTED', {}))
+    expect((await whole).status).toBe(529)
+    expect(await rest()).toMatch(/^data: .*WR_QUEUE_REJECTED.*\n\ndata: \[DONE\]\n\n$/s)
+  })
+
+  it('is refused with a status when that comes before the first comment was due', async () => {
+    const parking = parkingRouter()
+    house = await openHouse({ router: parking.router, gateway: { keepAliveMs: 60_000 } })
+    const pending = post(house.url, path, streamBody)
+    while (house.gateway.inFlight === 0) await new Promise((resolve) => setImmediate(resolve))
+    parking.refuse(new WarmrouteError('WR_QUEUE_REJECTED', {}))
+    expect((await pending).status).toBe(529)
+  })
+
+  it.each([
+    ['closes the connection', (response: ServerResponse) => response.destroy()],
+    ['answers 503', (response: ServerResponse) => response.writeHead(503).end()],
+  ])('still gets another worker when the first %s', async (_name, fail) => {
+    const { open, rest } = await waiting()
+    house.engines[0]!.respond = (_request, response) => void fail(response)
+    open()
+    expect(await rest()).toBe(answered)
+    expect(house.engines.map((engine) => engine.seen.length)).toEqual([1, 1])
+  })
+
+  it('is told of a refusal in the stream, and the worker is not blamed for it', async () => {
+    const { open, rest } = await waiting(1)
+    house.engines[0]!.respond = (_request, response) => void response.writeHead(400).end('{}')
+    open()
+    expect(await rest()).toMatch(/status 400.*\n\ndata: \[DONE\]\n\n$/s)
+    expect(house.gateway.workers()[0]!.is_quarantined).toBe(false)
+  })
+
+  it('is not bound to a silent worker by the comments that follow', async () => {
+    const { open, rest } = await waiting(2)
+    house.engines[0]!.respond = (_request, response) => void setTimeout(() => response.destroy(), 60)
+    house.engines[1]!.respond = (request, response) => void setTimeout(() => answerChat(request, response), 60)
+    open()
+    expect(await rest()).toBe(answered)
+  })
+})
+
+describe('a whole answer that is edited', () => {
+  const nvext = { extra_fields: ['worker_id'] }
+  const long = Buffer.from(`{"id":"x","text":"${'y'.repeat(17 * 1024 * 1024)}"}`)
+
+  it.each([
+    ['unknown', {}],
+    ['known', { 'content-length': String(long.length) }],
+  ])('passes as it is beyond 16 MiB, its length %s', async (_name, headers) => {
+    const respond = (_request: unknown, response: ServerResponse): void =>
+      void response.writeHead(200, { 'content-type': 'application/json', ...headers }).end(long)
+    house = await openHouse({ engines: 1, respond })
+    const got = Buffer.from(await (await post(house.url, path, chatBody({ nvext }))).arrayBuffer())
+    expect(got.equals(long)).toBe(true)
+    expect(await (await fetch(`${house.url}/metrics`)).text()).toMatch(
+      /warmroute_answers_unedited_total\{model="m"\} 1\b/,
+    )
+  })
+
+  it('is edited below that, in however many pieces it comes', async () => {
+    const text = `{"id":"x","text":"${'y'.repeat(1024 * 1024)}"}`
+    house = await openHouse({
+      engines: 1,
+      respond(_request, response) {
+        response.writeHead(200, { 'content-type': 'application/json' })
+        for (let at = 0; at < text.length; at += 100_000) response.write(text.slice(at, at + 100_000))
+        response.end()
+      },
+    })
+    const whole = await json(await post(house.url, path, chatBody({ nvext })))
+    expect(whole['nvext']).toMatchObject({ worker_id: { decode_worker_id: 1 } })
+  })
+})
