@@ -1,0 +1,234 @@
+/**
+ * One try at one worker: books, sends, relays and settles. What it booked is freed on every path; whether another worker is
+ * tried after it is its caller's to say.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { WarmrouteError } from '../core/protocol/index.js'
+import type { LegEdit } from '../engines/index.js'
+import type { RequestGuard, RouteAnswer, SessionUse } from '../routing/index.js'
+import type { GatewayContext } from './context.js'
+import { isHidden } from './http/engine-refusal.js'
+import type { PairedRequest } from './pairs/index.js'
+import type { RelayHooks, RelayOutcome, RelayRequest } from './relay/answer-relay.js'
+import { AnswerRelay } from './relay/answer-relay.js'
+import { editsFor, ownHeaders } from './relay/own-marks.js'
+import { engineRequest } from './request/engine-request.js'
+import { guardOf } from './request/guard-of.js'
+import type { Prepared } from './request/prepare.js'
+import type { PromptTokens } from './request/prompt.js'
+import { isFault, isRetriable, wantsUsageSample, wasNeverSent } from './request/verdicts.js'
+import type { SessionTie } from './sessions/session-affinity.js'
+import type { RequestRecord } from './telemetry/request-record.js'
+import type { EngineRequest } from './wire/engine-connection.js'
+import type { Worker } from './workers/worker.js'
+
+export interface AttemptOptions {
+  readonly context: GatewayContext
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly id: string
+  readonly publicId: string
+  readonly prepared: Prepared
+  readonly prompt: PromptTokens | undefined
+  readonly answer: RouteAnswer
+  /** Nobody is asked after this worker: what it refuses is the client's answer. */
+  readonly isLast: boolean
+  readonly pair: PairedRequest | undefined
+  readonly tie: SessionTie | undefined
+  readonly record: RequestRecord
+  /** Aborted when the request as a whole is given up. */
+  readonly signal: AbortSignal
+  /** The worker was asked, or said something. */
+  readonly onMoved: (nowMs: number, what: 'asked' | 'arrived') => void
+  /** Nobody can be asked again, and the body is sent. */
+  readonly onBodyDone: () => void
+}
+
+export class Attempt {
+  readonly #options: AttemptOptions
+  readonly #guard: RequestGuard
+  readonly #worker: Worker | undefined
+  readonly #routedAtMs: number
+  #relay: AnswerRelay | undefined
+  #session: SessionUse | undefined
+  /** 0 until the worker is asked. */
+  dispatchedAtMs = 0
+  byteAtMs = 0
+  /** The first token after a prefill elsewhere must be there by then. */
+  answerBeforeMs: number | undefined
+
+  constructor(options: AttemptOptions) {
+    const { context, prepared, prompt, answer, id, record } = options
+    this.#options = options
+    this.#routedAtMs = context.now()
+    this.#worker = prepared.model.fleet.get(answer.workerId)
+    this.#guard = guardOf(context, prepared, prompt, {
+      requestId: id,
+      startedAtMs: record.startedAtMs,
+      closeSession: () => this.#session?.afterwards?.(),
+    })
+  }
+
+  get isCommitted(): boolean {
+    return this.#relay?.isCommitted ?? false
+  }
+
+  get isHeldUp(): boolean {
+    return this.#relay?.isHeldUp ?? false
+  }
+
+  get workerProgressAtMs(): number {
+    return this.#worker?.progressAtMs ?? this.dispatchedAtMs
+  }
+
+  keepAlive(): void {
+    this.#relay?.keepAlive()
+  }
+
+  abort(error: WarmrouteError): void {
+    this.#relay?.abort(error)
+  }
+
+  endWithFrames(frames: string): void {
+    this.#relay?.endWithFrames(frames)
+  }
+
+  /** Rejects for errors of our own only; whatever happens to the worker is an outcome. */
+  async run(): Promise<RelayOutcome> {
+    const { prepared, pair, signal } = this.#options
+    const { fleet } = prepared.model
+    try {
+      signal.throwIfAborted()
+      const worker = this.#worker
+      if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
+      const leg = await this.#makeReady(worker)
+      const outcome = await this.#relayFrom(worker, leg)
+      if (outcome.kind === 'completed') this.#settle(outcome, worker)
+      else this.#guard.end(signal.aborted ? 'stopped' : 'failed')
+      if (outcome.kind === 'failed' && !signal.aborted && isFault(outcome.error)) fleet.fault(worker, outcome.error)
+      if (outcome.kind === 'failed' && wasNeverSent(outcome)) pair?.decodeUnsent()
+      return outcome
+    } catch (error) {
+      if (!(error instanceof WarmrouteError)) throw error
+      return { kind: 'failed', error, isCommitted: false, isUntouched: true }
+    } finally {
+      this.#guard.end('failed')
+      pair?.decodeEnded()
+    }
+  }
+
+  /** What must be there before the worker is asked: its session, and the KV of a prefill elsewhere. */
+  async #makeReady(worker: Worker): Promise<LegEdit | undefined> {
+    const { prepared, prompt, answer, pair, signal } = this.#options
+    const { model, hints } = prepared
+    if (hints.sessionControl) {
+      this.#session = await model.agents.begin(hints.sessionControl, worker.id)
+      signal.throwIfAborted()
+    }
+    const leg = pair && (await pair.decodeLeg(worker))
+    signal.throwIfAborted()
+    if (pair?.isRemote !== true) model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
+    return leg
+  }
+
+  #relayFrom(worker: Worker, leg: LegEdit | undefined): Promise<RelayOutcome> {
+    const { context, prepared, pair } = this.#options
+    const asksForUsage = wantsUsageSample(context, prepared)
+    const request = this.#engineRequest(worker, leg, asksForUsage)
+    this.#asked(worker)
+    worker.enter()
+    return new Promise<RelayOutcome>((resolve) => {
+      const relay = new AnswerRelay(this.#relayRequest(asksForUsage), this.#relayHooks(worker, resolve))
+      this.#relay = relay
+      relay.attach(worker.link.call(request, relay))
+      this.#guard.dispatched()
+      pair?.decodeSent((error) => {
+        if (!relay.isCommitted) relay.abort(error)
+      })
+    })
+  }
+
+  #engineRequest(worker: Worker, leg: LegEdit | undefined, asksForUsage: boolean): EngineRequest {
+    const { context, request, prepared, answer, pair, record, publicId } = this.#options
+    const { allowedEngineFields, passesAuthorization } = context
+    return engineRequest({
+      prepared,
+      worker,
+      rank: answer,
+      requestId: publicId,
+      headers: record.headersFor(request.headers),
+      allowedEngineFields,
+      passesAuthorization,
+      asksForUsage,
+      leg,
+      mayStillSend: pair?.mayStillSend,
+      sessionId: this.#session?.isInside ? prepared.hints.sessionControl?.sessionId : undefined,
+    })
+  }
+
+  #asked(worker: Worker): void {
+    const { context, prepared, pair, onMoved } = this.#options
+    this.dispatchedAtMs = this.byteAtMs = context.now()
+    onMoved(this.dispatchedAtMs, 'asked')
+    if (!pair) return
+    const { transferMs } = context.deadlines
+    prepared.model.meters.pairs.decodeSent(worker.label, pair.skipped)
+    const isWatched = pair.isRemote && prepared.isStream && transferMs > 0 // a whole answer shows nothing before its end
+    if (isWatched) this.answerBeforeMs = this.dispatchedAtMs + transferMs
+  }
+
+  #relayRequest(removesUsage: boolean): RelayRequest {
+    const { context, response, prepared, answer, isLast, pair, record, publicId } = this.#options
+    const isRemote = pair?.isRemote ?? false
+    const sinceStartMs = (): number => record.sinceStartMs
+    return {
+      response,
+      endpoint: prepared.row.endpoint,
+      headers: ownHeaders(context, publicId, answer, pair),
+      wantsStream: prepared.isStream,
+      isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (context.isStrict && isHidden(status)),
+      ...editsFor(context, { prepared, answer, removesUsage, sinceStartMs, prefill: pair?.prefillChoice }),
+    }
+  }
+
+  #relayHooks(worker: Worker, resolve: (outcome: RelayOutcome) => void): RelayHooks {
+    const { prepared, answer, pair, tie, record, onBodyDone } = this.#options
+    const sending = record.dispatched(worker, answer.dpRank, this.#routedAtMs)
+    return {
+      onSent() {
+        sending.sent()
+        tie?.sent({ workerId: answer.workerId, dpRank: answer.dpRank })
+      },
+      onProgress: (tokens) => this.#progress(worker, tokens),
+      // Not while a prefill may still be sent.
+      onCommit: () => {
+        if (!pair && this.#relay?.isSent) onBodyDone()
+      },
+      onUnedited: () => prepared.model.meters.unedited(),
+      onOutcome(outcome) {
+        worker.leave()
+        sending.end()
+        resolve(outcome)
+      },
+    }
+  }
+
+  #progress(worker: Worker, tokens: number): void {
+    const { context, pair, record, onMoved } = this.#options
+    const now = context.now()
+    this.byteAtMs = worker.progressAtMs = now
+    onMoved(now, 'arrived')
+    this.#guard.item(tokens)
+    const isFirstToken = record.arrived(tokens, now)
+    if (!isFirstToken) return
+    this.answerBeforeMs = undefined
+    if (pair?.isRemote) pair.firstToken(now - this.dispatchedAtMs, now)
+  }
+
+  #settle({ usage, status, hasError }: RelayOutcome & { readonly kind: 'completed' }, worker: Worker): void {
+    const { prepared, answer, pair, record } = this.#options
+    if (!prepared.isStream && prepared.row.generates && status < 400) this.#progress(worker, usage?.outputTokens ?? 1)
+    record.settled(usage, pair?.prefilled ?? { label: worker.label, cachedTokens: answer.cachedTokens })
+    this.#guard.end(hasError ? 'failed' : 'completed')
+  }
+}
