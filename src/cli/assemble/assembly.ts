@@ -107,7 +107,7 @@ export class Assembly implements KeeperHouse {
   readonly #ending = new Set<Promise<void>>()
   readonly #times: KeeperTimes
   readonly #runtimes: ModelRuntimes
-  /** Prefill workers whose model is not known yet: nobody decodes it. */
+  /** They answer and are not in yet: prefill workers of a model that nobody decodes, and who was refused. */
   readonly #early = new Map<bigint, { readonly keeper: WorkerKeeper; readonly facts: EngineFacts }>()
   readonly #joined = new Map<bigint, Joined>()
   readonly #tokenHosts = new Map<string, bigint>()
@@ -216,9 +216,7 @@ export class Assembly implements KeeperHouse {
     if (this.#stop.signal.aborted || this.#keepers.get(keeper.id) !== keeper || keeper.state === 'dismissed') return
     const joined: Joined = { keeper, runtime, role, facts, added, found: [], verdict: starting, batches: 0 }
     this.#joined.set(keeper.id, joined)
-    const spec = specOf(joined)
-    if (role === 'prefill') runtime.port.setWorker(spec.id, spec.config!) // before its events: a stream belongs to a known rank
-    this.gateway.setWorker(runtime.name, spec)
+    this.#admit(joined)
     this.#follow(joined)
     this.#findSockets(joined)
     await this.#findTokens(runtime)
@@ -253,6 +251,7 @@ export class Assembly implements KeeperHouse {
     this.#joined.delete(keeper.id)
     this.#leaving = keeper.id
     this.gateway.removeWorker(keeper.id)
+    joined.runtime.port.removeWorker(keeper.id) // the gateway does not know one that it refused
     this.#leaving = undefined
     this.#tokenHostLeft(joined)
     this.#changed()
@@ -292,11 +291,30 @@ export class Assembly implements KeeperHouse {
 
   /** Somebody decodes the model now. */
   async #joinEarly(name: string): Promise<void> {
-    for (const [id, { keeper, facts }] of this.#early) {
-      if ((this.#added.get(id)?.model ?? nameOf(facts)) !== name) continue
-      this.#early.delete(id)
-      await this.join(keeper, facts).catch((error: unknown) => this.failed(keeper, error))
+    const early = [...this.#early].filter(([id, { facts }]) => (this.#added.get(id)?.model ?? nameOf(facts)) === name)
+    for (const [id, { keeper, facts }] of early) {
+      if (!this.#early.delete(id)) continue
+      await this.join(keeper, facts).catch((error: unknown) => this.#refused(keeper, facts, error))
     }
+  }
+
+  /** Throws when the gateway refuses it, such as a prefill worker of another pool; then nobody may choose it. */
+  #admit(joined: Joined): void {
+    const { keeper, runtime, role } = joined
+    const spec = specOf(joined)
+    try {
+      if (role === 'prefill') runtime.port.setWorker(spec.id, spec.config!) // before its events: a stream belongs to a known rank
+      this.gateway.setWorker(runtime.name, spec)
+    } catch (error) {
+      this.leave(keeper)
+      throw error
+    }
+  }
+
+  /** Not by its own keeper's look: the next one tries again. */
+  #refused(keeper: WorkerKeeper, facts: EngineFacts, error: unknown): void {
+    if (keeper.state !== 'dismissed') this.#early.set(keeper.id, { keeper, facts })
+    this.failed(keeper, error)
   }
 
   #newRuntimes(): ModelRuntimes {
@@ -428,7 +446,12 @@ export class Assembly implements KeeperHouse {
       if (now.mode === verdict.mode && now.reason === verdict.reason) continue
       joined.verdict = now
       runtime.setExact(keeper.id, now.mode === 'exact')
-      this.gateway.setWorker(runtime.name, specOf(joined))
+      try {
+        this.#admit(joined)
+      } catch (error) {
+        this.#refused(keeper, facts, error) // it has become something else meanwhile
+        continue
+      }
       if (now.mode !== verdict.mode)
         this.#log.info(
           { worker: String(keeper.id), url: keeper.address.url, mode: now.mode, reason: now.reason },
