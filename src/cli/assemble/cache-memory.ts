@@ -1,7 +1,8 @@
 /**
  * What is known of the engines' caches, kept over our own restart: written every so often and at the end, read once at the
  * start. A rank's part is handed out once, to the rank that has its source; whether it may be believed is for the engine
- * to prove (`events/snapshot.ts`). A file that cannot be written or read is said and counted, and nothing else changes.
+ * to prove (`events/snapshot.ts`). One that waits is written again each time: we may be restarted before its engine is
+ * back. A file that cannot be written or read is said and counted, and nothing else changes.
  */
 import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
@@ -95,11 +96,22 @@ export class CacheMemory {
     this.#found.clear()
   }
 
+  /** A rank that is claimed while we write is in neither part, and back in the next snapshot. */
+  *#images(): Iterable<RankImage> {
+    const written = new Set<string>()
+    for (const image of this.#options.images()) {
+      written.add(image.source)
+      yield image
+    }
+    for (const image of this.#found.values()) if (!written.has(image.source)) yield image
+  }
+
   async #save(): Promise<void> {
-    const { path, images, metrics, log } = this.#options
+    const { path, metrics, log } = this.#options
+    await this.isRead // or it would be overwritten unread
     try {
       await mkdir(dirname(path), { recursive: true, mode: 0o700 })
-      const { bytes, longestMs, leftOut } = await saveSnapshot(path, images())
+      const { bytes, longestMs, leftOut } = await saveSnapshot(path, this.#images())
       metrics.snapshotSaves.inc({ outcome: 'saved' })
       metrics.snapshotBytes.set({}, bytes)
       metrics.snapshotPause.set({}, longestMs / 1000)
