@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto'
 import type { WriteStream } from 'node:fs'
 import { createWriteStream, openSync, renameSync, statSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { BlockHasher, HashScheme } from '../../core/hashing/index.js'
 import { BlockHashes, createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
 import type { EndedRequest, Log } from '../../server/index.js'
@@ -21,8 +22,10 @@ export interface DecisionLogOptions {
 
 /** As the traces that people share have it. */
 const stretchTokens = 512
-/** Lines that wait for the disk. */
+/** Lines that wait for the disk, of this file and of full ones before it. */
 const waitingBytesMax = 8 * 2 ** 20
+/** How long the last lines may take: a disk that hangs must not hold up the exit. */
+const closeMsMax = 10_000
 const padding = 0xffff_ffff
 
 export class DecisionLog {
@@ -30,8 +33,10 @@ export class DecisionLog {
   readonly #hasher: BlockHasher = createBlockHasher()
   readonly #hashes = new BlockHashes()
   readonly #scheme: HashScheme
+  readonly #ending = new Set<Promise<void>>()
   #stream: WriteStream | undefined
   #bytes = 0
+  #waitingBytes = 0
   #written = 0
   #dropped = 0
 
@@ -57,21 +62,25 @@ export class DecisionLog {
     if (ended.status >= 400 && ended.status !== 499) return
     const { tokens } = ended
     const stream = this.#stream
-    if (!tokens || !stream || stream.writableLength > waitingBytesMax) {
+    if (!tokens || !stream || this.#waitingBytes > waitingBytesMax) {
       this.#dropped++
       return
     }
     const line = `${JSON.stringify(this.#rowOf(ended, tokens))}\n`
-    stream.write(line)
+    this.#waitingBytes += line.length
+    stream.write(line, () => (this.#waitingBytes -= line.length))
     this.#written++
     this.#bytes += line.length
     if (this.#bytes >= this.#options.bytesMax) this.#turnOver()
   }
 
+  /** Settles when every line is in its file, the full ones too. */
   async close(): Promise<void> {
-    const stream = this.#stream
-    this.#stream = undefined
-    if (stream) await new Promise<void>((resolve) => stream.end(() => resolve()))
+    this.#endStream()
+    const end = new AbortController()
+    const tooLong = pause(closeMsMax, undefined, { signal: end.signal, ref: false }).catch(() => undefined)
+    await Promise.race([Promise.all(this.#ending), tooLong])
+    end.abort()
   }
 
   #rowOf(ended: EndedRequest, tokens: Uint32Array): Record<string, unknown> {
@@ -122,8 +131,7 @@ export class DecisionLog {
   /** The full file makes room for a new one; what waits in its stream still reaches it under the new name. */
   #turnOver(): void {
     const { path } = this.#options
-    this.#stream?.end()
-    this.#stream = undefined
+    this.#endStream()
     this.#bytes = 0
     try {
       renameSync(path, `${path}.1`)
@@ -131,6 +139,16 @@ export class DecisionLog {
     } catch (cause) {
       this.#giveUp(undefined, cause as Error)
     }
+  }
+
+  #endStream(): void {
+    const stream = this.#stream
+    this.#stream = undefined
+    if (!stream) return
+    const ending: Promise<void> = new Promise<void>((resolve) => stream.end(() => resolve())).then(
+      () => void this.#ending.delete(ending),
+    )
+    this.#ending.add(ending)
   }
 }
 
