@@ -35,3 +35,10 @@ it('has something to say of a single run, and of equal values', () => {
   const single = runExperiment(trace.slice(0, 1), { workers: 1, policies: ['random'] })
   expect(htmlPage(single, { title: 't', command: 'c' })).not.toMatch(/NaN|Infinity/)
 })
+
+it('measures the workers of policies by each other, not by the ideal that did everything alone', () => {
+  const without = results.filter(({ policy }) => policy !== 'ideal')
+  const panelsOf = (text: string): string =>
+    text.slice(text.indexOf('class="panels"'), text.indexOf('</section>', text.indexOf('class="panels"')))
+  expect(panelsOf(page)).toBe(panelsOf(htmlPage(without, { title: 'a <b> & "c"', command: 'warmroute replay x' })))
+})

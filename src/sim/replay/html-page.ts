@@ -138,16 +138,15 @@ function tableOf(runs: readonly Run[]): string {
 }
 
 function panels(runs: readonly Run[]): string {
-  const max = Math.max(...runs.flatMap(({ result }) => result.workers.map((worker) => worker.prompt_tokens)))
-  const figures = runs
-    .filter(({ result }) => result.policy !== 'ideal') // it has no workers
-    .map(({ result, label, color }) => {
-      const workers = result.workers.map((worker) => ({
-        computed: worker.prompt_tokens - worker.cached_tokens,
-        spared: worker.cached_tokens,
-      }))
-      return `<figure><figcaption>${escapeText(label)}</figcaption>${workerPlot(workers, max, color)}</figure>`
-    })
+  const real = runs.filter(({ result }) => result.policy !== 'ideal') // its one worker did everything
+  const max = Math.max(...real.flatMap(({ result }) => result.workers.map((worker) => worker.prompt_tokens)))
+  const figures = real.map(({ result, label, color }) => {
+    const workers = result.workers.map((worker) => ({
+      computed: worker.prompt_tokens - worker.cached_tokens,
+      spared: worker.cached_tokens,
+    }))
+    return `<figure><figcaption>${escapeText(label)}</figcaption>${workerPlot(workers, max, color)}</figure>`
+  })
   return `<div class="panels">${figures.join('')}</div>`
 }
 
@@ -166,7 +165,7 @@ const style = `
 @media (prefers-color-scheme:dark){:root{--ink:#e8eaec;--soft:#9aa4ad;--rule:#30363c;--paper:#1b1f23;--ground:#131619}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:860px;margin:0 auto;padding:40px 20px 64px}
+main{max-width:980px;margin:0 auto;padding:40px 20px 64px}
 h1{font-size:26px;line-height:1.25;margin:0 0 6px;letter-spacing:-.01em}
 h2{font-size:17px;margin:0 0 2px}
 p{margin:0 0 14px;color:var(--soft)}

@@ -20,8 +20,8 @@ export interface Axis {
 
 const width = 760
 const height = 320
-const left = 58
-const right = 14
+const left = 76
+const right = 24
 const top = 12
 const bottom = 44
 
