@@ -108,7 +108,7 @@ export class Fleet {
       const before = worker.onIdle
       const leave = (): void => {
         before?.()
-        this.remove(id)
+        if (this.#workers.get(id) === worker) this.remove(id) // its id may be another's by now
         resolve()
       }
       if (worker.inFlight === 0) leave()
