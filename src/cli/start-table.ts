@@ -1,4 +1,5 @@
 /** What `serve` says when it stands: who is there, how well each cache is known, and what to add where it is not exact. */
+import { withoutCredentials } from '../server/index.js'
 import type { AddressReport } from './assemble/assembly.js'
 import { table } from './table.js'
 
@@ -13,9 +14,17 @@ export function startTable(reports: readonly AddressReport[]): string[] {
 
 function rowOf(report: AddressReport): string[] {
   const { workerId, url, facts, model, tokens, verdict } = report
-  if (!facts || !verdict) return [String(workerId), shown(url), '-', '-', '-', '-', 'waiting']
+  if (!facts || !verdict) return [String(workerId), withoutCredentials(url), '-', '-', '-', '-', 'waiting']
   const engine = [facts.kind.value, facts.version?.value].filter(Boolean).join(' ')
-  return [String(workerId), shown(url), engine, model ?? '-', eventsOf(report), tokens?.source ?? 'none', verdict.mode]
+  return [
+    String(workerId),
+    withoutCredentials(url),
+    engine,
+    model ?? '-',
+    eventsOf(report),
+    tokens?.source ?? 'none',
+    verdict.mode,
+  ]
 }
 
 function eventsOf({ facts }: AddressReport): string {
@@ -40,12 +49,4 @@ function adviceOf({ workerId, state, verdict, tokens }: AddressReport): string[]
   if (verdict.fix !== undefined) lines.push(`    to make it exact, add: ${verdict.fix}`)
   for (const it of tokens?.source === 'none' ? tokens.tried : []) lines.push(`    tokenizer: ${it}`)
   return lines
-}
-
-/** Without a user or a password that an address may carry. */
-function shown(url: string): string {
-  const parsed = new URL(url)
-  parsed.username = ''
-  parsed.password = ''
-  return parsed.href.replace(/\/$/, '')
 }

@@ -33,10 +33,11 @@ it('goes on without a worker that the gateway refuses, and tries it again', asyn
   const [decode, prefill] = [await engine(), await engine()]
   const { assembly, refusals } = assemble([
     { url: decode.url, role: 'decode' },
-    { url: prefill.url, role: 'prefill', transfer: { connector: 'mooncake' } }, // without the ids that it needs
+    { url: prefill.url.replace('//', '//me:hidden@'), role: 'prefill', transfer: { connector: 'mooncake' } }, // without the ids that it needs
   ])
   expect(await assembly.until(() => refusals.length > 4, 10_000)).toBe(true)
   expect(refusals[0]).toContain('engine_ids')
+  expect(refusals.join()).not.toContain('hidden')
   expect(assembly.reports()).toMatchObject([
     { state: 'joined', model: 'sim' },
     { model: undefined, verdict: undefined },

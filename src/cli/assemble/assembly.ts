@@ -20,7 +20,7 @@ import type {
   PolicyName,
   WorkerRole,
 } from '../../server/index.js'
-import { createGateway, createServiceTokenizer, observeTokens } from '../../server/index.js'
+import { createGateway, createServiceTokenizer, observeTokens, withoutCredentials } from '../../server/index.js'
 import type { ModelStatus } from '../../tokens/index.js'
 import { TokenService } from '../../tokens/index.js'
 import { CacheMemory } from './cache-memory.js'
@@ -258,7 +258,7 @@ export class Assembly implements KeeperHouse {
   }
 
   failed(keeper: WorkerKeeper, error: unknown): void {
-    this.#log.warn({ url: keeper.address.url, error: String(error) }, 'a worker could not join')
+    this.#log.warn({ url: withoutCredentials(keeper.address.url), error: String(error) }, 'a worker could not join')
   }
 
   // ---- how it is done
@@ -454,7 +454,12 @@ export class Assembly implements KeeperHouse {
       }
       if (now.mode !== verdict.mode)
         this.#log.info(
-          { worker: String(keeper.id), url: keeper.address.url, mode: now.mode, reason: now.reason },
+          {
+            worker: String(keeper.id),
+            url: withoutCredentials(keeper.address.url),
+            mode: now.mode,
+            reason: now.reason,
+          },
           'what is known of a cache has changed',
         )
     }

@@ -124,7 +124,8 @@ export function topologyTaint(domain: string, value: string): string {
   return `dynamo.topology/${domain}=${value}`
 }
 
-function withoutCredentials(url: string): string {
+/** For people and logs: an address may carry a user and a password. */
+export function withoutCredentials(url: string): string {
   const parsed = new URL(url)
   parsed.username = ''
   parsed.password = ''
