@@ -131,6 +131,7 @@ export class PairedRequest {
   /** Before each choice of a decode worker. Throws when the request cannot be served; never serves against `enforce`. */
   async before(): Promise<RouteTerms> {
     this.#fault = undefined
+    this.decodeEnded() // a prefill worker that was booked for a decode that found no worker
     const isWaiting = this.isRemote && this.#held?.params !== undefined
     if (isWaiting && this.#held!.ticket.isOpen(this.#options.context.now())) return this.#remoteTerms()
     this.#skipped = await this.#decide()

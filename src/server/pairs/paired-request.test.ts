@@ -1,0 +1,34 @@
+import { expect, it } from 'vitest'
+import { PairedRequest } from './paired-request.js'
+import type { PairOptions } from './prefill-runner.js'
+
+/** A request for an SGLang pair, whose halves start together; only what choosing needs. */
+function newPair(): { readonly pair: PairedRequest; readonly booked: Set<string> } {
+  const booked = new Set<string>()
+  const worker = { id: 7n, spec: { id: 7n, url: 'http://prefill:1', engine: 'sglang' }, config: {} }
+  const inner = {
+    route: async ({ requestId }: { readonly requestId: string }) => {
+      booked.add(requestId)
+      return { workerId: 7n, dpRank: 0, cachedTokens: 0 }
+    },
+    free: (id: string) => void booked.delete(id),
+  }
+  const fleet = { all: () => [worker], get: () => worker, unavailable: new Set() }
+  const route = (): object => ({ kind: 'remote', inner })
+  const side = { route, fleet, disagg: { enforce: false }, hasDecoder: true, hasAllRounder: true, blockSize: 16 }
+  const model = { name: 'sim', spec: { blockSize: 16 }, fleet, looksAtPrompts: false }
+  const prepared = { row: { path: '/v1/chat/completions' }, body: {}, bytes: Buffer.alloc(8), hints: {}, model }
+  const signal = new AbortController().signal
+  const options = { context: { now: () => 0 }, side, prepared, id: 'a', signal }
+  return { pair: new PairedRequest(options as unknown as PairOptions), booked }
+}
+
+it('frees the prefill worker that was booked before a decode worker was not found', async () => {
+  const { pair, booked } = newPair()
+  await pair.before()
+  expect([...booked]).toEqual(['a.p1'])
+  await pair.before() // the session's decode worker has gone: both are chosen anew
+  expect([...booked]).toEqual(['a.p2'])
+  pair.end()
+  expect(booked.size).toBe(0)
+})
