@@ -47,6 +47,8 @@ export interface Gateway {
   workers(): readonly WorkerReport[]
   /** Anything that shows that a worker lives, such as its events: it keeps silent requests from being given up. */
   noteProgress(workerId: bigint): void
+  /** It has requests, and something of them arrived a moment ago. */
+  isAnswering(workerId: bigint): boolean
   /** Requests under way. */
   readonly inFlight: number
   /** Connections to workers, open or opening. */
@@ -155,6 +157,15 @@ class HttpGateway implements Gateway {
       const worker = model.fleetOf(workerId)?.get(workerId)
       if (worker) worker.progressAtMs = this.#context.now()
     }
+  }
+
+  isAnswering(workerId: bigint): boolean {
+    const { now, health, hub } = this.#context
+    for (const model of hub.all()) {
+      const worker = model.fleetOf(workerId)?.get(workerId)
+      if (worker) return worker.inFlight > 0 && now() - worker.progressAtMs < health.timeoutMs
+    }
+    return false
   }
 
   close(): Promise<void> {

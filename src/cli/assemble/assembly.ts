@@ -244,6 +244,10 @@ export class Assembly implements KeeperHouse {
     if (this.#tokens.status(joined.runtime.name).source === 'none') await this.#findTokens(joined.runtime)
   }
 
+  isAnswering(keeper: WorkerKeeper): boolean {
+    return this.gateway.isAnswering(keeper.id)
+  }
+
   leave(keeper: WorkerKeeper): void {
     this.#early.delete(keeper.id)
     const joined = this.#joined.get(keeper.id)

@@ -2,7 +2,7 @@
 import type { ConditionalSettings } from '../../core/prefill/index.js'
 import type { RouterConfig, WorkerConfig } from '../../core/protocol/index.js'
 import type { EngineFacts, EventSourceFact, TransferFacts } from '../../engines/index.js'
-import { connectorOf, leaseMsOf } from '../../engines/index.js'
+import { connectorOf, leaseMsOf, namesPairs } from '../../engines/index.js'
 import type { AddedWorker, WorkerRole, WorkerSpec } from '../../server/index.js'
 import type { ModelRuntime } from './model-runtime.js'
 import type { WorkerKeeper } from './worker-keeper.js'
@@ -116,6 +116,8 @@ export function sourcesText(joined: Joined, facts: EngineFacts): string {
 
 export function isOtherShape(facts: EngineFacts, before: EngineFacts): boolean {
   return (
+    facts.kind.value !== before.kind.value ||
+    namesPairs(facts) !== namesPairs(before) ||
     facts.dpRanks?.value !== before.dpRanks?.value ||
     facts.blockSize?.value !== before.blockSize?.value ||
     facts.role?.value !== before.role?.value

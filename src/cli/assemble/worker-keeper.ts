@@ -44,6 +44,8 @@ export interface KeeperHouse {
   /** It still answers; `before` are the facts of the last look. */
   seen(keeper: WorkerKeeper, facts: EngineFacts, before: EngineFacts): Promise<void>
   leave(keeper: WorkerKeeper): void
+  /** Its requests make progress: an engine that streams and is slow to say so is not down. */
+  isAnswering(keeper: WorkerKeeper): boolean
   failed(keeper: WorkerKeeper, error: unknown): void
 }
 
@@ -139,6 +141,7 @@ export class WorkerKeeper {
   }
 
   #missed(): void {
+    if (this.#state === 'joined' && this.#house.isAnswering(this)) return
     if (this.#state !== 'joined' || ++this.#misses < this.#times.missesMax) return
     this.#state = 'waiting'
     this.#house.leave(this)
