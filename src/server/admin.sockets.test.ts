@@ -1,20 +1,9 @@
 // Who may ask, and how workers are managed.
-import { afterEach, describe, expect, it } from 'vitest'
-import type { House, HouseOptions } from './house.case.js'
-import { chatBody, errorOf, json, openHouse, post } from './house.case.js'
+import { describe, expect, it } from 'vitest'
+import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
 
-let house: House | undefined
-
-async function open(options: HouseOptions = {}): Promise<House> {
-  house = await openHouse(options)
-  return house
-}
-
-afterEach(async () => {
-  await house?.close()
-  house = undefined
-})
+const open = houseOfEachTest()
 
 describe('worker admin', () => {
   it('lists, adds, drains and removes', async () => {

@@ -1,23 +1,12 @@
 // What is sent to engines, and what of their answers reaches clients.
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
 import type { Responder } from './fake-engine.case.js'
-import type { House, HouseOptions } from './house.case.js'
-import { chatBody, errorOf, json, openHouse, post } from './house.case.js'
+import { chatBody, errorOf, houseOfEachTest, json, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
 import { endpointRows } from './request/endpoints.js'
 
-let house: House | undefined
-
-async function open(options: HouseOptions = {}): Promise<House> {
-  house = await openHouse(options)
-  return house
-}
-
-afterEach(async () => {
-  await house?.close()
-  house = undefined
-})
+const open = houseOfEachTest()
 
 describe('routes that end in an engine', () => {
   it.each(endpointRows.map((row) => row.path))('%s is forwarded as it is', async (path) => {

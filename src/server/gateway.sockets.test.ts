@@ -1,19 +1,8 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { chatFrames } from './fake-engine.case.js'
-import type { House, HouseOptions } from './house.case.js'
-import { chatBody, openHouse, post } from './house.case.js'
+import { chatBody, houseOfEachTest, post } from './house.case.js'
 
-let house: House | undefined
-
-async function open(options: HouseOptions = {}): Promise<House> {
-  house = await openHouse(options)
-  return house
-}
-
-afterEach(async () => {
-  await house?.close()
-  house = undefined
-})
+const open = houseOfEachTest()
 
 describe('the data path', () => {
   it('relays a whole answer byte for byte, with its length', async () => {

@@ -1,5 +1,5 @@
 /** A gateway over fake engines for tests, and the check that nothing is left behind: no booking, no socket, no timer. */
-import { expect } from 'vitest'
+import { afterEach, expect } from 'vitest'
 import type { RankLoad, RouterPort } from '../routing/index.js'
 import type { FakeEngine, Responder } from './fake-engine.case.js'
 import { startFakeEngine } from './fake-engine.case.js'
@@ -60,6 +60,19 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
       await router.close()
       for (const engine of engines) await engine.close()
     },
+  }
+}
+
+/** Opens a house for a test and closes it after that test, which is where nothing may be left. */
+export function houseOfEachTest(): (options?: HouseOptions) => Promise<House> {
+  let house: House | undefined
+  afterEach(async () => {
+    await house?.close()
+    house = undefined
+  })
+  return async (options) => {
+    house = await openHouse(options)
+    return house
   }
 }
 

@@ -1,22 +1,11 @@
 import { connect } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
 import type { Responder } from './fake-engine.case.js'
 import { answerChat, chatFrames, startFakeEngine } from './fake-engine.case.js'
-import type { House, HouseOptions } from './house.case.js'
-import { chatBody, openHouse, post } from './house.case.js'
+import { chatBody, houseOfEachTest, post } from './house.case.js'
 
-let house: House | undefined
-
-async function open(options: HouseOptions = {}): Promise<House> {
-  house = await openHouse(options)
-  return house
-}
-
-afterEach(async () => {
-  await house?.close()
-  house = undefined
-})
+const open = houseOfEachTest()
 
 const frames = chatFrames('m')
 

@@ -1,20 +1,9 @@
 // The routes of our own: models, operations, thresholds.
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
-import type { House, HouseOptions } from './house.case.js'
-import { chatBody, errorOf, json, openHouse, post } from './house.case.js'
+import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 
-let house: House | undefined
-
-async function open(options: HouseOptions = {}): Promise<House> {
-  house = await openHouse(options)
-  return house
-}
-
-afterEach(async () => {
-  await house?.close()
-  house = undefined
-})
+const open = houseOfEachTest()
 
 describe('models', () => {
   it('are listed with aliases, one by one, and with their readiness', async () => {

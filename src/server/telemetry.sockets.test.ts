@@ -1,22 +1,11 @@
 import type { Attributes, Span, Tracer } from '@opentelemetry/api'
 import { readFileSync } from 'node:fs'
 import { get } from 'node:https'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createLog, createMetrics } from '../telemetry/index.js'
-import type { House, HouseOptions } from './house.case.js'
-import { chatBody, openHouse, post } from './house.case.js'
+import { chatBody, houseOfEachTest, post } from './house.case.js'
 
-let house: House | undefined
-
-async function open(options: HouseOptions = {}): Promise<House> {
-  house = await openHouse(options)
-  return house
-}
-
-afterEach(async () => {
-  await house?.close()
-  house = undefined
-})
+const open = houseOfEachTest()
 
 describe('metrics of our own', () => {
   it('show workers while they are there, and what was predicted and reported', async () => {
