@@ -126,8 +126,9 @@ describe('workers that come and go', () => {
     const messages = conversation('wind')
     expect((await say(ai, messages, 'Where from?')).worker).toBe('2')
     // The first was asked for tokens; the second is asked now, and its events are still understood.
-    const published = () => second.stats().ranks[0]!.batches_numbered
-    expect(await served.assembly.until((it) => it[1]!.batches === published(), 5_000)).toBe(true)
+    const isCaughtUp = (it: readonly AddressReport[]): boolean =>
+      second.stats().in_flight === 0 && it[1]!.batches === second.stats().ranks[0]!.batches_numbered
+    expect(await served.assembly.until(isCaughtUp, 20_000)).toBe(true)
     const turn = await say(ai, messages, 'Where to?')
     expect(turn.predicted).toBe(turn.reported)
     expect(turn.reported).toBeGreaterThan(200)

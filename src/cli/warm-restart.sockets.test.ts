@@ -57,7 +57,6 @@ function newFolder(): string {
   return folder
 }
 
-const topics = Array.from({ length: 40 }, (_, topic) => topic)
 /** Half of them on each worker. */
 const holderOf = (topic: number): string => String(1 + (topic % 2))
 
@@ -66,9 +65,12 @@ it('is exact with the first request after kill -9 under load, and drops what a r
   const place = { port: await freePort(), folder: newFolder(), engineUrls: [first.url, second.url] }
   const router = await spawnRouter(place)
   routers.push({ close: async () => router.kill() })
-  for (const topic of topics) await askOnce(router, topic, holderOf(topic))
   const batches = () => [first, second].map((it) => it.stats().ranks[0]!.batches_numbered)
-  expect(Math.min(...batches())).toBeGreaterThan(ring) // replay alone could not bring it all back
+  const topics: number[] = []
+  while (Math.min(...batches()) <= ring + 10) {
+    topics.push(topics.length) // until replay alone could not bring it all back
+    await askOnce(router, topics.at(-1)!, holderOf(topics.at(-1)!))
+  }
   await router.saved()
 
   const load = [loadOn(router, 100), loadOn(router, 200)]

@@ -3,7 +3,13 @@
  * `[empty, topic?, sequence, payload]`, and an empty payload ends the replay.
  */
 export type ReplayReply =
-  | { readonly kind: 'batch'; readonly sequence: number; readonly payload: Uint8Array }
+  | {
+      readonly kind: 'batch'
+      readonly sequence: number
+      readonly payload: Uint8Array
+      /** Undefined from engines that leave it out. */
+      readonly topic: Uint8Array | undefined
+    }
   | { readonly kind: 'end' }
   | { readonly kind: 'broken' }
 
@@ -12,7 +18,13 @@ export function readReplayReply(frames: readonly Uint8Array[]): ReplayReply {
   const payload = frames.at(-1)!
   if (payload.length === 0) return { kind: 'end' }
   const sequence = readSequence(frames.at(-2)!)
-  return sequence === undefined ? { kind: 'broken' } : { kind: 'batch', sequence, payload }
+  const topic = frames.length === 4 ? frames[1] : undefined
+  return sequence === undefined ? { kind: 'broken' } : { kind: 'batch', sequence, payload, topic }
+}
+
+/** Whether a stream that is subscribed by this prefix would have brought the topic. Engines append to it. */
+export function isUnder(topic: Uint8Array | undefined, prefix: Uint8Array): boolean {
+  return topic === undefined || prefix.every((byte, at) => topic[at] === byte)
 }
 
 /** What a DEALER sends: an empty frame in place of the identity, and the first batch wanted. */

@@ -8,7 +8,7 @@
 import { Dealer, Subscriber } from 'zeromq'
 import type { Feed, FeedOptions } from './feed.js'
 import type { Intake, IntakeOptions } from './intake.js'
-import { readReplayReply, readSequence, replayRequest } from './replay-reply.js'
+import { isUnder, readReplayReply, readSequence, replayRequest } from './replay-reply.js'
 
 export interface ZmqFeedOptions extends Omit<FeedOptions, 'hasReplay'> {
   readonly endpoint: string
@@ -136,22 +136,23 @@ export class ZmqSource {
     followed.replay?.socket.close()
     const socket = new Dealer({ linger: 0, maxMessageSize: this.#options.messageBytesMax, receiveHighWaterMark: 1000 })
     socket.connect(followed.options.replayEndpoint)
-    followed.replay = { ticket, socket, finished: this.#replay(socket, feed, from, ticket) }
+    followed.replay = { ticket, socket, finished: this.#replay(socket, followed, from, ticket) }
   }
 
   /** Ends with the replay, or when the machine has stopped waiting and `#tick` closes the socket. */
-  async #replay(socket: Dealer, feed: Feed, from: number, ticket: number): Promise<void> {
+  async #replay(socket: Dealer, { feed, options }: Followed, from: number, ticket: number): Promise<void> {
     const { machine } = feed
+    const prefix = Buffer.from(options.topic ?? '')
     try {
       await socket.send(replayRequest(from))
       for await (const frames of socket) {
         const reply = readReplayReply(frames)
-        if (reply.kind === 'batch') machine.replayFrame(ticket, reply.sequence, reply.payload, this.#options.now())
-        else if (reply.kind === 'end') machine.replayEnded(ticket, this.#options.now())
-        else {
-          feed.countFault('bad_replay_reply')
+        const isForeign = reply.kind === 'batch' && !isUnder(reply.topic, prefix)
+        if (reply.kind === 'broken' || isForeign) {
+          feed.countFault(isForeign ? 'foreign_topic' : 'bad_replay_reply')
           machine.replayFailed(ticket, this.#options.now())
-        }
+        } else if (reply.kind === 'end') machine.replayEnded(ticket, this.#options.now())
+        else machine.replayFrame(ticket, reply.sequence, reply.payload, this.#options.now())
         if (!machine.isWaitingFor(ticket)) break
       }
     } catch {

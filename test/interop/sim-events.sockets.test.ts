@@ -8,7 +8,7 @@ import { detectEngine, HttpProbe, KvEventDecoder, predictCachedTokens } from '..
 import type { Feed } from '../../src/events/index.js'
 import { Intake, ZmqSource } from '../../src/events/index.js'
 import type { SimEngine } from '../../src/sim/index.js'
-import { startSimEngine } from '../../src/sim/index.js'
+import { parseFaults, startSimEngine } from '../../src/sim/index.js'
 
 const closers: (() => Promise<void>)[] = []
 afterEach(async () => {
@@ -19,7 +19,7 @@ const blockSize = 16
 const hasher = createBlockHasher()
 
 /** A simulated engine, found and followed by what it says of itself. */
-async function follow(engineName: 'vllm' | 'sglang', ranks = 1) {
+async function follow(engineName: 'vllm' | 'sglang', ranks = 1, limits = {}) {
   const engine = await startSimEngine({
     engine: engineName,
     ranks,
@@ -39,7 +39,15 @@ async function follow(engineName: 'vllm' | 'sglang', ranks = 1) {
   closers.push(() => source.close())
   const feeds = facts.eventSources!.value.map(({ dpRank, endpoint, replayEndpoint, topic }) => {
     const rank = table.intern(1n, dpRank)
-    return source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks: facts.usableBlocks?.value })
+    return source.follow({
+      rank,
+      dpRank,
+      endpoint,
+      replayEndpoint,
+      topic,
+      limits,
+      usableBlocks: facts.usableBlocks?.value,
+    })
   })
   await until(() => feeds.every((feed) => feed.machine.state === 'live'))
   return { engine, engineName, facts, index, source, feeds, device }
@@ -136,3 +144,65 @@ it('is exact again after the engine crashed and came back, and withholds credit 
   expect(predict(followed, prompt, 0)).toBe(96)
   expect(feed!.status(0).purges.restart).toBe(1)
 }, 30_000)
+
+const promptOf = (family: number): number[] => Array.from({ length: 100 }, (_, at) => 2000 * family + at)
+
+/** Predicted equals reported for a prompt that is new, then for the same again: exact within two requests. */
+async function expectExactAgain(followed: Followed, family: number): Promise<void> {
+  for (const cached of [0, 96]) {
+    expect(predict(followed, promptOf(family), 0)).toBe(cached)
+    expect((await complete(followed.engine, promptOf(family), 0)).cached).toBe(cached)
+    await settle(followed)
+    expectEqual(followed)
+  }
+}
+
+it.each([
+  { says: 'under its topic', topic: undefined, applied: true },
+  { says: 'under another topic', topic: 'other', applied: false },
+])(
+  'gives no credit by what another process says on its ports $says, and is exact when the engine has them again',
+  async ({ topic, applied }) => {
+    const followed = await follow('vllm', 1, { retryMs: 1 })
+    const feed = followed.feeds[0]!
+    await expectExactAgain(followed, 1)
+    followed.engine.arm(parseFaults({ fault: 'foreign_publisher', ms: 5, topic }))
+    await until(() => Object.values(feed.status(0).purges).some((count) => count > 0))
+    if (applied) await until(() => feed.status(0).state === 'live' && followed.device.blocksOf(feed.rank) > 6)
+    else await until(() => (feed.status(0).decodeErrors['foreign_topic'] ?? 0) > 1)
+    expect(predict(followed, promptOf(1), 0)).toBe(0) // the engine has 96, and nobody can say so
+    if (!applied) expect(followed.device.blocksOf(feed.rank)).toBe(0)
+    expect((await complete(followed.engine, promptOf(1), 0)).cached).toBe(96)
+
+    followed.engine.clearFaults()
+    await settle(followed)
+    expectEqual(followed)
+    expect(predict(followed, promptOf(1), 0)).toBe(96)
+    await expectExactAgain(followed, 2)
+  },
+  30_000,
+)
+
+it.each([
+  { says: 'copies are doubled', faults: [{ fault: 'double_copies', share: 0.5 }] },
+  { says: 'events lag behind answers', faults: [{ fault: 'late_events', ms: 30 }] },
+  {
+    says: 'batches are lost and the replay is late',
+    faults: [
+      { fault: 'drop_events', share: 0.3 },
+      { fault: 'late_replay', ms: 100 },
+    ],
+  },
+  { says: 'an idle engine empties its cache', faults: [{ fault: 'reset_cache' }] },
+])('is exact within two requests where $says', async ({ faults }) => {
+  const followed = await follow('vllm')
+  await expectExactAgain(followed, 1)
+  followed.engine.arm(parseFaults(faults))
+  for (let family = 2; family < 10; family++) await complete(followed.engine, promptOf(family), 0) // evictions among them
+  followed.engine.clearFaults()
+  await complete(followed.engine, promptOf(10), 0) // a lost last batch shows with the next one
+  await settle(followed)
+  expectEqual(followed)
+  await expectExactAgain(followed, 11)
+  expect(followed.feeds[0]!.status(0).purges.gap).toBe(0)
+})

@@ -11,13 +11,19 @@ export const faultKinds = [
   'duplicate_events',
   'reorder_events',
   'delay_events',
+  'late_events',
+  'double_copies',
   // Event sockets
   'stall_events',
   'close_event_sockets',
+  'foreign_publisher',
   'short_replay',
+  'late_replay',
   // The engine
   'restart',
+  'reset_cache',
   'wrong_tokenizer',
+  'template_drift',
   'wrong_block_size',
   'wrong_rank',
   'clock_skew',
@@ -28,6 +34,7 @@ export const faultKinds = [
   'trickle',
   'status',
   'abort_streams',
+  'slow_metrics',
 ] as const
 
 export type FaultKind = (typeof faultKinds)[number]
@@ -45,7 +52,7 @@ const faultSchema = z.strictObject({
   /** Which engine of a fleet, and which of its ranks; absent: all. */
   worker: z.number().int().min(0).optional(),
   rank: z.number().int().min(0).optional(),
-  /** `delay_events`, `trickle`, `restart` (how long it is gone). */
+  /** `delay_events`, `trickle`, `slow_metrics`, `late_events` and `late_replay` (at most), `restart` (how long it is gone), `foreign_publisher` (between two batches). */
   ms: z.number().min(0).default(100),
   /** `status`: what is answered. `hang_mid_stream`, `reset_mid_stream`: after how many chunks. */
   status: z.number().int().min(400).max(599).default(503),
@@ -54,6 +61,8 @@ const faultSchema = z.strictObject({
   batches: z.number().int().min(0).default(1),
   tokens: z.number().int().min(1).default(8),
   seconds: z.number().default(3600),
+  /** `foreign_publisher`: what it publishes under; absent: the engine's own topic. */
+  topic: z.string().optional(),
 })
 
 /**
@@ -68,7 +77,7 @@ const faultSchema = z.strictObject({
  */
 export type Fault = z.output<typeof faultSchema>
 
-interface Armed {
+export interface Armed {
   readonly fault: Fault
   readonly fromMs: number
   readonly untilMs: number
@@ -128,6 +137,13 @@ export class Faults {
     return this.#armed.map(({ fault, strikes }) => ({ fault, strikes }))
   }
 
+  /** Whether a fault that has a time instead of occasions comes to pass; counted if so. */
+  begins(armed: Armed): boolean {
+    if (armed.fault.share < 1 && this.#draw() >= armed.fault.share) return false
+    armed.strikes++
+    return true
+  }
+
   /** Whether a fault of this kind strikes at this occasion; counted if so. */
   strike(kind: FaultKind, rank?: number): Fault | undefined {
     if (this.#armed.length === 0) return undefined
@@ -142,6 +158,11 @@ export class Faults {
       return fault
     }
     return undefined
+  }
+
+  /** A part of `ms`, by seed. */
+  drawn(fault: Fault): number {
+    return fault.ms * this.#draw()
   }
 
   /** xorshift: enough for "one in ten", and the same on every machine. */

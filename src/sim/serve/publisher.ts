@@ -2,6 +2,7 @@
  * The event sockets of one rank: PUB for batches as they come, ROUTER for replay of the last ones.
  * Batch numbers start at 0 with every new publisher, as they do when an engine restarts.
  */
+import { setTimeout as pause } from 'node:timers/promises'
 import * as zmq from 'zeromq'
 import type { WireForm } from './kv-wire.js'
 
@@ -12,6 +13,8 @@ export interface PublisherOptions {
   readonly topic: string
   readonly bufferSteps: number
   readonly form: WireForm
+  /** How long the next replay is kept waiting, as by a publisher that sleeps between two looks. */
+  readonly replayWaitMs?: () => number
 }
 
 export interface Batch {
@@ -60,6 +63,10 @@ export class KvPublisher {
 
   get replayPort(): number {
     return portOf(this.#router?.lastEndpoint)
+  }
+
+  get isBound(): boolean {
+    return this.#publisher !== undefined
   }
 
   /** The ports that it comes back to. */
@@ -176,6 +183,8 @@ export class KvPublisher {
         // Anything but an empty delimiter and a number is ignored without a word, as the engines do.
         if (frames.length !== 3 || delimiter!.length > 0) continue
         const from = sequenceOf(start!)
+        const waitMs = this.options.replayWaitMs?.() ?? 0
+        if (waitMs > 0) await pause(waitMs, undefined, { ref: false })
         for (const { sequence, payload } of this.#buffer.filter((batch) => batch.sequence >= from))
           await router.send([
             client!,

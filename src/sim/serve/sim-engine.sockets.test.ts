@@ -77,9 +77,9 @@ async function cachedTokens(engine: SimEngine, tokens: number[]): Promise<number
   return json.usage.prompt_tokens_details.cached_tokens
 }
 
-async function replay(engine: SimEngine, frames: Uint8Array[]): Promise<Buffer[][]> {
+async function replay(engine: SimEngine, frames: Uint8Array[], port = engine.replayPorts[0]): Promise<Buffer[][]> {
   const dealer = new zmq.Dealer({ linger: 0, receiveTimeout: 400 })
-  dealer.connect(`tcp://127.0.0.1:${engine.replayPorts[0]}`)
+  dealer.connect(`tcp://127.0.0.1:${port}`)
   await dealer.send(frames)
   const replies: Buffer[][] = []
   try {
@@ -271,11 +271,123 @@ it.each([
   { says: 'drops', kind: 'drop_events', fields: { count: 1 }, sequences: [1, 2, 3] },
   { says: 'duplicates', kind: 'duplicate_events', fields: { count: 1 }, sequences: [0, 0, 1, 2, 3] },
   { says: 'reorders', kind: 'reorder_events', fields: { count: 1 }, sequences: [1, 0, 2, 3] },
-  { says: 'delays', kind: 'delay_events', fields: { count: 1, ms: 60 }, sequences: [1, 2, 3, 0] },
+  { says: 'delays', kind: 'delay_events', fields: { count: 1, ms: 600_000 }, sequences: [1, 2, 3] },
+  { says: 'sends late, in their order,', kind: 'late_events', fields: { ms: 30 }, sequences: [0, 1, 2, 3] },
 ] as const)('$says event frames by script', async ({ kind, fields, sequences }) => {
   const engine = await start()
   engine.arm(fault(kind, fields))
   expect(await sequencesAfter(engine, sequences.length)).toEqual(sequences)
+})
+
+it('sends a delayed frame when its time has come, and not before', async () => {
+  const engine = await start()
+  const received = await subscribe(engine)
+  engine.arm(fault('delay_events', { count: 1, ms: 80 }))
+  const asked = performance.now()
+  await complete(engine, prompt(1))
+  await vi.waitFor(() => expect(received.map(({ sequence }) => sequence)).toEqual([0]), { timeout: 10_000 })
+  expect(performance.now() - asked).toBeGreaterThan(75)
+})
+
+it('tells a block twice when told to, and takes it back twice', async () => {
+  const engine = await start({ blocks: 8 })
+  const received = await subscribe(engine)
+  engine.arm(fault('double_copies', { count: 1 }))
+  for (let index = 0; index < 4; index++) await complete(engine, prompt(index, 13))
+  const hashesOf = (type: string) =>
+    received.flatMap(({ events }) =>
+      events
+        .filter((it) => it['type'] === type)
+        .map((it) => it['block_hashes'])
+        .flat(),
+    )
+  const lost = (): unknown => {
+    const [first] = hashesOf('BlockStored')
+    return [first, hashesOf('BlockRemoved').filter((it) => it === first).length]
+  }
+  await vi.waitFor(() => expect(lost()).toEqual([hashesOf('BlockStored')[0], 2]), { timeout: 10_000 })
+  const [first] = hashesOf('BlockStored')
+  expect(hashesOf('BlockStored').filter((it) => it === first)).toHaveLength(2)
+})
+
+it('has another process on its event ports for a while, by seed, and then its own again', async () => {
+  const heard = async (seed: number): Promise<unknown> => {
+    const engine = await start({ seed })
+    await complete(engine, prompt(1))
+    const [ports, replayPort] = [engine.eventPorts, engine.replayPorts[0]]
+    engine.arm(fault('foreign_publisher', { ms: 10 }))
+    const batches = async (): Promise<Buffer[][]> => replay(engine, from(0), replayPort)
+    await vi.waitFor(async () => expect((await batches()).length).toBeGreaterThan(2), { timeout: 10_000 })
+    const [first] = await batches()
+    engine.clearFaults()
+    await vi.waitFor(() => expect(engine.eventPorts).toEqual(ports), { timeout: 10_000 })
+    expect(await replay(engine, from(0))).toHaveLength(2) // its one batch, and the end
+    return (decode(first!.at(-1)!) as [number, unknown])[1]
+  }
+  const first = await heard(3)
+  expect(await heard(3)).toEqual(first)
+  expect(await heard(4)).not.toEqual(first)
+})
+
+it('gives its ports back at once when its faults are cleared', async () => {
+  const engine = await start()
+  const ports = engine.eventPorts
+  engine.arm([...fault('foreign_publisher'), ...fault('restart', { at_ms: 600_000 })])
+  await vi.waitFor(() => expect(engine.eventPorts).toEqual([0]))
+  engine.clearFaults()
+  await vi.waitFor(() => expect(engine.eventPorts).toEqual(ports), { timeout: 10_000 })
+  engine.arm(fault('close_event_sockets'))
+  await vi.waitFor(() => expect(engine.eventPorts).toEqual([0]))
+  await fetch(`${engine.url}/sim/faults`, { method: 'DELETE' })
+  await vi.waitFor(() => expect(engine.eventPorts).toEqual(ports), { timeout: 10_000 })
+})
+
+it('answers a replay late, and its metrics late', async () => {
+  const engine = await start()
+  engine.arm([...fault('late_replay', { ms: 200, count: 1 }), ...fault('slow_metrics', { ms: 120, count: 1 })])
+  await complete(engine, prompt(1))
+  expect(await replay(engine, from(0))).toHaveLength(2)
+  expect(engine.stats().ranks[0]!.batches_numbered).toBe(1)
+  const took = async (path: string): Promise<number> => {
+    const asked = performance.now()
+    await (await fetch(engine.url + path)).text()
+    return performance.now() - asked
+  }
+  expect(await took('/metrics')).toBeGreaterThan(115)
+  const faults = (await (await fetch(`${engine.url}/sim/faults`)).json()) as { strikes: number }[]
+  expect(faults.map(({ strikes }) => strikes)).toEqual([1, 1])
+})
+
+it.each([
+  { name: 'vllm', isToldAtOnce: false },
+  { name: 'sglang', isToldAtOnce: true },
+] as const)('empties its cache while idle by script ($name)', async ({ name, isToldAtOnce }) => {
+  const engine = await start({ engine: name })
+  const received = await subscribe(engine)
+  const isCleared = () => received.some(({ events }) => events.some((it) => it['type'] === 'AllBlocksCleared'))
+  await complete(engine, prompt(1))
+  await vi.waitFor(() => expect(received.length).toBeGreaterThan(0))
+  engine.arm(fault('reset_cache'))
+  await vi.waitFor(() => expect(engine.cached(0).size).toBe(0))
+  if (isToldAtOnce) await vi.waitFor(() => expect(isCleared()).toBe(true))
+  else expect(isCleared()).toBe(false)
+  expect(await cachedTokens(engine, prompt(1))).toBe(0)
+  await vi.waitFor(() => expect(isCleared()).toBe(true))
+})
+
+it.each(['vllm', 'sglang'] as const)('renders with another template from a time on (%s)', async (name) => {
+  const engine = await start({ engine: name })
+  const promptTokens = async (): Promise<number> => {
+    const reply = await fetch(`${engine.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'sim', messages: [{ role: 'user', content: 'hello' }], max_tokens: 1 }),
+    })
+    return ((await reply.json()) as { usage: { prompt_tokens: number } }).usage.prompt_tokens
+  }
+  const before = await promptTokens()
+  engine.arm(fault('template_drift'))
+  expect(await promptTokens()).toBeGreaterThan(before)
 })
 
 it('stalls and closes event sockets for a while, and comes back', async () => {

@@ -23,6 +23,7 @@ import { sampleToken } from './sampler.js'
 import { SglangSessions } from './sglang-sessions.js'
 import { modelOptions, resolveOptions } from './sim-options.js'
 import type { ResolvedOptions, SimEngineOptions } from './sim-options.js'
+import { TimedFaults } from './timed-faults.js'
 
 export interface SimStats {
   readonly requests: number
@@ -118,6 +119,7 @@ export class SimServer implements SimEngine {
   inFlight = 0
   isPaused = false
   isAsleep = false
+  readonly #timed = new TimedFaults(this)
   #restarts = 0
   #turn = 0
   #ids: number
@@ -192,19 +194,12 @@ export class SimServer implements SimEngine {
   }
 
   arm(faults: readonly Fault[]): void {
-    for (const { fault, fromMs, untilMs } of this.faults.arm(faults)) {
-      if (fault.fault === 'restart') this.clock.at(fromMs, () => void this.restart(fault.ms))
-      const chosen = () => this.publishers.filter((_, rank) => fault.rank === undefined || fault.rank === rank)
-      if (fault.fault === 'short_replay')
-        this.clock.at(fromMs, () => chosen().forEach((publisher) => publisher.shorten(fault.batches)))
-      if (fault.fault === 'stall_events' || fault.fault === 'close_event_sockets')
-        this.#cutEvents(fault.fault === 'stall_events', chosen, fromMs, untilMs)
-    }
+    for (const armed of this.faults.arm(faults)) this.#timed.arm(armed)
   }
 
   clearFaults(): void {
     this.faults.clear()
-    for (const publisher of this.publishers) publisher.stall(false)
+    this.#timed.end()
   }
 
   async restart(downMs = 0): Promise<void> {
@@ -316,6 +311,7 @@ export class SimServer implements SimEngine {
               topic: events!.topic,
               bufferSteps: events!.bufferSteps,
               form,
+              replayWaitMs: () => this.#replayWaitMs(rank),
             }),
           )
         }
@@ -326,6 +322,11 @@ export class SimServer implements SimEngine {
         await new Promise<void>((resolve) => this.clock.at(this.clock.now() + 5, resolve))
       }
     }
+  }
+
+  #replayWaitMs(rank: number): number {
+    const late = this.faults.strike('late_replay', rank)
+    return late ? this.faults.drawn(late) : 0
   }
 
   async #listen(port: number): Promise<void> {
@@ -339,6 +340,7 @@ export class SimServer implements SimEngine {
   /** As a killed process looks from outside: connections are cut, nothing is announced. */
   async #shut(): Promise<void> {
     for (const { engine } of this.ranks) engine.stop()
+    this.#timed.close()
     for (const publisher of this.publishers) publisher.retire()
     await Promise.all([this.nixl?.close(), this.bootstrap?.close()])
     this.inFlight = 0
@@ -351,19 +353,5 @@ export class SimServer implements SimEngine {
     http.close()
     http.closeAllConnections()
     await closed
-  }
-
-  #cutEvents(isStall: boolean, chosen: () => KvPublisher[], fromMs: number, untilMs: number): void {
-    this.clock.at(fromMs, () => {
-      for (const publisher of chosen()) {
-        if (isStall) publisher.stall(true)
-        else publisher.unbind()
-        if (untilMs === Number.POSITIVE_INFINITY) continue
-        this.clock.at(untilMs, () => {
-          if (isStall) publisher.stall(false)
-          else void publisher.bind().catch(() => publisher.unbind())
-        })
-      }
-    })
   }
 }

@@ -47,6 +47,8 @@ async function answer(
     if (faults.strike('hang_before_headers')) return // the connection stays open and silent
     const status = faults.strike('status')?.status
     if (status !== undefined) return sendJson(exchange, status, faultBody(options.engine, status))
+    const slow = path === '/metrics' ? faults.strike('slow_metrics') : undefined
+    if (slow) await new Promise<void>((resolve) => server.clock.at(server.clock.now() + slow.ms, resolve))
     if (!isAllowed(exchange)) return sendJson(exchange, 401, { error: 'Unauthorized' })
   }
   const handler = routes.get(`${request.method} ${path}`)

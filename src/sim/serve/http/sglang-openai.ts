@@ -3,6 +3,7 @@ import type { Choice, GenerationSpec } from '../generation.js'
 import type { ChatMessage } from '../tokenizer.js'
 import { isSet, isTokens, numberOf, objectOf, stopsOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
+import { misread, templated } from './chat-faults.js'
 import type { Exchange, Json } from './exchange.js'
 import { header, sendJson } from './exchange.js'
 import { checkLength, checkQueue, sglangBody, sglangPrompts, sglangRefusal } from './sglang-errors.js'
@@ -94,13 +95,11 @@ export function chatTokens(exchange: Exchange, body: Json): number[] {
   const messages = body['messages']
   if (!Array.isArray(messages) || messages.length === 0) throw sglangRefusal('Messages cannot be empty')
   const tools = body['tool_choice'] === 'none' ? undefined : body['tools']
-  const tokens = tokenizer.encodeChat(messages as ChatMessage[], {
+  const tokens = tokenizer.encodeChat(templated(exchange.server, messages as ChatMessage[]), {
     tools: Array.isArray(tools) ? tools : undefined,
     isGenerationPromptAdded: true,
   })
-  return exchange.server.faults.strike('wrong_tokenizer')
-    ? tokens.map((token) => (token > 258 ? token - 1 : token))
-    : tokens
+  return misread(exchange.server, tokens)
 }
 
 export function sglangSpec(

@@ -2,6 +2,7 @@
 import type { GenerationSpec } from '../generation.js'
 import type { ChatMessage } from '../tokenizer.js'
 import { isSet, isTokens, numberOf, objectOf, stopsOf, textOf } from './body.js'
+import { misread, templated } from './chat-faults.js'
 import type { Exchange, Json } from './exchange.js'
 import { header } from './exchange.js'
 import { badRequest, checkTokens, invalid } from './vllm-errors.js'
@@ -11,9 +12,10 @@ export function chatPrompt(exchange: Exchange, body: Json): number[] {
   const { server } = exchange
   checkChat(body)
   const given = objectOf(body, 'kv_transfer_params')?.['prompt_token_ids']
-  const tokens = isTokens(given) ? given : server.options.tokenizer.encodeChat(messagesOf(body), chatOptions(body))
+  const { tokenizer } = server.options
+  const tokens = isTokens(given) ? given : tokenizer.encodeChat(templated(server, messagesOf(body)), chatOptions(body))
   checkTokens(server, tokens)
-  return server.faults.strike('wrong_tokenizer') ? tokens.map((token) => (token > 258 ? token - 1 : token)) : tokens
+  return misread(server, tokens)
 }
 
 export function chatText(exchange: Exchange, body: Json): string {
