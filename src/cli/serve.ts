@@ -8,7 +8,7 @@ import { readPolicyConfig } from '../config/index.js'
 import type { PrefillCoefficients } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { GatewayAddress, WorkerMode, WorkerRole } from '../server/index.js'
-import { gatewayOptionsOf, hashKey, modelRulesOf } from '../server/index.js'
+import { gatewayOptionsOf, hashKey, modelRulesOf, roleOfLabels } from '../server/index.js'
 import { parseEngineProfile, prefillCoefficientsOf, timingProfiles } from '../sim/index.js'
 import type { AssemblyOptions } from './assemble/assembly.js'
 import { Assembly } from './assemble/assembly.js'
@@ -85,6 +85,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
     throw new WarmrouteError('WR_INVALID_CONFIG', {
       reason: 'no engines: name at least one address, such as http://gpu1:8000, or list them under serve.workers',
     })
+  for (const { labels } of loaded.values.serve.workers) roleOfLabels(labels) // a mistake in one is told now
   const assembly = new Assembly({
     ...(await assemblyOptions(loaded, options.env)),
     workers,

@@ -12,6 +12,8 @@ export interface ConfiguredWorker {
   readonly events?: string | undefined
   readonly replay?: string | undefined
   readonly role?: 'aggregated' | 'prefill' | 'decode' | undefined
+  /** As its deployment labels it; says the role where `role` does not. */
+  readonly labels?: Readonly<Record<string, string>> | undefined
   readonly transfer?: ConfiguredTransfer | undefined
   readonly taints?: readonly string[] | undefined
   readonly topologyDomains?: Readonly<Record<string, string>> | undefined
@@ -83,6 +85,7 @@ const workerSchema = z.union([
     events: z.string().optional(),
     replay: z.string().optional(),
     role: z.enum(['aggregated', 'prefill', 'decode']).optional(),
+    labels: z.record(z.string(), z.string()).optional(),
     connector: z.enum(connectors).optional(),
     transfer_host: z.string().optional(),
     transfer_port: z.number().int().min(1).max(65_535).optional(),
@@ -102,7 +105,7 @@ const options = {
   workers: structure(
     z.array(workerSchema),
     [],
-    'The engines: addresses, or objects with `url`, `api_key`, and `events` and `replay` (ZeroMQ addresses) for an engine that does not say them itself; `role`, `connector` and more for disaggregated workers (docs/pairs.md). Addresses on the command line come on top.',
+    'The engines: addresses, or objects with `url`, `api_key`, and `events` and `replay` (ZeroMQ addresses) for an engine that does not say them itself; `role`, `labels`, `connector` and more for disaggregated workers (docs/pairs.md). Addresses on the command line come on top.',
     'a list',
   ),
   engineApiKey: optionalText(
@@ -199,13 +202,14 @@ function isHttp(url: string): boolean {
 
 function toWorker(value: z.infer<typeof workerSchema>): ConfiguredWorker {
   if (typeof value === 'string') return { url: value }
-  const { url, api_key: apiKey, events, replay, role, taints } = value
+  const { url, api_key: apiKey, events, replay, role, labels, taints } = value
   return {
     url,
     apiKey,
     events,
     replay,
     role,
+    labels,
     taints,
     transfer: toTransfer(value),
     topologyDomains: value.topology_domains,

@@ -10,3 +10,12 @@ it.each([
 ])('an engine reuses %s', (_says, credited, prompt, expected) => {
   expect(reusableTokens(credited, prompt, 16)).toBe(expected)
 })
+
+it.each([
+  ['the last block that it holds', 64, 70, 48],
+  ['one block besides that of the last token', 64, 64, 32],
+  ['the only block', 16, 40, 0],
+  ['nothing of nothing', 0, 100, 0],
+])('vLLM gives up %s with EAGLE or MTP', (_says, credited, prompt, expected) => {
+  expect(reusableTokens(credited, prompt, 16, true)).toBe(expected)
+})

@@ -20,9 +20,15 @@ export function predictCachedTokens(input: CachedTokensInput): number {
 }
 
 /** What a router credits, cut to what an engine can reuse of this prompt: it always computes the last token itself. */
-export function reusableTokens(creditedTokens: number, promptTokens: number, blockSize: number): number {
+export function reusableTokens(
+  creditedTokens: number,
+  promptTokens: number,
+  blockSize: number,
+  givesBlockUp = false,
+): number {
   return predictCachedTokens({
     engine: 'vllm',
+    isEagle: givesBlockUp,
     promptTokens,
     matchedBlocks: Math.floor(creditedTokens / blockSize),
     blockSize,

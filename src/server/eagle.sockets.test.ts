@@ -29,3 +29,17 @@ it.each([true, false])("hashes prompts as the model's engines name blocks (pairs
   const expected = hash(createHashScheme({ blockSize: 16, isEagle }), createBlockHasher())
   expect(asked[0]!.hashes?.local).toEqual(expected.localColumn())
 })
+
+it.each([
+  [false, '32'],
+  [true, '16'],
+])('foretells what the worker will reuse (it gives a block up: %s)', async (givesBlockUp, expected) => {
+  const tokens = Uint32Array.from({ length: 40 }, (_, at) => at * 7)
+  const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+  house = await openHouse({ router, engines: 1, model: { tokenizer: { tokenize: () => ({ tokens, isExact: true }) } } })
+  const [worker] = house.gateway.workers()
+  house.gateway.setWorker('m', { id: 1n, url: worker!.url, engine: 'vllm', givesBlockUp })
+  await post(house.url, '/v1/chat/completions', chatBody())
+  const again = await post(house.url, '/v1/chat/completions', chatBody())
+  expect(again.headers.get('x-warmroute-cached-tokens')).toBe(expected)
+})

@@ -229,10 +229,10 @@ export class Inference implements Timed {
   }
 
   async #route(prepared: Prepared, prompt: PromptTokens | undefined, request: RouteRequest): Promise<RouteAnswer> {
-    const { blockSize, router } = prepared.model.spec
-    const answer = await this.#record.during(this.#context.stages.route, () => router.route(request))
+    const { fleet, spec } = prepared.model
+    const answer = await this.#record.during(this.#context.stages.route, () => spec.router.route(request))
     this.#record.routed(prepared, prompt, answer)
-    return asReusable(answer, prompt, blockSize)
+    return asReusable(answer, prompt, spec.blockSize, fleet)
   }
 
   /** Undefined for almost every model: nobody there only prefills. */

@@ -31,6 +31,8 @@ export interface WorkerSpec {
   readonly role?: WorkerRole | undefined
   /** How its KV reaches a decode worker, for a prefill worker. */
   readonly transfer?: TransferFacts | undefined
+  /** It never reuses the last block that it holds of a prompt, as vLLM does with EAGLE and MTP. */
+  readonly givesBlockUp?: boolean | undefined
   /** Tokens per block, where a prefill worker's differ from the model's. */
   readonly blockSize?: number | undefined
 }

@@ -23,8 +23,10 @@ export interface PairHouseOptions {
   readonly sim?: Partial<SimEngineOptions>
   readonly prefillSim?: Partial<SimEngineOptions>
   readonly leaseMs?: number
-  /** Nothing is said of roles: the engines say it. */
-  readonly isDetected?: boolean
+  /** Who says which half a vLLM server does: its owner, its labels, or the engine itself. */
+  readonly roleFrom?: 'config' | 'labels' | 'engine'
+  /** What is said of each worker besides. */
+  readonly about?: (role: 'prefill' | 'decode', engine: SimEngine) => object
 }
 
 export async function openPairHouse(options: PairHouseOptions): Promise<PairHouse> {
@@ -49,12 +51,13 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
     })
   const prefill = await Promise.all(Array.from({ length: prefills }, (_, at) => start('prefill', at)))
   const decode = await Promise.all(Array.from({ length: decodes }, (_, at) => start('decode', prefills + at)))
-  const workers = [
-    ...prefill.map(({ url }) =>
-      engine === 'vllm' && !options.isDetected ? { url, role: 'prefill', kv_lease_ms: options.leaseMs } : { url },
-    ),
-    ...decode.map(({ url }) => (engine === 'vllm' && !options.isDetected ? { url, role: 'decode' } : { url })),
-  ]
+  const about = (role: 'prefill' | 'decode', sim: SimEngine): object => ({
+    url: sim.url,
+    ...(engine === 'vllm' ? roleFields(role, options.roleFrom ?? 'config') : {}),
+    ...(role === 'prefill' && options.leaseMs !== undefined ? { kv_lease_ms: options.leaseMs } : {}),
+    ...options.about?.(role, sim),
+  })
+  const workers = [...prefill.map((sim) => about('prefill', sim)), ...decode.map((sim) => about('decode', sim))]
   const served = await serve({
     words: ['--port', '0', '--log', 'off', '--workers', JSON.stringify(workers), ...(options.words ?? [])],
     env: {},
@@ -75,6 +78,10 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
       for (const sim of [...prefill, ...decode]) await sim.close()
     },
   }
+}
+
+function roleFields(role: 'prefill' | 'decode', from: 'config' | 'labels' | 'engine'): object {
+  return from === 'config' ? { role } : from === 'labels' ? { labels: { 'llm-d.ai/role': role } } : {}
 }
 
 export function post(url: string, path: string, body: object, headers: Record<string, string> = {}): Promise<Response> {

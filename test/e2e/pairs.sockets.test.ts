@@ -52,14 +52,11 @@ describe.each(['vllm', 'sglang'] as const)('%s', (engine) => {
   })
 })
 
-it('vLLM says in development mode which half it is', async () => {
-  const { url, served } = await open({
-    engine: 'vllm',
-    prefill: 1,
-    decode: 1,
-    isDetected: true,
-    sim: { isDevMode: true },
-  })
+it.each([
+  ['vLLM says it in development mode', 'engine', { isDevMode: true }],
+  ['labels say it', 'labels', {}],
+] as const)('which half a worker does: %s', async (_says, roleFrom, sim) => {
+  const { url, served } = await open({ engine: 'vllm', prefill: 1, decode: 1, roleFrom, sim })
   expect(served.assembly.reports().map(({ role }) => role)).toEqual(['prefill', 'decode'])
   const response = await post(url, '/v1/chat/completions', { model: 'sim', messages, max_tokens: 2 })
   expect(response.headers.get('x-warmroute-prefill-worker-id')).toBe('1')

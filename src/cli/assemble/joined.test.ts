@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
 import type { EngineFacts } from '../../engines/index.js'
-import { isOtherShape } from './joined.js'
+import { isOtherShape, roleOf } from './joined.js'
+import type { WorkerAddress, WorkerKeeper } from './worker-keeper.js'
 
 function fact<T>(value: T) {
   return { value, source: 'test' }
@@ -17,4 +18,14 @@ it.each<[says: string, change: Partial<EngineFacts>, isOther: boolean]>([
   ['another number of ranks', { dpRanks: fact(1) }, true],
 ])('an engine that comes back as %s', (_, change, isOther) => {
   expect(isOtherShape({ ...before, ...change }, before)).toBe(isOther)
+})
+
+it.each<[says: string, address: Partial<WorkerAddress>, engine: 'prefill' | undefined, role: string]>([
+  ['what its owner says, whatever its labels', { role: 'aggregated', labels: { 'llm-d.ai/role': 'decode' } }, undefined, 'aggregated'],
+  ['what its labels say, whatever the engine', { labels: { 'llm-d.ai/role': 'decode' } }, 'prefill', 'decode'],
+  ['what the engine says, where the labels do not', { labels: { app: 'x' } }, 'prefill', 'prefill'],
+  ['everything, where nobody says', {}, undefined, 'aggregated'],
+])('a worker does %s', (_, address, engine, role) => {
+  const keeper = { address: { url: 'http://x', ...address } } as WorkerKeeper
+  expect(roleOf(keeper, { ...before, ...(engine && { role: fact(engine) }) })).toBe(role)
 })

@@ -4,6 +4,7 @@ import type { RouterConfig, WorkerConfig } from '../../core/protocol/index.js'
 import type { EngineFacts, EventSourceFact, TransferFacts } from '../../engines/index.js'
 import { connectorOf, leaseMsOf, namesPairs } from '../../engines/index.js'
 import type { AddedWorker, WorkerRole, WorkerSpec } from '../../server/index.js'
+import { roleOfLabels } from '../../server/index.js'
 import type { ModelRuntime } from './model-runtime.js'
 import type { WorkerKeeper } from './worker-keeper.js'
 import type { ModeVerdict } from './worker-mode.js'
@@ -27,9 +28,9 @@ export function nameOf(facts: EngineFacts): string {
   return facts.models!.value[0]!.name
 }
 
-/** What its owner says beats what the engine says. */
+/** What its owner says beats its labels, and those beat what the engine says. */
 export function roleOf({ address }: WorkerKeeper, facts: EngineFacts): WorkerRole {
-  return address.role ?? facts.role?.value ?? 'aggregated'
+  return address.role ?? roleOfLabels(address.labels) ?? facts.role?.value ?? 'aggregated'
 }
 
 export function transferOf({ address }: WorkerKeeper, facts: EngineFacts): TransferFacts {
@@ -81,6 +82,7 @@ export function specOf({ keeper, facts, verdict, role, added }: Joined): WorkerS
     mode: verdict.mode,
     role,
     transfer: transferOf(keeper, facts),
+    givesBlockUp: facts.kind.value === 'vllm' && facts.isEagle?.value === true,
     blockSize: added?.spec.blockSize ?? facts.blockSize?.value,
   }
 }

@@ -97,8 +97,8 @@ export class ModelRuntimes {
 
   async #closePrefill(port: RouterPort): Promise<void> {
     for (const [key, promise] of this.#prefills) {
-      const runtime = await promise
-      if (runtime.port !== port) continue
+      const runtime = await promise.catch(() => undefined) // one that could not be made is nobody's port
+      if (runtime?.port !== port) continue
       this.#prefills.delete(key)
       this.#ready.delete(runtime)
       await runtime.close()

@@ -6,7 +6,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { EngineFacts, TransferFacts } from '../../engines/index.js'
-import type { WorkerRole } from '../../server/index.js'
+import type { WorkerLabels, WorkerRole } from '../../server/index.js'
 import { detectEngine, HttpProbe } from '../../engines/index.js'
 
 export interface WorkerAddress {
@@ -18,6 +18,8 @@ export interface WorkerAddress {
   readonly replay?: string | undefined
   /** What its owner says of its half of disaggregated requests; otherwise what the engine says. */
   readonly role?: WorkerRole | undefined
+  /** As its deployment labels it; says the role where its owner does not. */
+  readonly labels?: WorkerLabels | undefined
   readonly transfer?: TransferFacts | undefined
   readonly taints?: readonly string[] | undefined
   readonly topologyDomains?: Readonly<Record<string, string>> | undefined

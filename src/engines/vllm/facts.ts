@@ -114,7 +114,7 @@ function blocksPerRank(
   return all && Math.floor(all / Math.max(1, ranks))
 }
 
-/** The method is not visible; any speculation may give a block up, which a running comparison then settles. */
+/** The method shows in development mode only; of any other speculation we assume that it gives a block up. */
 function hasSpeculation(samples: readonly MetricSample[]): boolean {
   return samples.some((sample) => sample.name.startsWith('vllm:spec_decode_'))
 }
@@ -130,6 +130,7 @@ function fromDevInfo(config: JsonRecord | undefined, host: string): Omit<EngineF
   const transfer = asRecord(config['kv_transfer_config'])
   const connector = connectorNames[String(transfer?.['kv_connector'])]
   const role = roleNames[String(transfer?.['kv_role'])]
+  const method = asText(asRecord(config['speculative_config'])?.['method'])
   return {
     ...(batchTokens && { batchTokensMax: fact(batchTokens, source) }),
     ...(running && { runningRequestsMax: fact(running, source) }),
@@ -137,6 +138,7 @@ function fromDevInfo(config: JsonRecord | undefined, host: string): Omit<EngineF
     ...(events && { eventSources: fact([events], source) }),
     ...(connector && { connector: fact(connector, source) }),
     ...(role && { role: fact(role, source) }),
+    ...(method && { isEagle: fact(/eagle|mtp/i.test(method), source) }),
   }
 }
 

@@ -5,13 +5,13 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { LegEdit } from '../../engines/index.js'
-import { reusableTokens } from '../../engines/index.js'
 import type { PromptHashes, RouteAnswer, RouterPort } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { engineControlFields } from '../request/engine-fields.js'
 import { engineRequest } from '../request/engine-request.js'
 import type { Prepared } from '../request/prepare.js'
 import type { PromptTokens } from '../request/prompt.js'
+import { asReusable } from '../request/verdicts.js'
 import type { Worker } from '../workers/worker.js'
 import { cancelled, prefillFailure, reasonOf } from './leg-errors.js'
 import type { PrefillAnswer } from './prefill-leg.js'
@@ -179,11 +179,9 @@ export class PrefillRunner {
     this.#leg?.giveUp(error)
   }
 
-  /** What the engine will say it had, not what it holds. */
   #asReusable(answer: RouteAnswer): RouteAnswer {
     const { prompt, side } = this.#options
-    if (!prompt || answer.cachedTokens === 0) return answer
-    return { ...answer, cachedTokens: reusableTokens(answer.cachedTokens, prompt.tokens.length, side.blockSize) }
+    return asReusable(answer, prompt, side.blockSize, side.fleet)
   }
 
   #question(bookingId: string, isQueryOnly: boolean): Parameters<RouterPort['route']>[0] {

@@ -49,7 +49,8 @@ export class PrefillSide {
       enforceDisagg: disagg.enforce,
       identityOf: (pool) => pool.identity,
       watchConfigs: () => Promise.resolve(), // workers say what they are when they join
-      buildInner: (pool, signal) => this.#build(pool, signal),
+      buildInner: (pool, signal) => disagg.openPrefill(pool, signal),
+      registerWithMonitor: (inner) => this.#use(inner),
       closeInner: disagg.closePrefill,
       warn: (fields, sentence) => log.warn({ model: options.model, ...fields }, sentence),
       pause,
@@ -139,11 +140,10 @@ export class PrefillSide {
     await this.#router.close()
   }
 
-  async #build(pool: PrefillPool, signal: AbortSignal): Promise<RouterPort> {
-    const inner = await this.disagg.openPrefill(pool, signal)
+  /** Once it is certain that it will be used: one that came too late is closed again, and must not be told of workers. */
+  #use(inner: RouterPort): void {
     this.#inner = inner
     for (const worker of this.fleet.all()) inner.setWorker(worker.id, worker.config)
-    return inner
   }
 
   #membership(): void {

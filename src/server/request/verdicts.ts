@@ -5,13 +5,24 @@ import { reusableTokens } from '../../engines/index.js'
 import type { RouteAnswer } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import type { RelayOutcome } from '../relay/answer-relay.js'
+import type { Fleet } from '../workers/fleet.js'
 import type { Prepared } from './prepare.js'
 import type { PromptTokens } from './prompt.js'
 
-/** A prompt of exactly k blocks reuses k - 1 of them at most, so that is what we foretell; a partial block is none. */
-export function asReusable(answer: RouteAnswer, prompt: PromptTokens | undefined, blockSize: number): RouteAnswer {
+/**
+ * What the engine will say it had, not what it holds: a prompt of exactly k blocks reuses k - 1 of them at most, a partial
+ * block is none, and some workers give a block up.
+ */
+export function asReusable(
+  answer: RouteAnswer,
+  prompt: PromptTokens | undefined,
+  blockSize: number,
+  fleet: Fleet,
+): RouteAnswer {
   if (!prompt || answer.cachedTokens === 0) return answer
-  return { ...answer, cachedTokens: reusableTokens(answer.cachedTokens, prompt.tokens.length, blockSize) }
+  const givesBlockUp = fleet.get(answer.workerId)?.spec.givesBlockUp
+  const cachedTokens = reusableTokens(answer.cachedTokens, prompt.tokens.length, blockSize, givesBlockUp)
+  return { ...answer, cachedTokens }
 }
 
 /** The worker, not the request, is to blame; another worker may do better. */

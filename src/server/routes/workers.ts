@@ -14,6 +14,7 @@ import { answerJson } from '../http/answer.js'
 import { bodyText, readBody } from '../http/read-body.js'
 import type { AddedWorker } from '../options.js'
 import { workerRoles } from '../options.js'
+import { roleOfLabels } from '../workers/label-role.js'
 import type { Route, WorkerAdmin } from './route.js'
 
 export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): readonly Route[] {
@@ -95,7 +96,7 @@ function readWorker(text: string, freeId: () => bigint): AddedWorker {
       config,
       apiKey: keyOf(body),
       servedModel: textOf(body, 'served_model'),
-      role: wordOf(body, 'role', workerRoles),
+      role: wordOf(body, 'role', workerRoles) ?? roleOfLabels(textsOf(body, 'labels')),
       blockSize: countOf(body, 'block_size'),
       transfer: readTransfer(body),
     },
@@ -113,7 +114,7 @@ function readConfig(body: JsonObject): Partial<WorkerConfig> {
     totalKvBlocks: countOf(body, 'total_kv_blocks'),
     maxNumBatchedTokens: countOf(body, 'max_num_batched_tokens'),
     taints: taints === undefined ? undefined : new Set(taints as string[]),
-    topologyDomains: readDomains(body),
+    topologyDomains: textsOf(body, 'topology_domains'),
     kvTransferDomain: textOf(body, 'kv_transfer_domain'),
     kvTransferEnforcement: wordOf(body, 'kv_transfer_enforcement', ['required', 'preferred']),
     kvTransferPreferredWeight: numberOf(body, 'kv_transfer_preferred_weight'),
@@ -144,13 +145,13 @@ function readTransfer(body: JsonObject): TransferFacts {
   }
 }
 
-function readDomains(body: JsonObject): Record<string, string> | undefined {
-  const domains = body['topology_domains'] ?? undefined
-  if (domains === undefined) return undefined
-  const isMap = typeof domains === 'object' && !Array.isArray(domains)
-  if (!isMap || Object.values(domains).some((it) => typeof it !== 'string'))
-    throw refused('topology_domains must be an object of texts')
-  return { ...domains } as Record<string, string>
+function textsOf(body: JsonObject, name: string): Record<string, string> | undefined {
+  const texts = body[name] ?? undefined
+  if (texts === undefined) return undefined
+  const isMap = typeof texts === 'object' && !Array.isArray(texts)
+  if (!isMap || Object.values(texts).some((it) => typeof it !== 'string'))
+    throw refused(`${name} must be an object of texts`)
+  return { ...texts } as Record<string, string>
 }
 
 function wordOf<const Words extends readonly string[]>(
