@@ -68,7 +68,11 @@ const options = {
   prefillTimeoutMs: number(120_000, 'From dispatch of a remote prefill to its answer. 0 waits for ever.'),
   transferTimeoutMs: number(
     60_000,
-    'From dispatch of a streamed decode after a remote prefill to its first token, transfer included. 0 waits for ever.',
+    'From dispatch of a decode after a remote prefill to its first token, transfer included; whole answers get transfer_token_timeout_ms besides. 0 waits for ever.',
+  ),
+  transferTokenTimeoutMs: number(
+    500,
+    'Added to transfer_timeout_ms for each token that an answer may have which is not streamed: nothing of it shows before its end. 0: such answers are not watched for a transfer that hangs.',
   ),
   gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end.', {
     env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
@@ -161,6 +165,7 @@ const durations = [
   'idleTimeoutMs',
   'prefillTimeoutMs',
   'transferTimeoutMs',
+  'transferTokenTimeoutMs',
   'gracefulShutdownTimeoutSecs',
   'healthIntervalMs',
   'metricsIntervalMs',

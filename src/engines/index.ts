@@ -23,7 +23,14 @@ export {
   leaseMsOf,
 } from './transfer/connector.js'
 export type { Connector, TransferFacts } from './transfer/connector.js'
-export { appointment, releasingDecode, sequentialDecode, sequentialPrefill, unpairable } from './transfer/leg-bodies.js'
+export {
+  appointment,
+  promptCount,
+  releasingDecode,
+  sequentialDecode,
+  sequentialPrefill,
+  unpairable,
+} from './transfer/leg-bodies.js'
 export type { Appointment, AppointmentInput, LegEdit } from './transfer/leg-bodies.js'
 export { readTransferParams } from './transfer/read-params.js'
 export { TrtllmPollReader } from './trtllm/poll-reader.js'

@@ -9,6 +9,7 @@ import type { RequestGuard, RouteAnswer, SessionUse } from '../routing/index.js'
 import type { GatewayContext } from './context.js'
 import { isHidden } from './http/engine-refusal.js'
 import type { PairedRequest } from './pairs/index.js'
+import { firstTokenMsMax } from './pairs/index.js'
 import type { RelayHooks, RelayOutcome, RelayRequest } from './relay/answer-relay.js'
 import { AnswerRelay } from './relay/answer-relay.js'
 import { editsFor, ownHeaders } from './relay/own-marks.js'
@@ -167,14 +168,13 @@ export class Attempt {
   }
 
   #asked(worker: Worker): void {
-    const { context, prepared, pair, onMoved } = this.#options
+    const { context, prepared, prompt, pair, onMoved } = this.#options
     this.dispatchedAtMs = this.byteAtMs = context.now()
     onMoved(this.dispatchedAtMs, 'asked')
     if (!pair) return
-    const { transferMs } = context.deadlines
     prepared.model.meters.pairs.decodeSent(worker.label, pair.skipped)
-    const isWatched = pair.isRemote && prepared.isStream && transferMs > 0 // a whole answer shows nothing before its end
-    if (isWatched) this.answerBeforeMs = this.dispatchedAtMs + transferMs
+    const firstTokenMs = pair.isRemote ? firstTokenMsMax(context.deadlines, prepared, prompt) : undefined
+    this.answerBeforeMs = firstTokenMs === undefined ? undefined : this.dispatchedAtMs + firstTokenMs
   }
 
   #relayRequest(removesUsage: boolean): RelayRequest {
@@ -228,6 +228,7 @@ export class Attempt {
   #settle({ usage, status, hasError }: RelayOutcome & { readonly kind: 'completed' }, worker: Worker): void {
     const { prepared, answer, pair, record } = this.#options
     if (!prepared.isStream && prepared.row.generates && status < 400) this.#progress(worker, usage?.outputTokens ?? 1)
+    if (status < 400 && !hasError) pair?.hasRead()
     record.settled(usage, pair?.prefilled ?? { label: worker.label, cachedTokens: answer.cachedTokens })
     this.#guard.end(hasError ? 'failed' : 'completed')
   }

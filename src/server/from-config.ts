@@ -21,6 +21,7 @@ export function gatewayOptionsOf(
       idleMs: config.idleTimeoutMs,
       prefillMs: config.prefillTimeoutMs,
       transferMs: config.transferTimeoutMs,
+      transferTokenMs: config.transferTokenTimeoutMs,
       drainMs: config.gracefulShutdownTimeoutSecs * 1000,
     },
     health: {

@@ -23,7 +23,8 @@ import { answerDryRun } from './request/nvext-answer.js'
 import type { Place } from './request/route-request.js'
 import { placeOf, routeRequestOf } from './request/route-request.js'
 import type { PrefillAnswer } from './pairs/index.js'
-import { PairedRequest } from './pairs/index.js'
+import { asStream, outputTokensOf, PairedRequest } from './pairs/index.js'
+import { ownHeaders } from './relay/own-marks.js'
 import { RequestRecord } from './telemetry/request-record.js'
 import { asReusable, clientRequestId, endInTime, mayMove, requireJson, requireReady } from './request/verdicts.js'
 import type { SessionTie } from './sessions/session-affinity.js'
@@ -185,6 +186,7 @@ export class Inference implements Timed {
       this.#attempt = undefined
       const terms = pair && (hints.isDryRun ? await pair.query() : await pair.before())
       if (pair?.refusal) return this.#passRefusal(pair.refusal)
+      if (pair?.terminal) return this.#passTerminal(prepared, pair, pair.terminal)
       const place = placeOf(prepared, this.#tie?.target, failed, terms?.excluded)
       const request = routeRequestOf(this.id, prepared, prompt, hashes, place, this.#abort.signal, terms)
       let answer: RouteAnswer
@@ -251,7 +253,8 @@ export class Inference implements Timed {
       hashes,
       id: this.id,
       publicId: this.publicId,
-      headers: this.#record.headersFor(this.#request.headers),
+      headers: this.#request.headers,
+      record: this.#record,
       signal: this.#abort.signal,
       countsFromMs: this.countsFromMs,
     })
@@ -262,6 +265,20 @@ export class Inference implements Timed {
     const { isStrict, overloadStatus } = this.#context
     if (this.#response.headersSent) throw refusal(said.head.status, overloadStatus)
     return answerRefusal(this.#response, said, { isFlat: isStrict && !this.#row.isAnthropic, requestId: this.publicId })
+  }
+
+  /** The prefill ended the answer: nobody has to decode. */
+  #passTerminal({ body, isStream, model }: Prepared, pair: PairedRequest, whole: Buffer): number {
+    const response = this.#response
+    model.meters.pairs.answered()
+    this.#record.answeredByPrefill(outputTokensOf(whole))
+    const type = isStream ? 'text/event-stream; charset=utf-8' : 'application/json'
+    const options = body['stream_options'] as { include_usage?: unknown } | null | undefined
+    const bytes = isStream ? Buffer.from(asStream(whole, options?.include_usage === true)) : whole
+    const headers = ownHeaders(this.#context, this.publicId, pair.prefillChoice!, pair)
+    if (!response.headersSent) response.writeHead(200, [...headers.flat(), 'content-type', type])
+    response.end(bytes)
+    return 200
   }
 
   #attemptAt(answer: RouteAnswer, prepared: Prepared, prompt: PromptTokens | undefined, isLast: boolean): Attempt {

@@ -177,7 +177,9 @@ export class Model {
   #createPrefillSide(fleet: ConstructorParameters<typeof PrefillSide>[0]['fleet']): PrefillSide | undefined {
     const { disagg, name, blockSize } = this.spec
     if (!disagg) return undefined
-    return new PrefillSide({ model: name, blockSize, disagg, decodeFleet: this.fleet, fleet, log: this.#context.log })
+    const { log, metrics } = this.#context
+    const openMetrics = (): RouterMetrics => routerMetricsOf(metrics, name, 'prefill')
+    return new PrefillSide({ model: name, blockSize, disagg, decodeFleet: this.fleet, fleet, log, openMetrics })
   }
 
   /** Nothing of it is shown or remembered, whichever half of requests it did. */

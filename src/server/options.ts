@@ -140,8 +140,10 @@ export interface Deadlines {
   readonly drainMs: number
   /** From dispatch of a remote prefill to its answer; 0 is none. */
   readonly prefillMs: number
-  /** From dispatch of a streamed decode after a remote prefill to its first token, transfer included; 0 is none. */
+  /** From dispatch of a decode after a remote prefill to its first token, transfer included; 0 is none. */
   readonly transferMs: number
+  /** Besides, for each token that a whole answer may have: nothing of it shows before its end. 0: those are not watched. */
+  readonly transferTokenMs: number
 }
 
 export interface HealthOptions {
@@ -255,6 +257,7 @@ export const defaultDeadlines: Deadlines = {
   drainMs: 5_000,
   prefillMs: 120_000,
   transferMs: 60_000,
+  transferTokenMs: 500,
 }
 
 export const defaultHealth: HealthOptions = {

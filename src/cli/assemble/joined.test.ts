@@ -21,7 +21,12 @@ it.each<[says: string, change: Partial<EngineFacts>, isOther: boolean]>([
 })
 
 it.each<[says: string, address: Partial<WorkerAddress>, engine: 'prefill' | undefined, role: string]>([
-  ['what its owner says, whatever its labels', { role: 'aggregated', labels: { 'llm-d.ai/role': 'decode' } }, undefined, 'aggregated'],
+  [
+    'what its owner says, whatever its labels',
+    { role: 'aggregated', labels: { 'llm-d.ai/role': 'decode' } },
+    undefined,
+    'aggregated',
+  ],
   ['what its labels say, whatever the engine', { labels: { 'llm-d.ai/role': 'decode' } }, 'prefill', 'decode'],
   ['what the engine says, where the labels do not', { labels: { app: 'x' } }, 'prefill', 'prefill'],
   ['everything, where nobody says', {}, undefined, 'aggregated'],

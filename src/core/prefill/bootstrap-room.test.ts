@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { bootstrapRoom } from './bootstrap-room.js'
+import { bootstrapRoom, bootstrapRooms } from './bootstrap-room.js'
 
 const max = 2n ** 63n - 1n
 const anyDraw = fc.bigInt(0n, max)
@@ -22,5 +22,21 @@ it('leads to its rank and fits into 63 bits, also at the largest draw', () => {
       expect(room <= max && room >= 0n).toBe(true)
       expect(bootstrapRoom(draw, rank, size)).toBe(room)
     }),
+  )
+})
+
+it('rooms of one request all lead to its rank, no two are alike, and a double holds each', () => {
+  fc.assert(
+    fc.property(
+      fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+      anyRank,
+      fc.integer({ min: 1, max: 300 }),
+      (draw, [size, rank], count) => {
+        const rooms = bootstrapRooms(draw, rank, size, count)
+        expect(new Set(rooms).size).toBe(count)
+        expect(rooms.every((room) => room % BigInt(size) === BigInt(rank) && room >= 0n)).toBe(true)
+        expect(rooms.at(-1)! <= BigInt(Number.MAX_SAFE_INTEGER)).toBe(true)
+      },
+    ),
   )
 })

@@ -13,3 +13,13 @@ export function bootstrapRoom(draw: bigint, dpRank?: number, dpSize?: number): b
   const quotients = (roomMax - rank) / size + 1n // rooms of this rank that fit into 63 bits
   return (r % quotients) * size + rank
 }
+
+/**
+ * Rooms for the prompts of one request, all of one rank and no two alike; `draw` is uniform in [0, 1). Below 2^53: whoever
+ * reads such a number as a double must read the same one.
+ */
+export function bootstrapRooms(draw: number, rank: number, size: number, count: number): readonly bigint[] {
+  const step = BigInt(Math.max(1, size))
+  const first = bootstrapRoom(BigInt(Math.floor(draw * (2 ** 53 / Math.max(1, size) - count))), rank, size)
+  return Array.from({ length: count }, (_, at) => first + BigInt(at) * step)
+}

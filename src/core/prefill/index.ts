@@ -1,5 +1,5 @@
 /** Disaggregated prefill: may a model serve, where do its two sides meet, and when is a remote prefill not worth it? */
-export { bootstrapRoom } from './bootstrap-room.js'
+export { bootstrapRoom, bootstrapRooms } from './bootstrap-room.js'
 export { bypassRemotePrefill } from './conditional.js'
 export type { BypassReason, ConditionalFacts, ConditionalPolicy, ConditionalSettings } from './conditional.js'
 export { PrefillLifecycle } from './prefill-lifecycle.js'

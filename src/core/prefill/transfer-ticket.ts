@@ -22,6 +22,11 @@ export class TransferTicket {
     this.sendBeforeMs = leaseMs === undefined ? Number.POSITIVE_INFINITY : heldFromMs + leaseMs - marginMs
   }
 
+  /** The right was given out. */
+  get isUsed(): boolean {
+    return this.#isUsed
+  }
+
   /** Somebody waits for a reader: KV is held, the lease runs, and nobody was given the right yet. */
   isOpen(nowMs: number): boolean {
     return !this.#isUsed && nowMs < this.sendBeforeMs

@@ -2,7 +2,14 @@ import { describe, expect, it } from 'vitest'
 import type { RecordedExchange } from '../../../test/recordings.js'
 import { readRecording } from '../../../test/recordings.js'
 import type { AppointmentInput, LegEdit } from './leg-bodies.js'
-import { appointment, releasingDecode, sequentialDecode, sequentialPrefill, unpairable } from './leg-bodies.js'
+import {
+  appointment,
+  promptCount,
+  releasingDecode,
+  sequentialDecode,
+  sequentialPrefill,
+  unpairable,
+} from './leg-bodies.js'
 import { readTransferParams } from './read-params.js'
 
 type Body = Record<string, unknown>
@@ -74,7 +81,7 @@ describe('legs that go together', () => {
     facts: { port: 8998, engineIds: ['e-0', 'e-1'], tpSize: 2 },
     dpRank: 1,
     transferId: 'r1',
-    room: 83n,
+    rooms: [83n],
   }
   const legs = (change: Partial<AppointmentInput>) => {
     const { prefill, decode } = appointment({ ...input, ...change })
@@ -85,6 +92,7 @@ describe('legs that go together', () => {
     const fields = { max_tokens: 7, bootstrap_host: '10.0.0.5', bootstrap_port: 8998, bootstrap_room: 83 }
     expect(legs({})).toEqual({ prefill: fields, decode: fields })
     expect(legs({ facts: undefined }).decode['bootstrap_port']).toBeNull()
+    expect(legs({ rooms: [83n, 91n] }).prefill['bootstrap_room']).toEqual([83, 91])
   })
 
   it('NIXL push: the decode says where the prefill is, and no blocks', () => {
@@ -147,7 +155,20 @@ it.each([
   ['the best of several', 'mooncake', { best_of: 3 }, 'sequences'],
   ['log probabilities of the prompt', 'nixl', { prompt_logprobs: 0 }, 'prompt_logprobs'],
   ['an echo with log probabilities', 'nixl', { echo: true, logprobs: 1 }, 'prompt_logprobs'],
-  ['SGLang counts rooms up by itself', 'sglang', { n: 2 }, undefined],
+  ['two prompts of SGLang, each with its room', 'sglang', { prompt: ['a', 'b'] }, undefined],
+  ['several answers of SGLang, which share one', 'sglang', { n: 2 }, 'sequences'],
+  ['the same by its own name', 'sglang', { text: 'a', sampling_params: { n: 2 } }, 'sequences'],
+  ['the same for one of several prompts', 'sglang', { text: ['a', 'b'], sampling_params: [{}, { n: 3 }] }, 'sequences'],
 ] as const)('%s', (_says, connector, body, reason) => {
   expect(unpairable(connector, body)).toBe(reason)
 })
+
+it.each([
+  [{ messages: [] }, 1],
+  [{ prompt: 'a' }, 1],
+  [{ prompt: [1, 2, 3] }, 1],
+  [{ prompt: ['a', 'b', 'c'] }, 3],
+  [{ text: ['a', 'b'] }, 2],
+  [{ input_ids: [[1], [2], [3], [4]] }, 4],
+  [{ input_ids: [1, 2] }, 1],
+])('prompts in %j: %d', (body, count) => expect(promptCount(body)).toBe(count))

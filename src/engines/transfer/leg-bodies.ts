@@ -62,8 +62,8 @@ export interface AppointmentInput {
   readonly dpRank: number
   /** Unique among running requests. */
   readonly transferId: string
-  /** SGLang's meeting place; made for the rank. */
-  readonly room: bigint
+  /** SGLang's meeting places, one per prompt of the body; made for the rank. */
+  readonly rooms: readonly bigint[]
 }
 
 /** For connectors whose legs start together. */
@@ -73,12 +73,15 @@ export function appointment(input: AppointmentInput): Appointment {
   return pushAppointment(input)
 }
 
-/** The room leads to the prefill rank by itself; a pin besides it would have to agree with it. */
-function sglangAppointment({ host, facts, room }: AppointmentInput): Appointment {
+/**
+ * The room leads to the prefill rank by itself; a pin besides it would have to agree with it. Of one room for several prompts
+ * the engine would make neighbours, which lead to other ranks: so each prompt is given its own.
+ */
+function sglangAppointment({ host, facts, rooms }: AppointmentInput): Appointment {
   const set = {
     bootstrap_host: JSON.stringify(host),
     bootstrap_port: facts?.port === undefined ? 'null' : String(facts.port),
-    bootstrap_room: String(room),
+    bootstrap_room: rooms.length === 1 ? String(rooms[0]) : `[${rooms.join(',')}]`,
   }
   const edit: LegEdit = { set, remove: [] }
   return { prefill: { ...edit, leadsToRank: true }, decode: edit }
@@ -117,13 +120,30 @@ function pushAppointment({ body, host, facts, dpRank, transferId }: AppointmentI
   }
 }
 
-/** Why a body cannot go over a pair; undefined when it can. Each sequence would read, and release, the same KV. */
+/**
+ * Why a body cannot go over a pair; undefined when it can. On vLLM each sequence would read, and release, the same KV. SGLang
+ * sends every answer to one prompt into one room, where all but the first wait in vain (0.5.18; sgl-project/sglang#30723).
+ */
 export function unpairable(connector: Connector, body: Body): 'sequences' | 'prompt_logprobs' | undefined {
-  if (connector === 'sglang') return undefined // rooms of several sequences are counted up by the engine
-  if (isAboveOne(body['n']) || isAboveOne(body['best_of']) || isBatch(body['prompt'])) return 'sequences'
+  if (hasSeveralAnswers(body)) return 'sequences'
+  if (connector === 'sglang') return undefined
+  if (isAboveOne(body['best_of']) || isBatch(body['prompt'])) return 'sequences'
   if (typeof body['prompt_logprobs'] === 'number' || (body['echo'] === true && body['logprobs'] !== undefined))
     return 'prompt_logprobs'
   return undefined
+}
+
+/** Prompts in one body, by the names that they have on the routes of pairs. */
+export function promptCount(body: Body): number {
+  for (const name of ['prompt', 'text', 'input_ids']) if (isBatch(body[name])) return (body[name] as unknown[]).length
+  return 1
+}
+
+/** `n` of the OpenAI routes, and of SGLang's own. */
+function hasSeveralAnswers(body: Body): boolean {
+  const { n, sampling_params: params } = body
+  const all = Array.isArray(params) ? (params as unknown[]) : [params]
+  return isAboveOne(n) || all.some((it) => isAboveOne((it as Body | null | undefined)?.['n']))
 }
 
 function isAboveOne(value: unknown): boolean {

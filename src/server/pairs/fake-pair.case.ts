@@ -19,6 +19,8 @@ export type Act =
   | { readonly kind: 'status'; readonly status: number; readonly isInStream?: boolean }
   /** Closes the connection without a word, or in the middle of a stream. */
   | { readonly kind: 'drop'; readonly isLate?: boolean }
+  /** A prefill that ends the answer with its first token. */
+  | { readonly kind: 'terminal' }
   /** A prefill whose parameters are wrong, or missing. */
   | { readonly kind: 'params'; readonly params: unknown }
 
@@ -152,7 +154,15 @@ export class FakePair {
     }
     const text = JSON.stringify({
       id,
-      choices: [{ index: 0, text: 'x', finish_reason: 'length' }],
+      object: 'chat.completion',
+      choices: [
+        {
+          index: 0,
+          message: { role: 'assistant', content: 'x' },
+          finish_reason: act.kind === 'terminal' ? 'stop' : 'length',
+        },
+      ],
+      usage: { prompt_tokens: 9, completion_tokens: 1 },
       kv_transfer_params: params,
     })
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': text.length }).end(text)
@@ -185,13 +195,17 @@ export class FakePair {
 
   /** Neither half goes on before both are there. */
   #meet(role: 'prefill' | 'decode', act: Act, request: SeenRequest, body: Body, response: ServerResponse): void {
-    const room = body['bootstrap_room']
-    if (typeof room !== 'number' || !Number.isSafeInteger(room)) {
+    const rooms = [body['bootstrap_room']].flat()
+    if (
+      rooms.length !== [body['prompt']].flat().length ||
+      new Set(rooms).size !== rooms.length ||
+      !rooms.every(isRoom)
+    ) {
       this.wrongs.push(`no room for a ${role}: ${JSON.stringify(body)}`)
       response.writeHead(400).end()
       return
     }
-    const key = String(room)
+    const key = rooms.join()
     const meeting = this.rooms.get(key) ?? { decode: undefined, prefill: undefined }
     this.rooms.set(key, meeting)
     if (meeting[role]) this.wrongs.push('a room was used twice')
@@ -200,6 +214,10 @@ export class FakePair {
     meeting.prefill()
     meeting.decode()
   }
+}
+
+function isRoom(room: unknown): boolean {
+  return Number.isSafeInteger(room)
 }
 
 function answer(act: Act, request: SeenRequest, response: ServerResponse, isPrefill = false): void {

@@ -8,17 +8,13 @@
  * fails and says which leg did. The right to read a prefill's KV is single use and ends before the lease does: a decode
  * that would be late gets a new prefill. KV that nobody was sent for is let go of by a small decode of our own.
  */
-import { bootstrapRoom, TransferTicket } from '../../core/prefill/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Appointment, Connector, LegEdit } from '../../engines/index.js'
 import {
-  appointment,
   canDecodeAlone,
   canPair,
   connectorOf,
   isSequential,
-  leaseMarginMs,
-  leaseMsOf,
   readTransferParams,
   sequentialDecode,
   sequentialPrefill,
@@ -31,26 +27,17 @@ import { backendOf } from '../request/route-request.js'
 import { scanFields } from '../splice-body.js'
 import type { Worker } from '../workers/worker.js'
 import { bypassReason } from './bypass.js'
+import { HeldKv } from './held-kv.js'
 import { isBackPressure, namingDecode, prefillFailure, reasonOf } from './leg-errors.js'
+import type { Meeting } from './meeting.js'
+import { agree } from './meeting.js'
 import type { PrefillAnswer } from './prefill-leg.js'
 import { prefillPin, topologyTerms } from './prefill-route.js'
-import type { Choice, PairOptions } from './prefill-runner.js'
+import type { PairOptions } from './prefill-runner.js'
 import { PrefillRunner, transferFields } from './prefill-runner.js'
 import { releaseHeld } from './release.js'
 import type { SkipReason } from './skip-reason.js'
-
-/** KV that waits at a prefill worker. */
-interface Held {
-  readonly ticket: TransferTicket
-  /** Undefined: the decode needs to be told nothing. */
-  readonly params: string | undefined
-}
-
-/** A pair whose legs start together. */
-interface Meeting {
-  readonly choice: Choice
-  agreed: Appointment | undefined
-}
+import { terminalAnswer } from './terminal-answer.js'
 
 /** A worker that was chosen and cannot do it; more than this is a pin on it. */
 const misfitsMax = 3
@@ -61,15 +48,19 @@ export class PairedRequest {
   readonly #options: PairOptions
   readonly #runner: PrefillRunner
   #connector: Connector = 'nixl'
-  #held: Held | undefined
+  #held: HeldKv | undefined
   #meeting: Meeting | undefined
   #leaseMisses = 0
   #misfits = 0
+  /** Of the decode that runs. */
+  #hasToken = false
   /** The error with which the prefill ended the decode. */
   #fault: WarmrouteError | undefined
   #skipped: SkipReason | undefined
   /** A prefill worker's answer that is the client's: its request is wrong, and every worker would say so. */
   refusal: PrefillAnswer | undefined
+  /** The prefill ended the answer: this is all of it. */
+  terminal: Buffer | undefined
 
   constructor(options: PairOptions) {
     this.#options = options
@@ -108,11 +99,19 @@ export class PairedRequest {
     ]
   }
 
+  /** Who has a token, or has answered, has read everything before it: the prefill worker may go. */
+  hasRead(): void {
+    this.#hasToken = true
+    this.#held?.letGo()
+    this.#meeting?.letGo?.()
+  }
+
   /** The decode's first token is here. */
   firstToken(sinceDispatchMs: number, nowMs: number): void {
     const { endedAtMs } = this.#runner
     const { meters, routerMetrics } = this.#options.prepared.model
     const transferMs = endedAtMs === undefined ? undefined : nowMs - endedAtMs
+    this.hasRead()
     meters.pairs.firstToken(sinceDispatchMs, transferMs)
     if (transferMs !== undefined) routerMetrics.requestKvTransfer(transferMs)
   }
@@ -134,16 +133,19 @@ export class PairedRequest {
     this.decodeEnded() // a prefill worker that was booked for a decode that found no worker
     const isWaiting = this.isRemote && this.#held?.params !== undefined
     if (isWaiting && this.#held!.ticket.isOpen(this.#options.context.now())) return this.#remoteTerms()
+    this.#dropHeld()
+    this.terminal = undefined
     this.#skipped = await this.#decide()
     if (this.#skipped) return this.#aggregatedTerms()
     try {
-      if (isSequential(this.#connector)) this.#held = await this.#prefill()
+      if (isSequential(this.#connector)) await this.#prefill()
       else await this.#meet()
     } catch (error) {
       this.#skipped = this.#withoutPrefill(error)
       return this.#aggregatedTerms()
     }
-    if (this.#held && this.#held.params === undefined && this.#connector === 'nixl') this.#skipped = 'no_params'
+    const holdsNothing = this.#held && this.#held.params === undefined && this.#connector === 'nixl'
+    if (holdsNothing && !this.terminal) this.#skipped = 'no_params'
     return this.#skipped ? this.#aggregatedTerms() : this.#remoteTerms()
   }
 
@@ -165,6 +167,7 @@ export class PairedRequest {
 
   /** The decode is on its way; where both legs go together the prefill follows in the same turn. */
   decodeSent(abortDecode: (error: WarmrouteError) => void): void {
+    this.#hasToken = false
     const meeting = this.#meeting
     if (!meeting?.agreed) return
     const end = (fault: WarmrouteError): void => {
@@ -173,6 +176,7 @@ export class PairedRequest {
     void this.#runner.send(meeting.choice, meeting.agreed.prefill).then(
       (answer) => {
         if (this.#isRefusal(answer)) end(prefillFailure('it refused the request', meeting.choice.answer.workerId))
+        else if (this.#meeting === meeting) this.#keepForReader(meeting)
       },
       (error: unknown) => {
         if (this.#meeting === meeting) end(this.#runner.failed(error))
@@ -197,7 +201,17 @@ export class PairedRequest {
     this.#runner.stop()
     const meeting = this.#meeting
     this.#meeting = undefined
-    if (meeting) this.#runner.free(meeting.choice)
+    if (this.#held?.isUsed || meeting?.letGo) this.#readerEnded()
+    if (!meeting) return
+    meeting.letGo?.()
+    this.#runner.free(meeting.choice)
+  }
+
+  /** A second reader might find another's blocks, so the engines are left to settle it: by their word, or by the lease. */
+  #readerEnded(): void {
+    if (!this.#hasToken) this.#options.prepared.model.meters.pairs.released('decode_failed')
+    this.#held?.letGo()
+    this.#held = undefined
   }
 
   /** The client left, or time is over: the prefill ends in this turn of the loop. */
@@ -208,10 +222,22 @@ export class PairedRequest {
   /** After everything else: what is booked is freed, and held KV that nobody was sent for is let go of. */
   end(): void {
     this.decodeEnded()
+    this.#dropHeld()
+  }
+
+  /** Held KV that nobody was sent for. */
+  #dropHeld(): void {
     const held = this.#held
     this.#held = undefined
-    if (held?.params === undefined || !held.ticket.isOpen(this.#options.context.now())) return
-    releaseHeld({ ...this.#options, bookingId: `${this.#options.id}.r`, params: held.params, ticket: held.ticket })
+    if (held?.params === undefined) return
+    const { context, prepared, id, record } = this.#options
+    if (held.ticket.isOpen(context.now())) {
+      const headers = record.headersFor(this.#options.headers)
+      releaseHeld({ ...this.#options, headers, bookingId: `${id}.r`, params: held.params, held })
+    } else {
+      held.letGo()
+      prepared.model.meters.pairs.released('lease')
+    }
   }
 
   // ---- deciding
@@ -230,7 +256,7 @@ export class PairedRequest {
     const reason = this.#cannotPair() ?? (await bypassReason({ ...this.#options, inner: route.inner }))
     if (reason && !side.hasAllRounder)
       throw new WarmrouteError('WR_NOT_IMPLEMENTED', {
-        reason: `a pair cannot serve ${prepared.row.path} and no worker does both halves`,
+        reason: `a pair cannot serve ${prepared.row.path} like this (${reason}) and no worker does both halves`,
       })
     return reason
   }
@@ -261,12 +287,13 @@ export class PairedRequest {
 
   // ---- the prefill comes first
 
-  async #prefill(): Promise<Held> {
+  async #prefill(): Promise<void> {
     for (;;) {
       const choice = await this.#runner.choose()
       try {
         const answer = await this.#runner.send(choice, sequentialPrefill(this.#connector, this.#options.prepared.body))
-        return this.#hold(answer)
+        this.#held = this.#hold(answer)
+        return
       } catch (error) {
         const failure = this.#runner.failed(error)
         if (this.#runner.isAborted || this.#runner.isExhausted) throw failure
@@ -274,16 +301,16 @@ export class PairedRequest {
     }
   }
 
-  #hold(answer: PrefillAnswer): Held {
-    const { spec } = this.#runner.worker!
-    const leaseMs = spec.transfer?.leaseMs ?? leaseMsOf(this.#connector, undefined)
-    const marginMs = leaseMs === undefined ? 0 : leaseMarginMs(leaseMs)
-    const ticket = new TransferTicket({ heldFromMs: answer.notBeforeMs, leaseMs, marginMs })
-    if (this.#isRefusal(answer) || this.#connector !== 'nixl') return { ticket, params: undefined }
+  #hold(answer: PrefillAnswer): HeldKv {
+    const worker = this.#runner.worker!
+    const nothing = (): HeldKv => new HeldKv(worker, this.#connector, answer, undefined)
+    if (this.#isRefusal(answer)) return nothing()
     const { body } = answer
+    this.terminal = terminalAnswer(this.#options.prepared.body, body)
+    if (this.#connector !== 'nixl') return nothing()
     const span = scanFields(body)?.findLast((field) => field.name === 'kv_transfer_params')
     const text = span && body.toString('utf8', span.valueStart, span.valueEnd)
-    return { ticket, params: readTransferParams(text, this.#peerHost()) }
+    return new HeldKv(worker, this.#connector, answer, readTransferParams(text, this.#peerHost()))
   }
 
   /** Single use and in time; the decode worker is booked and waits while a prefill that came too early is repeated. */
@@ -297,8 +324,9 @@ export class PairedRequest {
     try {
       if (++this.#leaseMisses > leaseMissesMax)
         throw this.#runner.giveUp(prefillFailure('its KV would be read after its lease, again and again', undefined))
-      this.#held = await this.#prefill()
-      if (this.#held.params === undefined && this.#connector === 'nixl')
+      this.#dropHeld()
+      await this.#prefill()
+      if (this.#held!.params === undefined && this.#connector === 'nixl')
         throw this.#runner.giveUp(prefillFailure('a second prefill of the same request held nothing', undefined))
     } catch (error) {
       if (error instanceof WarmrouteError) this.#fault = error
@@ -313,24 +341,18 @@ export class PairedRequest {
   }
 
   #agree(meeting: Meeting): Appointment {
-    const { context, prepared, side } = this.#options
-    const { bookingId, answer } = meeting.choice
-    const worker = side.fleet.get(answer.workerId)
-    if (!worker) throw (this.#fault = this.#runner.failed(prefillFailure('the worker just left', answer.workerId)))
-    const { dataParallelSize: size, dataParallelStartRank: start } = worker.config
-    const dpRank = answer.dpRank - start
-    // Below 2^53: whoever reads the number as a double must read the same one.
-    const draw = BigInt(Math.floor(context.random() * (2 ** 53 / Math.max(1, size))))
-    meeting.agreed = appointment({
-      connector: this.#connector,
-      body: prepared.body,
-      host: this.#peerHost(),
-      facts: worker.spec.transfer,
-      dpRank,
-      transferId: bookingId,
-      room: bootstrapRoom(draw, dpRank, size),
-    })
-    return meeting.agreed
+    const { workerId } = meeting.choice.answer
+    const worker = this.#options.side.fleet.get(workerId)
+    if (!worker) throw (this.#fault = this.#runner.failed(prefillFailure('the worker just left', workerId)))
+    const { context, prepared } = this.#options
+    const host = this.#peerHost()
+    return agree(meeting, worker, { connector: this.#connector, body: prepared.body, host, draw: context.random() })
+  }
+
+  /** The prefill is answered, but another engine may still be reading what it left; SGLang answers when that is done. */
+  #keepForReader(meeting: Meeting): void {
+    if (this.#connector === 'sglang' || this.#hasToken) return
+    meeting.letGo = this.#runner.worker?.hold()
   }
 
   // ---- small things

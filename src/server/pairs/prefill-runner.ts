@@ -12,6 +12,8 @@ import { engineRequest } from '../request/engine-request.js'
 import type { Prepared } from '../request/prepare.js'
 import type { PromptTokens } from '../request/prompt.js'
 import { asReusable } from '../request/verdicts.js'
+import type { RequestRecord } from '../telemetry/request-record.js'
+import type { LegSpan } from '../telemetry/request-span.js'
 import type { Worker } from '../workers/worker.js'
 import { cancelled, prefillFailure, reasonOf } from './leg-errors.js'
 import type { PrefillAnswer } from './prefill-leg.js'
@@ -28,7 +30,9 @@ export interface PairOptions {
   /** Unique among running requests. */
   readonly id: string
   readonly publicId: string
+  /** The client's. */
   readonly headers: IncomingHttpHeaders
+  readonly record: RequestRecord
   readonly signal: AbortSignal
   /** From when the time of the whole request counts. */
   readonly countsFromMs: number
@@ -111,6 +115,10 @@ export class PrefillRunner {
     }
     this.#chosen = answer
     this.#worker = side.fleet.get(answer.workerId)
+    const { prepared, prompt } = this.#options
+    const tokens = prompt?.tokens.length ?? 0
+    if (prepared.model.looksAtPrompts)
+      side.metrics?.requestRouted(tokens, answer.effectiveOverlapBlocks, Math.ceil(tokens / side.blockSize))
     return { bookingId, answer }
   }
 
@@ -136,7 +144,25 @@ export class PrefillRunner {
     this.#leg = leg
     const { meters } = prepared.model
     meters.routed(leg.worker.label, prompt?.tokens.length ?? 0, choice.cachedTokens)
-    const answer = await leg.send(this.#requestFor(leg.worker, choice, edit)).catch((error: unknown) => {
+    const span = this.#options.record.legSpan('warmroute.prefill', choice)
+    try {
+      const answer = await this.#answerOf(leg, edit, span)
+      span?.end(answer.head.status)
+      this.#endedAtMs = answer.atMs
+      side.metrics?.requestFirstToken(answer.atMs - this.#options.countsFromMs)
+      side.metrics?.requestFinished(1)
+      meters.pairs.prefillEnded(choice, answer.atMs - leg.dispatchedAtMs, prompt?.tokens.length ?? 0)
+      return answer
+    } catch (error) {
+      span?.end(undefined, error instanceof WarmrouteError ? error.code : String(error))
+      side.metrics?.requestFinished(0)
+      throw error
+    }
+  }
+
+  async #answerOf(leg: PrefillLeg, edit: LegEdit, span: LegSpan | undefined): Promise<PrefillAnswer> {
+    const { side } = this.#options
+    const answer = await leg.send(this.#requestFor(leg.worker, leg.choice, edit, span)).catch((error: unknown) => {
       const isFault = error instanceof WarmrouteError && error.code.startsWith('WR_ENGINE_')
       if (isFault && !leg.isGivenUp) side.fleet.fault(leg.worker, error)
       throw error
@@ -144,8 +170,6 @@ export class PrefillRunner {
     const { status } = answer.head
     if (status >= 500 || status === 429)
       throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: `it answered with status ${status}` })
-    this.#endedAtMs = answer.atMs
-    meters.pairs.prefillEnded(choice, answer.atMs - leg.dispatchedAtMs, prompt?.tokens.length ?? 0)
     return answer
   }
 
@@ -188,14 +212,19 @@ export class PrefillRunner {
     return prefillRouteRequest({ ...this.#options, bookingId, isQueryOnly, failed: this.#failed })
   }
 
-  #requestFor(worker: Worker, rank: RouteAnswer, edit: LegEdit): Parameters<PrefillLeg['send']>[0] {
+  #requestFor(
+    worker: Worker,
+    rank: RouteAnswer,
+    edit: LegEdit,
+    span: LegSpan | undefined,
+  ): Parameters<PrefillLeg['send']>[0] {
     const { context, prepared, publicId, headers } = this.#options
     return engineRequest({
       prepared,
       worker,
       rank,
       requestId: publicId,
-      headers,
+      headers: span?.headersFor(headers) ?? headers,
       allowedEngineFields: context.allowedEngineFields,
       passesAuthorization: context.passesAuthorization,
       asksForUsage: false,

@@ -9,6 +9,7 @@ import type { Connector } from '../../engines/index.js'
 import { canDecodeAlone, connectorOf } from '../../engines/index.js'
 import type { InnerRoute, RouterPort } from '../../routing/index.js'
 import { PrefillRouter } from '../../routing/index.js'
+import type { RouterMetrics } from '../../telemetry/index.js'
 import type { DisaggSpec, Log, PrefillPool, WorkerSpec } from '../options.js'
 import type { FleetOptions } from '../workers/fleet.js'
 import { Fleet } from '../workers/fleet.js'
@@ -22,6 +23,8 @@ export interface PrefillSideOptions {
   readonly decodeFleet: Fleet
   readonly fleet: Omit<FleetOptions, 'router' | 'model'>
   readonly log: Log
+  /** What its router observes; made when there is one. */
+  readonly openMetrics?: (() => RouterMetrics) | undefined
 }
 
 /** Who is left out of a choice besides those who cannot serve; undefined when nobody is. */
@@ -34,6 +37,7 @@ export class PrefillSide {
   readonly #router: PrefillRouter<PrefillPool, RouterPort>
   readonly #releases = new Set<AbortController>()
   #inner: RouterPort | undefined
+  #metrics: RouterMetrics | undefined
   #poolSize = 0
   #notForDecode: LeftOut
   #notForBoth: LeftOut
@@ -66,6 +70,11 @@ export class PrefillSide {
     this.fleet.watch(() => this.#membership())
     this.#stopWatching = options.decodeFleet.watch(() => this.#sortDecoders())
     this.#sortDecoders()
+  }
+
+  /** What the router among prefill workers observes of requests. */
+  get metrics(): RouterMetrics | undefined {
+    return this.#metrics
   }
 
   /** What to do with a request that arrives now. */
@@ -143,6 +152,7 @@ export class PrefillSide {
   /** Once it is certain that it will be used: one that came too late is closed again, and must not be told of workers. */
   #use(inner: RouterPort): void {
     this.#inner = inner
+    this.#metrics ??= this.#options.openMetrics?.()
     for (const worker of this.fleet.all()) inner.setWorker(worker.id, worker.config)
   }
 

@@ -4,7 +4,6 @@
  * only with a ticket that nobody used: a second reader could read blocks that are somebody else's by then.
  */
 import type { IncomingHttpHeaders } from 'node:http'
-import type { TransferTicket } from '../../core/prefill/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { releasingDecode } from '../../engines/index.js'
 import { decodeOverride } from '../../routing/index.js'
@@ -13,6 +12,7 @@ import { engineRequest } from '../request/engine-request.js'
 import type { Prepared } from '../request/prepare.js'
 import { placeOf, routeRequestOf } from '../request/route-request.js'
 import { fetchText } from '../wire/fetch-text.js'
+import type { HeldKv } from './held-kv.js'
 import type { PrefillSide } from './prefill-side.js'
 
 export interface Release {
@@ -23,7 +23,7 @@ export interface Release {
   readonly headers: IncomingHttpHeaders
   readonly publicId: string
   readonly params: string
-  readonly ticket: TransferTicket
+  readonly held: HeldKv
 }
 
 /** Returns at once. */
@@ -32,7 +32,7 @@ export function releaseHeld(release: Release): void {
   const stop = new AbortController()
   const untrack = side.trackRelease(stop)
   const { pairs } = prepared.model.meters
-  const timeoutMs = Math.max(1, release.ticket.sendBeforeMs - context.now())
+  const timeoutMs = Math.max(1, release.held.ticket.sendBeforeMs - context.now())
   const timer = setTimeout(() => stop.abort(), timeoutMs)
   timer.unref()
   void read(release, stop.signal, timeoutMs)
@@ -44,11 +44,13 @@ export function releaseHeld(release: Release): void {
     .finally(() => {
       clearTimeout(timer)
       untrack()
+      release.held.letGo()
     })
 }
 
 async function read(release: Release, signal: AbortSignal, timeoutMs: number): Promise<boolean> {
-  const { context, prepared, side, bookingId, headers, publicId, params, ticket } = release
+  const { context, prepared, side, bookingId, headers, publicId, params } = release
+  const { ticket } = release.held
   const { model } = prepared
   const terms = { excluded: side.notForDecode, override: decodeOverride(undefined) }
   const place = placeOf(prepared, undefined, new Set(), side.notForDecode)

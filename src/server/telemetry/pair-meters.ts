@@ -51,9 +51,17 @@ export class PairMeters {
     this.#counter('lease', () => this.#metrics.prefillLeaseMissed.with({ model: this.#model })).inc()
   }
 
-  /** Held KV that no decode was sent for: read and thrown away, or left to the end of its lease. */
-  released(how: 'read' | 'lease'): void {
+  /**
+   * Held KV that nobody decoded from: read and thrown away, left to the end of its lease, or left to the decode worker that
+   * was sent for it and failed, which tells the prefill worker so or cannot: then the lease ends it too.
+   */
+  released(how: 'read' | 'lease' | 'decode_failed'): void {
     this.#counter(`released/${how}`, () => this.#metrics.heldKvReleased.with({ model: this.#model, how })).inc()
+  }
+
+  /** The prefill ended the answer, and nothing was decoded. */
+  answered(): void {
+    this.#counter('answered', () => this.#metrics.prefillAnswers.with({ model: this.#model })).inc()
   }
 
   forget(worker: string): void {

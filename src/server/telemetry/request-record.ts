@@ -13,6 +13,7 @@ import type { PromptTokens } from '../request/prompt.js'
 import type { Worker } from '../workers/worker.js'
 import type { ModelMeters, RequestType, ShedReason } from './request-meters.js'
 import { errorTypeOf, shedReasonOf } from './request-meters.js'
+import type { LegSpan } from './request-span.js'
 import { RequestSpan } from './request-span.js'
 import type { DispatchMeter, Stage } from './stage-meters.js'
 
@@ -61,6 +62,16 @@ export class RequestRecord {
   /** The client's headers, in our span where there is one. */
   headersFor(headers: IncomingHttpHeaders): IncomingHttpHeaders {
     return this.#span?.headersFor(headers) ?? headers
+  }
+
+  /** A half of the request that goes to a worker of its own. */
+  legSpan(name: string, { workerId, dpRank, cachedTokens, waitedMs }: RouteAnswer): LegSpan | undefined {
+    return this.#span?.leg(name, {
+      'warmroute.worker_id': String(workerId),
+      'warmroute.dp_rank': dpRank,
+      'warmroute.cached_tokens': cachedTokens,
+      'warmroute.waited_ms': waitedMs,
+    })
   }
 
   /** Who is asked for what is known now. */
@@ -135,6 +146,16 @@ export class RequestRecord {
     const first = this.#firstTokenAtMs
     if (first === undefined || this.#outputTokens <= 1) return
     meters.workerTokenGap(this.#worker!.id, this.#rank, (this.#lastTokenAtMs - first) / (this.#outputTokens - 1))
+  }
+
+  /** The prefill ended the answer, so that nothing was decoded. */
+  answeredByPrefill(outputTokens: number): void {
+    const meters = this.#meters!
+    meters.firstToken(this.sinceStartMs)
+    meters.tokens(outputTokens, undefined)
+    this.#span?.firstToken()
+    this.#outputTokens = outputTokens
+    this.#firstTokenAtMs = this.#context.now()
   }
 
   failed(error: unknown): void {

@@ -1,25 +1,52 @@
-/** One span per request: what came, where it went, how it ended. Never a prompt, never a key. */
-import type { Context, Span, Tracer } from '@opentelemetry/api'
+/** One span per request, and one for a prefill elsewhere: what came, where it went, how it ended. Never a prompt or a key. */
+import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api'
 import { propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { RouteAnswer } from '../../routing/index.js'
 
+/** The half of a request that another worker does, below the request's own span. */
+export class LegSpan {
+  readonly #span: Span
+  readonly #context: Context
+
+  constructor(tracer: Tracer, parent: Context, name: string, attributes: Attributes) {
+    this.#span = tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes }, parent)
+    this.#context = trace.setSpan(parent, this.#span)
+  }
+
+  headersFor(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+    return inContext(this.#context, headers)
+  }
+
+  /** `error`: why there is no answer. */
+  end(status: number | undefined, error?: string): void {
+    if (status !== undefined) this.#span.setAttribute('http.response.status_code', status)
+    if (error !== undefined || (status ?? 0) >= 400)
+      this.#span.setStatus({ code: SpanStatusCode.ERROR, ...(error === undefined ? {} : { message: error }) })
+    this.#span.end()
+  }
+}
+
 export class RequestSpan {
   readonly #span: Span
   readonly #context: Context
+  readonly #tracer: Tracer
 
   constructor(tracer: Tracer, headers: IncomingHttpHeaders, endpoint: string, requestId: string) {
     const parent = propagation.extract(ROOT_CONTEXT, headers)
     const attributes = { 'warmroute.endpoint': endpoint, 'warmroute.request_id': requestId }
     this.#span = tracer.startSpan('warmroute.request', { kind: SpanKind.SERVER, attributes }, parent)
     this.#context = trace.setSpan(parent, this.#span)
+    this.#tracer = tracer
+  }
+
+  leg(name: string, attributes: Attributes): LegSpan {
+    return new LegSpan(this.#tracer, this.#context, name, attributes)
   }
 
   /** Our context in place of the client's, so that the engine's spans hang below ours. */
   headersFor(headers: IncomingHttpHeaders): IncomingHttpHeaders {
-    const carrier: Record<string, string> = {}
-    propagation.inject(this.#context, carrier)
-    return { ...headers, ...carrier }
+    return inContext(this.#context, headers)
   }
 
   routed(model: string, answer: RouteAnswer): void {
@@ -41,4 +68,10 @@ export class RequestSpan {
     if (status >= 400) this.#span.setStatus({ code: SpanStatusCode.ERROR })
     this.#span.end()
   }
+}
+
+function inContext(context: Context, headers: IncomingHttpHeaders): IncomingHttpHeaders {
+  const carrier: Record<string, string> = {}
+  propagation.inject(context, carrier)
+  return { ...headers, ...carrier }
 }

@@ -95,7 +95,7 @@ export class Fleet {
     return true
   }
 
-  /** No new requests; settles when the last one ended and the worker is gone. */
+  /** No new requests; settles when the last one ended, nobody reads its KV any more, and the worker is gone. */
   drain(id: bigint): Promise<void> {
     const worker = this.#workers.get(id)
     if (!worker) throw new WarmrouteError('WR_WORKER_NOT_FOUND', { reason: `worker ${id}`, worker_id: String(id) })
@@ -111,7 +111,7 @@ export class Fleet {
         if (this.#workers.get(id) === worker) this.remove(id) // its id may be another's by now
         resolve()
       }
-      if (worker.inFlight === 0) leave()
+      if (worker.isIdle) leave()
       else worker.onIdle = leave
     })
   }

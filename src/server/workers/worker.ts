@@ -2,7 +2,7 @@
  * One worker as the front door sees it: where it is, whether it may take a request, and when it last moved. What is
  * cached or running on it is the router's business.
  *
- *   ready ──drain──► draining ──last request ended──► gone
+ *   ready ──drain──► draining ──last request ended, nobody reads its KV──► gone
  *     │  ▲
  *   fault │ probe answered
  *     ▼  │
@@ -31,9 +31,10 @@ export class Worker {
   isQuarantined = false
   faults = 0
   inFlight = 0
+  #holds = 0
   /** When anything of it moved: a byte, an event, a counter. */
   progressAtMs: number
-  /** Called when the last request of a draining worker ended. */
+  /** Called when the last request of a draining worker ended and nobody reads its KV any more. */
   onIdle: (() => void) | undefined
 
   constructor(spec: WorkerSpec, connectMs: number, now: number) {
@@ -70,7 +71,24 @@ export class Worker {
 
   leave(): void {
     this.inFlight--
-    if (this.inFlight === 0) this.onIdle?.()
+    if (this.isIdle) this.onIdle?.()
+  }
+
+  /** No request of it runs, and nobody reads KV that it keeps for another worker. */
+  get isIdle(): boolean {
+    return this.inFlight === 0 && this.#holds === 0
+  }
+
+  /** It keeps KV that another worker reads, or will: it must not leave. Returns the way to end that; safe to repeat. */
+  hold(): () => void {
+    this.#holds++
+    let isHeld = true
+    return () => {
+      if (!isHeld) return
+      isHeld = false
+      this.#holds--
+      if (this.isIdle) this.onIdle?.()
+    }
   }
 }
 
