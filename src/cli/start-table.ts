@@ -1,6 +1,6 @@
 /** What `serve` says when it stands: who is there, how well each cache is known, and what to add where it is not exact. */
 import { withoutCredentials } from '../server/index.js'
-import type { AddressReport } from './assemble/assembly.js'
+import type { AddressReport } from './assemble/assembly-options.js'
 import { table } from './table.js'
 
 export function startTable(reports: readonly AddressReport[]): string[] {

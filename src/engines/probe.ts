@@ -31,10 +31,16 @@ export class HttpProbe implements Probe {
   readonly host: string
   readonly #options: HttpProbeOptions
   #needsKey = false
+  #unanswered = 0
 
   constructor(options: HttpProbeOptions) {
     this.#options = options
     this.host = new URL(options.baseUrl).hostname
+  }
+
+  /** Questions that got no answer at all, in time: what they would have said is unknown, not absent. */
+  get unanswered(): number {
+    return this.#unanswered
   }
 
   async get(path: string): Promise<ProbeReply | undefined> {
@@ -54,8 +60,10 @@ export class HttpProbe implements Probe {
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       })
       const text = await readText(reply.body, this.#options.replyBytesMax ?? replyBytesDefault)
+      if (text === undefined) this.#unanswered++
       return text === undefined ? undefined : { status: reply.statusCode, text }
     } catch {
+      this.#unanswered++
       return undefined // refused, reset, too slow: all mean that this question has no answer now
     }
   }

@@ -81,6 +81,8 @@ export class Feed {
   readonly rank: Rank
   readonly dpRank: number
   readonly machine: RankMachine
+  /** Blocks that the engine can hold on its device; an engine may come back with another number. */
+  usableBlocks: number | undefined
   readonly #host: FeedHost
   readonly #options: FeedOptions
   readonly #decoder: BatchDecoder
@@ -102,6 +104,7 @@ export class Feed {
     this.#decoder = options.decoder ?? host.decoder
     this.rank = options.rank
     this.dpRank = options.dpRank
+    this.usableBlocks = options.usableBlocks
     this.#main = new RankLedger(options.rank, host.names, host.seed)
     this.machine = new RankMachine(
       {
@@ -183,7 +186,7 @@ export class Feed {
       return undefined
     }
     normaliser.apply(decoded, ledger, batch)
-    const usable = Math.min(this.#options.usableBlocks ?? this.#host.blocksMax, this.#host.blocksMax)
+    const usable = Math.min(this.usableBlocks ?? this.#host.blocksMax, this.#host.blocksMax)
     if (ledger.deviceBlocks > usable) this.machine.distrust()
     this.#host.changed()
     return undefined

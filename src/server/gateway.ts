@@ -44,6 +44,8 @@ export interface Gateway {
   removeWorker(workerId: bigint): boolean
   /** No new requests; settles when the worker has none and is gone. */
   drainWorker(workerId: bigint): Promise<void>
+  /** It takes no new requests, and waits for its last one. */
+  isDraining(workerId: bigint): boolean
   workers(): readonly WorkerReport[]
   /** Anything that shows that a worker lives, such as its events: it keeps silent requests from being given up. */
   noteProgress(workerId: bigint): void
@@ -76,7 +78,7 @@ class HttpGateway implements Gateway {
     this.#options = options
     this.metrics = options.metrics ?? createMetrics({ metricsCompat: options.metricsCompat ?? '1.2' })
     this.#context = contextOf(options, this.metrics)
-    this.#caretaker = new Caretaker(this.#context)
+    this.#caretaker = new Caretaker(this.#context, this.metrics)
     this.#gauges = new WorkerGauges(this.metrics, this.#context.hub)
     for (const model of options.models ?? []) this.addModel(model)
   }
@@ -142,6 +144,12 @@ class HttpGateway implements Gateway {
       if (fleet) return fleet.drain(workerId)
     }
     throw new WarmrouteError('WR_WORKER_NOT_FOUND', { reason: `worker ${workerId}` })
+  }
+
+  isDraining(workerId: bigint): boolean {
+    for (const model of this.#context.hub.all())
+      if (model.fleetOf(workerId)?.get(workerId)?.state === 'draining') return true
+    return false
   }
 
   workers(): readonly WorkerReport[] {

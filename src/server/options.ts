@@ -63,7 +63,7 @@ export interface ModelSpec {
   readonly busyGate?: 'each' | 'all'
   /** Requests that name the same session in their headers stay with one worker until it was idle for so long. Unset: they need not. */
   readonly sessionAffinityTtlSecs?: number | undefined
-  readonly contextWindow?: number
+  readonly contextWindow?: number | undefined
   readonly tracksOutputBlocks?: boolean
   /** Where the router's share of a request is observed; one of the model's own where none is given. */
   readonly routerMetrics?: RouterMetrics | undefined

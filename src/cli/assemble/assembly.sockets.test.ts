@@ -1,8 +1,11 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { afterEach, expect, it } from 'vitest'
 import { defaultRouterConfig } from '../../core/protocol/index.js'
 import type { SimEngine } from '../../sim/index.js'
-import { startSimEngine } from '../../sim/index.js'
+import { parseFaults, startSimEngine } from '../../sim/index.js'
 import { Assembly } from './assembly.js'
+import type { AssemblyOptions } from './assembly-options.js'
 import type { WorkerAddress } from './worker-keeper.js'
 
 const open: { close(): Promise<void> }[] = []
@@ -17,14 +20,17 @@ async function engine(): Promise<SimEngine> {
 }
 
 /** Counts what it says of workers that could not join. */
-function assemble(workers: readonly WorkerAddress[]): { readonly assembly: Assembly; readonly refusals: string[] } {
+function assemble(
+  workers: readonly WorkerAddress[],
+  options: Partial<AssemblyOptions> = {},
+): { readonly assembly: Assembly; readonly refusals: string[] } {
   const refusals: string[] = []
   const warn = (fields: object, sentence: string): void => {
     if (sentence === 'a worker could not join') refusals.push(JSON.stringify(fields))
   }
   const times = { watchMs: 50, retryMs: [20, 100] as const, missesMax: 2, probeMs: 10_000 }
   const log = { debug() {}, info() {}, warn }
-  const assembly = new Assembly({ workers, config: defaultRouterConfig, times, log })
+  const assembly = new Assembly({ workers, config: defaultRouterConfig, times, log, ...options })
   open.push(assembly)
   return { assembly, refusals }
 }
@@ -43,4 +49,95 @@ it('goes on without a worker that the gateway refuses, and tries it again', asyn
     { model: undefined, verdict: undefined },
   ])
   expect(assembly.gateway.workers().map(({ id }) => id)).toEqual(['1'])
+})
+
+/** A vLLM that says of itself what the test wants, and never ends a chat. */
+async function talker() {
+  const world = { isUp: true, blocks: 101, context: 4096, chats: 0 }
+  const server = createServer((request, response) => {
+    request.resume()
+    if (request.url === '/v1/chat/completions') return void world.chats++
+    if (!world.isUp) return void response.writeHead(503).end()
+    const card = { id: 'm', owned_by: 'vllm', max_model_len: world.context }
+    const labels = `block_size="16",engine="0",num_gpu_blocks="${world.blocks}"`
+    const pages: Record<string, string> = {
+      '/v1/models': JSON.stringify({ object: 'list', data: [card] }),
+      '/metrics': `# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{${labels}} 1.0\n`,
+      '/health': '',
+    }
+    const page = pages[request.url!]
+    response.writeHead(page === undefined ? 404 : 200, { 'content-type': 'application/json' }).end(page ?? '{}')
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  open.push({
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  })
+  return { world, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+}
+
+function metric({ gateway }: Assembly, name: string): number {
+  return Number(new RegExp(`^${name}\\S* (\\S+)$`, 'm').exec(gateway.metrics.registry.text())?.[1])
+}
+
+it('tells the gateway of capacities that changed, though what is known of the cache has not', async () => {
+  const { world, url } = await talker()
+  const { assembly } = assemble([{ url }])
+  const told = (): number[] =>
+    ['dynamo_frontend_model_total_kv_blocks', 'dynamo_frontend_model_context_length'].map((it) => metric(assembly, it))
+  expect(await assembly.until(() => told().join() === '100,4096', 10_000)).toBe(true)
+  const [before] = assembly.reports()
+  Object.assign(world, { blocks: 301, context: 8192 })
+  expect(await assembly.until(() => told().join() === '300,8192', 10_000)).toBe(true)
+  expect(assembly.reports()[0]!.verdict).toEqual(before!.verdict)
+})
+
+it('does not bring back a worker that fell silent while it drained', async () => {
+  const { world, url } = await talker()
+  const gateway = { listen: { port: 0 }, health: { intervalMs: 0, timeoutMs: 50 } }
+  const { assembly } = assemble([{ url }], { gateway })
+  const address = await assembly.listen()
+  expect(await assembly.until(([it]) => it!.state === 'joined' && it!.model === 'm', 10_000)).toBe(true)
+  const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'for ever' }] })
+  const headers = { 'content-type': 'application/json' }
+  const chat = fetch(`${address.url}/v1/chat/completions`, { method: 'POST', headers, body })
+  expect(await assembly.until(() => world.chats === 1, 10_000)).toBe(true)
+  void assembly.gateway.drainWorker(1n)
+  expect(assembly.gateway.workers()).toMatchObject([{ state: 'draining' }])
+  world.isUp = false
+  expect(await assembly.until(([it]) => it!.state === 'dismissed', 10_000)).toBe(true)
+  expect((await chat).status).toBeGreaterThanOrEqual(500)
+  world.isUp = true
+  expect(await assembly.until(([it]) => it!.state !== 'dismissed', 500)).toBe(false)
+  expect(assembly.gateway.workers()).toEqual([])
+})
+
+it('keeps a worker whose metrics are slow exact and in use, and counts the looks that came to nothing', async () => {
+  const slow = await engine()
+  const gateway = { listen: { port: 0 }, health: { intervalMs: 0, metricsMs: 10, timeoutMs: 60 } }
+  const times = { watchMs: 20, retryMs: [20, 100] as const, missesMax: 50, probeMs: 300 }
+  const rules = { thresholds: { activeDecodeBlocksThreshold: 0.9 } } // somebody needs the figures
+  const { assembly } = assemble([{ url: slow.url }], { gateway, times, rules })
+  const address = await assembly.listen()
+  const isExact = () => assembly.reports()[0]!.verdict?.mode === 'exact'
+  expect(await assembly.until(isExact, 10_000)).toBe(true)
+  const polls = (outcome: string) => metric(assembly, `warmroute_load_polls_total.outcome="${outcome}"`) || 0
+  expect(await assembly.until(() => polls('read') > 0, 10_000)).toBe(true)
+  slow.arm(parseFaults({ fault: 'slow_metrics', ms: 600_000 }))
+  const started = performance.now()
+  expect(await assembly.until(() => polls('unanswered') > 5, 20_000)).toBe(true)
+  while (performance.now() - started < 700) {
+    const body = JSON.stringify({ model: 'sim', messages: [{ role: 'user', content: 'hello' }], max_tokens: 2 })
+    const headers = { 'content-type': 'application/json' }
+    const reply = await fetch(`${address.url}/v1/chat/completions`, { method: 'POST', headers, body })
+    expect(reply.status).toBe(200)
+    expect([await reply.text(), isExact()]).toEqual([expect.any(String), true])
+  }
+  const read = polls('read')
+  slow.clearFaults()
+  expect(await assembly.until(() => polls('read') > read, 10_000)).toBe(true)
+  expect(assembly.reports()).toMatchObject([{ state: 'joined', restarts: 0 }])
 })

@@ -3,33 +3,17 @@
  * streams, and keeps the gateway told of who is there and how well their caches are known. `serve` and `demo` are this
  * with words around it.
  */
-import type { PrefillCoefficients } from '../../core/load/index.js'
-import type { RouterConfig } from '../../core/protocol/index.js'
-import type { PolicyConfig } from '../../core/queue/index.js'
-import type { PrefillEstimator } from '../../core/router/index.js'
 import type { EngineFacts } from '../../engines/index.js'
 import { namesPairs } from '../../engines/index.js'
-import type {
-  AddedWorker,
-  DisaggSpec,
-  Gateway,
-  GatewayAddress,
-  GatewayOptions,
-  Log,
-  ModelSpec,
-  PolicyName,
-  WorkerRole,
-} from '../../server/index.js'
-import { createGateway, createServiceTokenizer, observeTokens, withoutCredentials } from '../../server/index.js'
-import type { ModelStatus } from '../../tokens/index.js'
+import type { AddedWorker, Gateway, GatewayAddress, Log } from '../../server/index.js'
+import { createGateway, observeTokens, withoutCredentials } from '../../server/index.js'
 import { TokenService } from '../../tokens/index.js'
+import type { AddressReport, AssemblyOptions } from './assembly-options.js'
 import { CacheMemory } from './cache-memory.js'
 import { DecisionLog } from './decision-log.js'
-import type { UsualPorts } from './find-sockets.js'
 import { findSockets, usualPorts } from './find-sockets.js'
 import type { Joined } from './joined.js'
 import {
-  dialectOf,
   isOtherShape,
   nameOf,
   roleOf,
@@ -37,60 +21,15 @@ import {
   sourcesOf,
   sourcesText,
   specOf,
+  specText,
   starting,
 } from './joined.js'
-import type { ModelRuntime } from './model-runtime.js'
 import { ModelRuntimes } from './model-runtimes.js'
-import type { TokenPlaces } from './token-places.js'
-import { placesFor } from './token-places.js'
-import type { KeeperHouse, KeeperState, KeeperTimes, WorkerAddress } from './worker-keeper.js'
+import { modelSpecOf } from './model-spec.js'
+import { TokenHosts } from './token-hosts.js'
+import type { KeeperHouse, KeeperTimes, WorkerAddress } from './worker-keeper.js'
 import { isOtherProcess, keeperTimes, WorkerKeeper } from './worker-keeper.js'
-import type { ModeVerdict } from './worker-mode.js'
 import { judgeMode } from './worker-mode.js'
-
-export interface AssemblyOptions {
-  readonly workers: readonly WorkerAddress[]
-  readonly config: RouterConfig
-  readonly policy?: 'kv' | PolicyName
-  /** Classes of requests, from `router_policy_config`. */
-  readonly policies?: PolicyConfig | undefined
-  /** How long a prefill takes; the policy `warm` learns it instead. */
-  readonly prefillLoadEstimator?: PrefillEstimator | undefined
-  /** How each model judges load and keeps sessions. */
-  readonly rules?: Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'>
-  /** Remote prefill or nothing. */
-  readonly enforceDisagg?: boolean
-  /** A prefill that failed is done by the decode worker; not where disaggregation is enforced. */
-  readonly prefillFallback?: boolean
-  readonly gateway?: Omit<GatewayOptions, 'models' | 'log' | 'steward'>
-  /** Where tokenizers are looked for; the engine is asked last. */
-  readonly tokenPlaces?: TokenPlaces | undefined
-  readonly times?: Partial<KeeperTimes>
-  /** Where events are looked for, of engines that do not say it. */
-  readonly usualPorts?: UsualPorts | undefined
-  /** Where what is known of caches outlives this process, and how often it is written. */
-  readonly snapshot?: { readonly path: string; readonly intervalMs: number } | undefined
-  /** Where policy warm starts to learn from. */
-  readonly prefillProfile?: PrefillCoefficients | undefined
-  readonly decisionLog?: { readonly path: string; readonly bytesMax: number } | undefined
-  readonly log?: Log
-}
-
-/** What a person wants to know of one address. */
-export interface AddressReport {
-  readonly workerId: bigint
-  readonly url: string
-  readonly state: KeeperState
-  readonly facts: EngineFacts | undefined
-  readonly model: string | undefined
-  readonly role: WorkerRole | undefined
-  readonly tokens: ModelStatus | undefined
-  readonly verdict: ModeVerdict | undefined
-  /** Event batches applied since it joined. */
-  readonly batches: number
-  /** How often the engine was seen to be another process. */
-  readonly restarts: number
-}
 
 const refreshMs = 100
 const silent: Log = { debug() {}, info() {}, warn() {} }
@@ -110,7 +49,7 @@ export class Assembly implements KeeperHouse {
   /** They answer and are not in yet: prefill workers of a model that nobody decodes, and who was refused. */
   readonly #early = new Map<bigint, { readonly keeper: WorkerKeeper; readonly facts: EngineFacts }>()
   readonly #joined = new Map<bigint, Joined>()
-  readonly #tokenHosts = new Map<string, bigint>()
+  readonly #tokenHosts: TokenHosts
   readonly #listeners = new Set<() => void>()
   readonly #stop = new AbortController()
   readonly #timer: NodeJS.Timeout
@@ -124,24 +63,32 @@ export class Assembly implements KeeperHouse {
     this.#log = options.log ?? silent
     this.#times = { ...keeperTimes, ...options.times }
     const steward = { takenIds: () => this.#keepers.keys(), added: (it: AddedWorker) => this.#adopt(it) }
-    this.#decisions =
-      options.decisionLog &&
-      new DecisionLog({ ...options.decisionLog, log: this.#log, epochMs: Date.now() - performance.now() })
     this.gateway = createGateway({
       ...options.gateway,
       steward,
       log: this.#log,
-      onEnded: this.#decisions && ((ended) => this.#decisions!.add(ended)),
+      onEnded: options.decisionLog && ((ended) => this.#decisions?.add(ended)),
     })
+    const { metrics } = this.gateway
+    const epochMs = Date.now() - performance.now()
+    this.#decisions =
+      options.decisionLog && new DecisionLog({ ...options.decisionLog, metrics, log: this.#log, epochMs })
     this.#memory =
       options.snapshot &&
       new CacheMemory({
         ...options.snapshot,
         images: () => this.#runtimes.images(),
-        metrics: this.gateway.metrics,
+        metrics,
         log: this.#log,
       })
-    observeTokens(this.gateway.metrics, this.#tokens)
+    observeTokens(metrics, this.#tokens)
+    this.#tokenHosts = new TokenHosts({
+      tokens: this.#tokens,
+      places: options.tokenPlaces,
+      joined: () => this.#joined.values(),
+      failed: ({ keeper }, error) => this.failed(keeper, error),
+      signal: this.#stop.signal,
+    })
     this.#runtimes = this.#newRuntimes()
     this.#timer = setInterval(() => this.#refresh(), refreshMs)
     this.#timer.unref()
@@ -186,7 +133,7 @@ export class Assembly implements KeeperHouse {
         facts: joined?.facts,
         model,
         role: joined?.role,
-        tokens: model === undefined ? undefined : this.#tokens.status(model),
+        tokens: model === undefined ? undefined : this.#tokenHosts.status(model),
         verdict: joined?.verdict,
         batches: joined ? joined.runtime.batchesOf(keeper.id) : 0,
         restarts: keeper.restarts,
@@ -219,36 +166,42 @@ export class Assembly implements KeeperHouse {
     this.#admit(joined)
     this.#follow(joined)
     this.#findSockets(joined)
-    await this.#findTokens(runtime)
+    await this.#tokenHosts.find(runtime.name)
     this.#refresh()
     if (role !== 'prefill') await this.#joinEarly(name)
   }
 
   async seen(keeper: WorkerKeeper, facts: EngineFacts, before: EngineFacts): Promise<void> {
     const joined = this.#joined.get(keeper.id)
-    if (!joined) {
-      if (this.#early.has(keeper.id)) await this.join(keeper, facts)
-      return
-    }
-    joined.facts = facts
+    if (!joined) return this.join(keeper, facts)
     if (nameOf(facts) !== nameOf(before) || isOtherShape(facts, before)) {
       this.leave(keeper) // another model or another number of ranks is another worker
       return this.join(keeper, facts)
     }
+    const said = specText(joined)
+    joined.facts = facts
+    if (specText(joined) !== said) this.#admit(joined) // capacities may change without any change of mode
+    joined.runtime.setUsableBlocks(keeper.id, facts.usableBlocks?.value)
     if (sourcesText(joined, facts) !== sourcesText(joined, before)) this.#follow(joined)
     else if (isOtherProcess(facts, before)) {
       this.#log.info({ worker: String(keeper.id) }, 'an engine was restarted')
       joined.runtime.incarnationChanged(keeper.id, facts.incarnation!.value)
       this.#findSockets(joined)
     }
-    if (this.#tokens.status(joined.runtime.name).source === 'none') await this.#findTokens(joined.runtime)
+    if (!this.#tokenHosts.hasTokens(joined.runtime.name)) await this.#tokenHosts.find(joined.runtime.name)
+  }
+
+  isIn(keeper: WorkerKeeper): boolean {
+    return this.#joined.has(keeper.id) || this.#early.has(keeper.id)
   }
 
   isAnswering(keeper: WorkerKeeper): boolean {
     return this.gateway.isAnswering(keeper.id)
   }
 
+  /** One that was draining has done so: nobody brings it back. */
   leave(keeper: WorkerKeeper): void {
+    const isDraining = this.gateway.isDraining(keeper.id)
     this.#early.delete(keeper.id)
     const joined = this.#joined.get(keeper.id)
     if (!joined) return
@@ -257,7 +210,8 @@ export class Assembly implements KeeperHouse {
     this.gateway.removeWorker(keeper.id)
     joined.runtime.port.removeWorker(keeper.id) // the gateway does not know one that it refused
     this.#leaving = undefined
-    this.#tokenHostLeft(joined)
+    if (isDraining) this.#dismiss(keeper.id)
+    this.#tokenHosts.left(joined)
     this.#changed()
   }
 
@@ -290,7 +244,7 @@ export class Assembly implements KeeperHouse {
     if (this.#added.delete(id)) this.#keepers.delete(id) // one that was configured is still shown
     const ending: Promise<void> = keeper.close().finally(() => this.#ending.delete(ending))
     this.#ending.add(ending)
-    if (joined) this.#tokenHostLeft(joined)
+    if (joined) this.#tokenHosts.left(joined)
   }
 
   /** Somebody decodes the model now. */
@@ -337,31 +291,10 @@ export class Assembly implements KeeperHouse {
       onRemoved: (workerId) => this.#removed(workerId),
       memory: this.#memory,
       prefillProfile: this.#options.prefillProfile,
-      onModel: (runtime, facts, disagg) => this.#addModel(runtime, facts, disagg),
-    })
-  }
-
-  #addModel(runtime: ModelRuntime, facts: EngineFacts, disagg: DisaggSpec): void {
-    const { config, rules } = this.#options
-    const { name, blockSize, isEagle } = runtime
-    const [first, ...others] = facts.models!.value
-    this.gateway.addModel({
-      name,
-      aliases: others.map((model) => model.name),
-      adapters: (facts.adapters?.value ?? []).map((adapter) => adapter.name),
-      blockSize,
-      isEagle,
-      router: runtime.port,
-      tokenizer: createServiceTokenizer(this.#tokens, { model: name }),
-      // A cost in milliseconds learns from them how long answers are.
-      tracksOutputBlocks: config.routerTrackOutputBlocks || config.policy === 'warm',
-      disagg,
-      routerMetrics: runtime.metrics,
-      figures: () => ({ index: runtime.indexFigures }),
-      feedsOf: (workerId) => this.#joined.get(workerId)?.runtime.statusOf(workerId) ?? [],
-      busyGate: config.compat === 'dynamo-1.2' ? 'all' : 'each',
-      ...rules,
-      ...(first!.contextTokens === undefined ? {} : { contextWindow: first!.contextTokens }),
+      onModel: (runtime, facts, disagg) => {
+        const parts = { config, rules: this.#options.rules, tokens: this.#tokens, joined: this.#joined }
+        this.gateway.addModel(modelSpecOf({ runtime, facts, disagg, ...parts }))
+      },
     })
   }
 
@@ -394,38 +327,6 @@ export class Assembly implements KeeperHouse {
     this.#ending.add(search)
   }
 
-  /** Files of the model first; an engine that serves it, where there are none. */
-  async #findTokens(runtime: ModelRuntime): Promise<void> {
-    if (!runtime.looksAtCaches || this.#tokenHosts.has(runtime.name)) return
-    const host = [...this.#joined.values()].find((it) => it.runtime.name === runtime.name && dialectOf(it.facts))
-    if (!host) return
-    this.#tokenHosts.set(runtime.name, host.keeper.id)
-    const { url, apiKey } = host.keeper.address
-    const { tokenPlaces } = this.#options
-    const dialect = dialectOf(host.facts)!
-    await this.#tokens.setModel(
-      runtime.name,
-      {
-        ...placesFor(runtime.name, tokenPlaces),
-        model: host.facts.tokenizer?.value,
-        rules: { dialect },
-        engine: {
-          url,
-          dialect,
-          ...(apiKey === undefined ? {} : { headers: { authorization: `Bearer ${apiKey}` } }),
-        },
-      },
-      this.#stop.signal,
-    )
-  }
-
-  #tokenHostLeft({ keeper, runtime }: Joined): void {
-    if (this.#tokenHosts.get(runtime.name) !== keeper.id) return
-    this.#tokenHosts.delete(runtime.name)
-    if (this.#tokens.status(runtime.name).source !== 'engine') return
-    this.#findTokens(runtime).catch((error: unknown) => this.failed(keeper, error))
-  }
-
   /** An admin took it away, or `leave` did and knows already. */
   #removed(workerId: bigint): void {
     if (!this.#stop.signal.aborted && this.#leaving !== workerId) this.#dismiss(workerId)
@@ -442,7 +343,7 @@ export class Assembly implements KeeperHouse {
         facts,
         blockSize: runtime.looksAtCaches ? runtime.blockSize : undefined,
         isEagle: runtime.isEagle,
-        hasTokens: this.#tokens.status(runtime.name).source !== 'none',
+        hasTokens: this.#tokenHosts.hasTokens(runtime.name),
         feeds: runtime.feedsOf(keeper.id),
         keepsNoPrompts: joined.role === 'decode' && facts.kind.value === 'sglang',
         wasExact: verdict.mode === 'exact' || verdict.mode === 'degraded',

@@ -1,21 +1,28 @@
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import type { EndedRequest } from '../../server/index.js'
 import { readTrace, runExperiment } from '../../sim/index.js'
+import { createMetrics } from '../../telemetry/index.js'
 import { DecisionLog } from './decision-log.js'
 
 let folder = ''
-beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), 'decisions-'))))
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'decisions-'))
+  warnings.length = 0
+})
 afterEach(() => rmSync(folder, { recursive: true }))
 
 const warnings: string[] = []
 const log = { debug() {}, info() {}, warn: (_: unknown, sentence: string) => void warnings.push(sentence) }
 
+const metrics = createMetrics()
+let nowMs = 0
 function openLog(bytesMax = 2 ** 20, path = join(folder, 'decisions.jsonl')): DecisionLog {
-  return new DecisionLog({ path, bytesMax, log, epochMs: 1_700_000_000_000, salt: 'fixed' })
+  const now = () => nowMs
+  return new DecisionLog({ path, bytesMax, log, epochMs: 1_700_000_000_000, salt: 'fixed', metrics, retryMs: 50, now })
 }
 
 function ended(tokens: readonly number[], at: number, changes: Partial<EndedRequest> = {}): EndedRequest {
@@ -31,6 +38,12 @@ const rows = (path: string): Record<string, unknown>[] =>
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>)
+
+/** As the metrics page has it. */
+function counted(outcome: string): number {
+  const line = new RegExp(`^warmroute_decision_log_lines_total\\{outcome="${outcome}"\\} (\\d+)`, 'm')
+  return Number(line.exec(metrics.registry.text())?.[1] ?? 0)
+}
 
 it('writes counts, times, the decision and hashes, and nothing that was said', async () => {
   const decisions = openLog()
@@ -109,10 +122,40 @@ it('leaves out what failed, and counts what it cannot write', async () => {
   expect(decisions.dropped).toBe(2)
 })
 
-it('says once that a file cannot be written, and goes on', async () => {
-  const decisions = openLog(2 ** 20, join(folder, 'no', 'such', 'folder.jsonl'))
+it('says once that a file cannot be written, and tries it again after a while', async () => {
+  const path = join(folder, 'no', 'folder.jsonl')
+  const decisions = openLog(2 ** 20, path)
+  for (let at = 0; at < 3; at++, nowMs += 50) decisions.add(ended(words(10), 0))
   expect(warnings).toEqual(['the decision log cannot be written'])
+  expect(decisions.dropped).toBe(3)
+  mkdirSync(join(folder, 'no'))
   decisions.add(ended(words(10), 0))
-  expect(decisions.dropped).toBe(1)
   await decisions.close()
+  nowMs += 50
+  decisions.add(ended(words(10), 0)) // after the end nothing is opened
+  expect(rows(path)).toHaveLength(1)
+  expect(decisions.dropped).toBe(4)
+})
+
+it.runIf(existsSync('/dev/full'))('counts what a full disk loses, and tries it again', async () => {
+  const before = counted('dropped')
+  const decisions = openLog(2 ** 20, '/dev/full')
+  for (let at = 0; at < 3; at++) decisions.add(ended(words(10), 0))
+  await vi.waitFor(() => expect(decisions.dropped).toBe(3))
+  nowMs += 50
+  decisions.add(ended(words(10), 0)) // opened again, and lost again
+  await vi.waitFor(() => expect(decisions.dropped).toBe(4))
+  expect(decisions.written).toBe(0)
+  expect(counted('dropped') - before).toBe(4)
+  await decisions.close()
+})
+
+it('counts in the metrics, and is for our eyes only', async () => {
+  const before = counted('written')
+  const decisions = openLog(2000)
+  for (let at = 0; at < 20; at++) decisions.add(ended(words(600), at))
+  await decisions.close()
+  expect(counted('written') - before).toBe(20)
+  for (const name of ['decisions.jsonl', 'decisions.jsonl.1'])
+    expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600)
 })

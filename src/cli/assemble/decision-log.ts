@@ -10,6 +10,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { BlockHasher, HashScheme } from '../../core/hashing/index.js'
 import { BlockHashes, createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
 import type { EndedRequest, Log } from '../../server/index.js'
+import type { Metrics } from '../../telemetry/index.js'
 
 export interface DecisionLogOptions {
   readonly path: string
@@ -17,6 +18,10 @@ export interface DecisionLogOptions {
   readonly log: Log
   /** Milliseconds between the clock of the requests and the time of day. */
   readonly epochMs: number
+  readonly metrics: Pick<Metrics, 'decisionLogLines'>
+  /** How long it waits before it tries a disk again that failed. */
+  readonly retryMs?: number
+  readonly now?: () => number
   readonly salt?: string
 }
 
@@ -26,7 +31,10 @@ const stretchTokens = 512
 const waitingBytesMax = 8 * 2 ** 20
 /** How long the last lines may take: a disk that hangs must not hold up the exit. */
 const closeMsMax = 10_000
+const retryMsDefault = 10_000
 const padding = 0xffff_ffff
+/** Prompts by their hashes, and who serves them: for our eyes only. */
+const fileMode = 0o600
 
 export class DecisionLog {
   readonly #options: DecisionLogOptions
@@ -39,6 +47,10 @@ export class DecisionLog {
   #waitingBytes = 0
   #written = 0
   #dropped = 0
+  /** When a file that failed is tried again; undefined while it is open, and after the end. */
+  #retryAtMs: number | undefined
+  #hasWarned = false
+  #isClosed = false
 
   constructor(options: DecisionLogOptions) {
     this.#options = options
@@ -61,14 +73,16 @@ export class DecisionLog {
   add(ended: EndedRequest): void {
     if (ended.status >= 400 && ended.status !== 499) return
     const { tokens } = ended
+    if (this.#retryAtMs !== undefined && this.#now() >= this.#retryAtMs) this.#open()
     const stream = this.#stream
-    if (!tokens || !stream || this.#waitingBytes > waitingBytesMax) {
-      this.#dropped++
-      return
-    }
+    if (!tokens || !stream || this.#waitingBytes > waitingBytesMax) return this.#drop(1)
     const line = `${JSON.stringify(this.#rowOf(ended, tokens))}\n`
     this.#waitingBytes += line.length
-    stream.write(line, () => (this.#waitingBytes -= line.length))
+    stream.write(line, (error) => {
+      this.#waitingBytes -= line.length
+      if (error) this.#lost()
+      else this.#arrived()
+    })
     this.#written++
     this.#bytes += line.length
     if (this.#bytes >= this.#options.bytesMax) this.#turnOver()
@@ -76,6 +90,8 @@ export class DecisionLog {
 
   /** Settles when every line is in its file, the full ones too. */
   async close(): Promise<void> {
+    this.#isClosed = true
+    this.#retryAtMs = undefined
     this.#endStream()
     const end = new AbortController()
     const tooLong = pause(closeMsMax, undefined, { signal: end.signal, ref: false }).catch(() => undefined)
@@ -114,8 +130,9 @@ export class DecisionLog {
   /** At once, so that a file that is renamed a moment later is there, and is the one that its lines go to. */
   #open(): void {
     const { path } = this.#options
+    this.#retryAtMs = undefined
     try {
-      const stream = createWriteStream(path, { fd: openSync(path, 'a') })
+      const stream = createWriteStream(path, { fd: openSync(path, 'a', fileMode) })
       stream.on('error', (cause) => this.#giveUp(stream, cause))
       this.#stream = stream
     } catch (cause) {
@@ -123,9 +140,33 @@ export class DecisionLog {
     }
   }
 
+  /** A full or missing disk may come back: the file is opened again after a while, said once. */
   #giveUp(stream: WriteStream | undefined, cause: Error): void {
     if (this.#stream === stream) this.#stream = undefined
-    this.#options.log.warn({ path: this.#options.path, cause: cause.message }, 'the decision log cannot be written')
+    if (!this.#isClosed && !this.#stream) this.#retryAtMs = this.#now() + (this.#options.retryMs ?? retryMsDefault)
+    const { path, log } = this.#options
+    if (!this.#hasWarned) log.warn({ path, cause: cause.message }, 'the decision log cannot be written')
+    this.#hasWarned = true
+  }
+
+  #arrived(): void {
+    this.#hasWarned = false // the disk takes lines, or takes them again
+    this.#options.metrics.decisionLogLines.inc({ outcome: 'written' })
+  }
+
+  /** It was on its way. */
+  #lost(): void {
+    this.#written--
+    this.#drop(1)
+  }
+
+  #drop(count: number): void {
+    this.#dropped += count
+    this.#options.metrics.decisionLogLines.inc({ outcome: 'dropped' }, count)
+  }
+
+  #now(): number {
+    return (this.#options.now ?? (() => performance.now()))()
   }
 
   /** The full file makes room for a new one; what waits in its stream still reaches it under the new name. */

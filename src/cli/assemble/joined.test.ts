@@ -16,6 +16,8 @@ it.each<[says: string, change: Partial<EngineFacts>, isOther: boolean]>([
   ['blocks named by pairs of tokens', { isEagle: fact(true) }, true],
   ['another block size', { blockSize: fact(32) }, true],
   ['another number of ranks', { dpRanks: fact(1) }, true],
+  ['another half of pairs', { role: fact('prefill') }, true],
+  ['another way to hand KV on', { connector: fact('mooncake') }, true],
 ])('an engine that comes back as %s', (_, change, isOther) => {
   expect(isOtherShape({ ...before, ...change }, before)).toBe(isOther)
 })

@@ -87,6 +87,14 @@ export function specOf({ keeper, facts, verdict, role, added }: Joined): WorkerS
   }
 }
 
+/** Equal texts: the gateway would be told nothing new. */
+export function specText(joined: Joined): string {
+  return JSON.stringify(specOf(joined), (_, value: unknown) => {
+    if (typeof value === 'bigint') return String(value)
+    return value instanceof Set ? [...(value as Set<unknown>)] : value
+  })
+}
+
 export function servesAsSaid(facts: EngineFacts, { model, spec }: AddedWorker): boolean {
   return facts.models?.value.some(({ name }) => name === (spec.servedModel ?? model)) ?? false
 }
@@ -122,7 +130,8 @@ export function isOtherShape(facts: EngineFacts, before: EngineFacts): boolean {
     namesPairs(facts) !== namesPairs(before) ||
     facts.dpRanks?.value !== before.dpRanks?.value ||
     facts.blockSize?.value !== before.blockSize?.value ||
-    facts.role?.value !== before.role?.value
+    facts.role?.value !== before.role?.value ||
+    facts.connector?.value !== before.connector?.value
   )
 }
 

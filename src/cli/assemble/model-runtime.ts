@@ -159,6 +159,11 @@ export class ModelRuntime {
     }
   }
 
+  /** It was restarted with more or less memory. */
+  setUsableBlocks(workerId: bigint, blocks: number | undefined): void {
+    for (const feed of this.#feeds.get(workerId) ?? []) feed.usableBlocks = blocks
+  }
+
   /** What is known of each rank that is live, taken as it is asked for. */
   images(): Iterable<RankImage> {
     const context = this.#snapshotContext()

@@ -1,9 +1,12 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, expect, it } from 'vitest'
+import type { EngineFacts } from '../../engines/index.js'
 import { WorkerKeeper } from './worker-keeper.js'
 
 const times = { watchMs: 10, retryMs: [5, 20] as const, missesMax: 2, probeMs: 100 }
+const figures =
+  '# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="9"} 1.0\n'
 const open: (() => Promise<unknown>)[] = []
 
 afterEach(async () => {
@@ -11,19 +14,40 @@ afterEach(async () => {
 })
 
 /** An engine that answers, or says 503 to every question, and a house that knows whether its requests move. */
-async function keptEngine() {
-  const world = { isUp: true, isAnswering: false, joins: 0, leaves: 0, looks: 0 }
+async function keptEngine(first: Partial<{ join: boolean; slow: boolean }> = {}) {
+  const world = { isUp: true, isAnswering: false, isIn: false, joins: 0, leaves: 0, looks: 0, seen: 0, failures: 0 }
+  const breaks = { join: false, seen: false, slow: false }
+  Object.assign(breaks, first)
+  const said: EngineFacts[] = []
   const server = createServer((request, response) => {
     if (request.url === '/v1/models') world.looks++
-    const body = request.url === '/v1/models' ? '{"object":"list","data":[{"id":"m","object":"model"}]}' : '{}'
+    if (request.url === '/metrics' && breaks.slow) return // for ever
+    if (request.url === '/metrics' && world.isUp) return void response.writeHead(200).end(figures)
+    const body =
+      request.url === '/v1/models' ? '{"object":"list","data":[{"id":"m","object":"model","owned_by":"vllm"}]}' : '{}'
     response.writeHead(world.isUp ? 200 : 503, { 'content-type': 'application/json' }).end(world.isUp ? body : '')
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const house = {
-    join: () => Promise.resolve(void world.joins++),
-    seen: () => Promise.resolve(),
-    leave: () => void world.leaves++,
-    failed() {},
+    async join(_: WorkerKeeper, facts: EngineFacts) {
+      world.joins++
+      said.push(facts)
+      await Promise.resolve()
+      world.isIn = true
+      if (breaks.join) throw new Error('after it was let in')
+    },
+    async seen(_: WorkerKeeper, facts: EngineFacts) {
+      world.seen++
+      said.push(facts)
+      await Promise.resolve()
+      if (breaks.seen) throw new Error('of something else')
+    },
+    leave() {
+      world.isIn = false
+      world.leaves++
+    },
+    failed: () => void world.failures++,
+    isIn: () => world.isIn,
     isAnswering: () => world.isAnswering,
   }
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
@@ -33,7 +57,7 @@ async function keptEngine() {
     () => keeper.close(),
   )
   await keeper.firstLook
-  return world
+  return { world, breaks, keeper, said }
 }
 
 async function looks(world: { looks: number }, count: number): Promise<void> {
@@ -41,8 +65,12 @@ async function looks(world: { looks: number }, count: number): Promise<void> {
   while (world.looks < goal) await new Promise((resolve) => setTimeout(resolve, 5))
 }
 
+async function until(isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) await new Promise((resolve) => setTimeout(resolve, 5))
+}
+
 it('a worker whose requests move is kept although it does not answer questions, and leaves when they stop', async () => {
-  const world = await keptEngine()
+  const { world } = await keptEngine()
   expect(world.joins).toBe(1)
   Object.assign(world, { isUp: false, isAnswering: true })
   await looks(world, 6)
@@ -50,4 +78,40 @@ it('a worker whose requests move is kept although it does not answer questions, 
   world.isAnswering = false
   await looks(world, 4)
   expect(world.leaves).toBe(1)
+})
+
+it('a worker stays in when the house fails at a look, and still leaves when it falls silent', async () => {
+  const { world, breaks, keeper } = await keptEngine()
+  breaks.seen = true
+  await until(() => world.failures > 2)
+  expect(world).toMatchObject({ joins: 1, leaves: 0 })
+  expect(keeper.state).toBe('joined')
+  world.isUp = false
+  await until(() => keeper.state === 'waiting')
+  expect(world).toMatchObject({ joins: 1, leaves: 1 })
+})
+
+it('a worker that fails while it joins is taken out again, and joins anew', async () => {
+  const { world, breaks, keeper } = await keptEngine({ join: true })
+  expect(world.joins).toBe(world.leaves)
+  expect([world.isIn, keeper.state]).toEqual([false, 'waiting'])
+  breaks.join = false
+  await until(() => world.seen > 0)
+  expect([world.isIn, keeper.state]).toEqual([true, 'joined'])
+})
+
+it('what a slow question said before still holds', async () => {
+  const { world, breaks, said } = await keptEngine()
+  breaks.slow = true
+  const { seen } = world
+  await until(() => world.seen > seen + 2) // the first may have been under way
+  expect(said.at(-1)).toEqual(said[0])
+  expect(said[0]).toMatchObject({ blockSize: { value: 16 }, usableBlocks: { value: 8 } })
+})
+
+it('a worker whose first answers are not all there is waited for, and then taken as it is', async () => {
+  const { world, said } = await keptEngine({ slow: true })
+  expect(world).toMatchObject({ joins: 0, looks: 2 }) // asked once before its facts, and once among them
+  await until(() => world.joins > 0)
+  expect(said[0]!.blockSize).toBeUndefined()
 })

@@ -46,6 +46,8 @@ export interface KeeperHouse {
   /** It still answers; `before` are the facts of the last look. */
   seen(keeper: WorkerKeeper, facts: EngineFacts, before: EngineFacts): Promise<void>
   leave(keeper: WorkerKeeper): void
+  /** Whether the house has it, in whatever part. */
+  isIn(keeper: WorkerKeeper): boolean
   /** Its requests make progress: an engine that streams and is slow to say so is not down. */
   isAnswering(keeper: WorkerKeeper): boolean
   failed(keeper: WorkerKeeper, error: unknown): void
@@ -65,6 +67,8 @@ export class WorkerKeeper {
   #state: KeeperState = 'waiting'
   #facts: EngineFacts | undefined
   #misses = 0
+  /** Looks at one that has never joined, in which questions went unanswered. */
+  #partialLooks = 0
   #restarts = 0
 
   constructor(id: bigint, address: WorkerAddress, house: KeeperHouse, times: KeeperTimes) {
@@ -125,7 +129,7 @@ export class WorkerKeeper {
       else await this.#met(facts)
     } catch (error) {
       if (this.#stop.signal.aborted) return false
-      this.#state = 'waiting'
+      if (this.#state === 'joined' && !this.#house.isIn(this)) this.#state = 'waiting' // it joins anew, ever more rarely tried
       this.#house.failed(this, error)
       return false
     }
@@ -137,9 +141,15 @@ export class WorkerKeeper {
     const before = this.#facts
     this.#facts = facts
     if (isOtherProcess(facts, before)) this.#restarts++
+    // One that is in stays in though the house failed at it: it is seen again, and missed like any other.
     if (this.#state === 'joined') return this.#house.seen(this, facts, before!)
     this.#state = 'joined'
-    await this.#house.join(this, facts)
+    try {
+      await this.#house.join(this, facts)
+    } catch (error) {
+      this.#house.leave(this) // whatever of it is in already
+      throw error
+    }
   }
 
   #missed(): void {
@@ -157,10 +167,19 @@ export class WorkerKeeper {
     const models = await probe.get('/v1/models')
     if (models?.status !== 200) return undefined
     const facts = await detectEngine(probe)
-    return facts.models && facts.models.value.length > 0 ? facts : undefined
+    if (!facts.models || facts.models.value.length === 0) return undefined
+    if (probe.unanswered === 0) return facts
+    // A worker without its block size would be routed by a wrong one: a slow answer is waited for, up to a point.
+    if (!this.#facts) return ++this.#partialLooks < this.#times.missesMax ? undefined : facts
+    return withAnswersOf(this.#facts, facts)
   }
 }
 
 export function isOtherProcess(facts: EngineFacts, before: EngineFacts | undefined): boolean {
   return facts.incarnation && before?.incarnation ? facts.incarnation.value !== before.incarnation.value : false
+}
+
+/** What a question said that is not answered this time, as by an engine whose `/metrics` takes its time: it still holds. */
+function withAnswersOf(before: EngineFacts, facts: EngineFacts): EngineFacts {
+  return facts.kind.value !== before.kind.value || isOtherProcess(facts, before) ? facts : { ...before, ...facts }
 }

@@ -7,11 +7,13 @@ import type { RankLoad } from '../../engines/index.js'
 import { readSglangLoads, readVllmLoad } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
 import type { Model } from '../model.js'
+import type { Metrics } from '../../telemetry/index.js'
 import { fetchText } from '../wire/fetch-text.js'
 import type { Worker } from './worker.js'
 
 export class Caretaker {
   readonly #context: GatewayContext
+  readonly #polls: Metrics['loadPolls']
   readonly #timers: NodeJS.Timeout[] = []
   readonly #running = new Set<Promise<void>>()
   readonly #asked = new Set<Worker>()
@@ -19,8 +21,9 @@ export class Caretaker {
   readonly #lastLoads = new WeakMap<Worker, string>()
   readonly #stop = new AbortController()
 
-  constructor(context: GatewayContext) {
+  constructor(context: GatewayContext, { loadPolls }: Pick<Metrics, 'loadPolls'>) {
     this.#context = context
+    this.#polls = loadPolls
   }
 
   start(): void {
@@ -71,13 +74,16 @@ export class Caretaker {
       const request = { method: 'GET', path: source.path, headers: [] }
       const { timeoutMs } = this.#context.health
       const { status, text } = await fetchText(worker.link, request, { timeoutMs, signal: this.#stop.signal })
+      this.#polls.inc({ outcome: status === 200 ? 'read' : 'refused' })
       if (status !== 200 || model.fleetOf(worker.id)?.get(worker.id) !== worker) return
       const loads = source.read(text)
       this.#noteProgress(worker, JSON.stringify(loads))
       if (model.monitor.isConfigured && worker.spec.role !== 'prefill')
         for (const load of loads) report(model, worker, load)
     } catch (error) {
-      if (!(error instanceof WarmrouteError)) throw error // a poll that fails says nothing new: faults are found by requests
+      if (!(error instanceof WarmrouteError)) throw error
+      if (this.#stop.signal.aborted) return
+      this.#polls.inc({ outcome: 'unanswered' }) // it says nothing new: faults are found by requests
     } finally {
       this.#read.delete(worker)
     }
