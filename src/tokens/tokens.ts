@@ -70,7 +70,7 @@ export class Tokens {
 
   /** The media that each block of this size touches; undefined where there are none. */
   mediaByBlock(blockSize: number): readonly (MmExtraInfo | null)[] | undefined {
-    return this.media && toBlockExtraInfo(this.media, blockSize, this.ids.length)
+    return this.media && toBlockExtraInfo(this.media, blockSize, this.ids.length, 'kept')
   }
 
   /** Hashes of every complete block. What a remembered text shares is copied, not hashed again. The result is not to be changed. */

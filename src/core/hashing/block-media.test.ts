@@ -51,6 +51,18 @@ it('cuts ranges of a prompt at the block borders', () => {
   ])
 })
 
+it('joins a second object of the same hash, or keeps it as events do', () => {
+  const request = { mmObjects: [object(1n, [0, 2]), object(1n, [3, 6])] }
+  expect(toBlockExtraInfo(request, 4, 8)).toEqual([
+    { mmObjects: [object(1n, [0, 2], [3, 4])] },
+    { mmObjects: [object(1n, [0, 2])] },
+  ])
+  expect(toBlockExtraInfo(request, 4, 8, 'kept')).toEqual([
+    { mmObjects: [object(1n, [0, 2]), object(1n, [3, 4])] },
+    { mmObjects: [object(1n, [0, 2])] },
+  ])
+})
+
 it.each([
   ['without tokens', 4, 0],
   ['with a block size of 0', 0, 10],

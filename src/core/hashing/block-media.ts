@@ -53,26 +53,39 @@ export function commonMediaBlocks(a: BlockMedia | undefined, b: BlockMedia | und
 /**
  * From ranges of the prompt to objects per block, one slot per started block: each range is cut at the block borders and
  * counted from the block's start; a second range of the same object joins the first. Null: nothing in this block.
+ *
+ * Upstream joins objects by their hash. An engine's events do not: a picture that stands twice in a block is named, and
+ * hashed, twice. `repeats: 'kept'` keeps apart what the request has apart.
  */
-export function toBlockExtraInfo(request: MmExtraInfo, blockSize: number, tokenCount: number): (MmExtraInfo | null)[] {
+export function toBlockExtraInfo(
+  request: MmExtraInfo,
+  blockSize: number,
+  tokenCount: number,
+  repeats: 'joined' | 'kept' = 'joined',
+): (MmExtraInfo | null)[] {
   if (blockSize <= 0 || tokenCount <= 0) return []
-  const slots = Array.from({ length: Math.ceil(tokenCount / blockSize) }, () => new Map<bigint, [number, number][]>())
-  for (const { mmHash, offsets } of request.mmObjects) {
+  const slots = Array.from({ length: Math.ceil(tokenCount / blockSize) }, () => new Map<unknown, Ranges>())
+  for (const object of request.mmObjects) {
+    const { mmHash, offsets } = object
+    const key = repeats === 'kept' ? object : mmHash
     for (const [start, end] of offsets) {
       const last = Math.min(Math.floor((end - 1) / blockSize), slots.length - 1)
       for (let block = Math.max(0, Math.floor(start / blockSize)); block <= last; block++) {
         const from = Math.max(start - block * blockSize, 0)
         const to = Math.min(end - block * blockSize, blockSize)
         if (from >= to) continue
-        const ranges = slots[block]!.get(mmHash)
-        if (ranges) ranges.push([from, to])
-        else slots[block]!.set(mmHash, [[from, to]])
+        const known = slots[block]!.get(key)
+        if (known) known.offsets.push([from, to])
+        else slots[block]!.set(key, { mmHash, offsets: [[from, to]] })
       }
     }
   }
-  return slots.map((slot) =>
-    slot.size === 0 ? null : { mmObjects: [...slot].map(([mmHash, offsets]) => ({ mmHash, offsets })) },
-  )
+  return slots.map((slot) => (slot.size === 0 ? null : { mmObjects: [...slot.values()] }))
+}
+
+interface Ranges {
+  readonly mmHash: bigint
+  readonly offsets: [number, number][]
 }
 
 /**

@@ -16,20 +16,18 @@ export function readFeatures(value: Value, tokenCount: number): MmExtraInfo | un
   const hashes = asRecord(features?.['mm_hashes'])
   if (!features || !hashes) return undefined
   const places = asRecord(features['mm_placeholders']) ?? {}
-  const offsets = new Map<bigint, (readonly [number, number])[]>()
+  const mmObjects: MmExtraInfo['mmObjects'][number][] = []
   for (const [kind, list] of Object.entries(hashes)) {
     const ranges = places[kind]
     if (!Array.isArray(list) || !Array.isArray(ranges) || ranges.length !== list.length) throw unplaced(kind)
     for (const [index, it] of (list as readonly Value[]).entries()) {
       if (typeof it !== 'string' || !identifier.test(it)) throw unplaced(kind)
-      const mmHash = BigInt(`0x${it.slice(0, 16)}`)
-      const known = offsets.get(mmHash) ?? []
-      known.push(readRange(kind, ranges[index] as Value, tokenCount))
-      offsets.set(mmHash, known)
+      // One object for each place: events name the same picture as often as it stands in a block.
+      const range = readRange(kind, ranges[index] as Value, tokenCount)
+      mmObjects.push({ mmHash: BigInt(`0x${it.slice(0, 16)}`), offsets: [range] })
     }
   }
-  if (offsets.size === 0) return undefined
-  return { mmObjects: [...offsets].map(([mmHash, ranges]) => ({ mmHash, offsets: ranges })) }
+  return mmObjects.length === 0 ? undefined : { mmObjects }
 }
 
 function readRange(kind: string, value: Value, tokenCount: number): readonly [number, number] {
