@@ -27,6 +27,7 @@ interface SimFlags {
   readonly seed: number
   readonly devMode: boolean
   readonly scaleOut: boolean
+  readonly tokenizerInfo: boolean
   readonly events: boolean
   readonly pair?: 'nixl' | 'prefill' | 'decode'
   readonly pairPort: number
@@ -64,6 +65,7 @@ export function simCommand(): Command {
     .option('--seed <n>', 'seeds faults and request ids', whole, 1)
     .option('--dev-mode', 'serve the development routes of vLLM (cache reset, server info)', false)
     .option('--scale-out', 'serve the rendering and token routes of vLLM', false)
+    .option('--tokenizer-info', 'tell the chat template and the added tokens, as vLLM can', false)
     .option('--no-events', 'publish no KV events')
     .addOption(
       new Option(
@@ -120,6 +122,7 @@ function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
       : { pair: { kind: flags.pair, port: flags.pairPort === 0 ? 0 : flags.pairPort + worker } }),
     isDevMode: flags.devMode,
     isScaleOut: flags.scaleOut,
+    isTokenizerInfo: flags.tokenizerInfo,
     events: flags.events ? { port: eventPort, replayPort: eventPort === 0 ? 0 : eventPort + 1000 } : false,
   }
 }

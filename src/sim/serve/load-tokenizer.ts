@@ -49,7 +49,13 @@ export function loadTokenizer(folder: string): SimTokenizer {
     pieceOf: (token) => library.id_to_token(token) ?? '',
     applyTemplate,
     encodeChat: (messages, options) => encode(applyTemplate(messages, options), false),
+    told: { specials: own.specials, chatTemplate: own.templateSource, added: addedOf(file) },
   }
+}
+
+function addedOf(file: JsonObject): Record<string, string> {
+  const added = (file['added_tokens'] ?? []) as readonly { readonly id: number; readonly content: string }[]
+  return Object.fromEntries(added.map(({ id, content }) => [String(id), content]))
 }
 
 function open(folder: string, file: JsonObject, config: JsonObject): { own: FolderTokenizer; library: Tokenizer } {

@@ -40,6 +40,15 @@ export interface SimTokenizer {
   encodeChat(messages: readonly ChatMessage[], options: ChatOptions): number[]
   /** Ids that read like words: what a simulated answer is made of. */
   readonly wordIds: { readonly from: number; readonly to: number }
+  /** What a server that was started to tells of it; nothing where nothing is known. */
+  readonly told?: ToldParts
+}
+
+/** As vLLM's `/tokenizer_info` shows them: special tokens and added ones by their text alone. */
+export interface ToldParts {
+  readonly specials: Readonly<Record<string, string>>
+  readonly chatTemplate: string | undefined
+  readonly added: Readonly<Record<string, string>>
 }
 
 const byteBase = 3
@@ -55,19 +64,15 @@ export function createSimTokenizer(): SimTokenizer {
     vocabularySize,
     eosId: 2,
     wordIds: { from: tripleBase + 27 * 27, to: vocabularySize },
-    encode: (text, { isBosAdded }) => encodePieces(text, isBosAdded ? [1] : []),
+    encode: (text, { isBosAdded }) => encodeText(text, isBosAdded ? [1] : []),
     decode: (tokens) => Buffer.concat(tokens.map(bytesOf)).toString('utf8'),
     pieceOf: (token) => bytesOf(token).toString('utf8'),
     applyTemplate: renderChat,
-    encodeChat(messages, options) {
-      const tokens: number[] = []
-      // Special tokens stand between pieces of text, so that a turn's tokens do not depend on the next turn.
-      for (const part of renderChat(messages, options).split(/(<s>|<\/s>)/)) {
-        if (part === '<s>') tokens.push(1)
-        else if (part === '</s>') tokens.push(2)
-        else encodePieces(part, tokens)
-      }
-      return tokens
+    encodeChat: (messages, options) => encodeText(renderChat(messages, options), []),
+    told: {
+      specials: { unk_token: '<unk>', bos_token: '<s>', eos_token: '</s>' },
+      chatTemplate,
+      added: Object.fromEntries(specials.map((text, id) => [String(id), text])),
     },
   }
   return tokenizer
@@ -87,12 +92,35 @@ function renderChat(messages: readonly ChatMessage[], options: ChatOptions): str
   return `<s>${tools}${turns.join('')}${options.isGenerationPromptAdded ? '<|assistant|>\n' : ''}`
 }
 
+/** `renderChat` in Jinja, for conversations of text. Tools are printed as JavaScript does, which no template can. (`developer` is a role.) */
+const chatTemplate = `{%- if tools %}{{ raise_exception('the simulator prints its tools itself') }}{% endif %}
+{{- '<s>' }}
+{%- for message in messages %}
+{%- if message['tool_calls'] %}{{ raise_exception('the simulator prints its calls itself') }}{% endif %}
+{{- '<|' + message['role'] + '|>\\n' }}
+{%- if message['content'] is string %}{{- message['content'] }}
+{%- else %}{%- for part in message['content'] %}{{- part['text'] }}{%- endfor %}
+{%- endif %}
+{{- '</s>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|assistant|>\\n' }}{%- endif %}{# a developer is not a system #}`
+
 function contentText(content: unknown): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) return ''
   return content
     .map((part: { type?: unknown; text?: unknown }) => (typeof part?.text === 'string' ? part.text : ''))
     .join('')
+}
+
+/** Special tokens are found first, as everywhere: a turn's tokens do not depend on the next turn. */
+function encodeText(text: string, tokens: number[]): number[] {
+  for (const part of text.split(/(<unk>|<s>|<\/s>)/)) {
+    const special = specials.indexOf(part)
+    if (special >= 0) tokens.push(special)
+    else encodePieces(part, tokens)
+  }
+  return tokens
 }
 
 function encodePieces(text: string, tokens: number[]): number[] {

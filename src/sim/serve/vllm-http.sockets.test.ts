@@ -39,7 +39,6 @@ const leftOut: Readonly<Record<string, string>> = {
   'get/openapi.json': 'no schema is served',
   'server_info-json': 'only the sections that routers read; checked below',
   'server_info-text': 'one line of text instead of Python objects',
-  'b-tokenizer_info': 'fewer keys',
   'abort-stream-after-3-chunks': 'the recording was cut by its client; checked in sim-engine.sockets.test.ts',
   'b-load-during-1-stream': 'needs a stream beside it',
 }

@@ -15,6 +15,9 @@ const limits = { stepsMax: Infinity, outputMax: 64 << 20, deadlineMs: 10_000 }
 export class FolderTokenizer {
   /** Undefined where only the library knows the tokenizer's steps. */
   readonly encoder: Encoder | undefined
+  /** The default template's source. */
+  readonly templateSource: string | undefined
+  readonly specials: Readonly<Record<string, string>>
   readonly #templates: ChatTemplates
   readonly #rules: PromptRules
 
@@ -24,6 +27,8 @@ export class FolderTokenizer {
     const plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan | LibraryPlan
     const isOwn = plan.kind !== 'library' && loaded.vocabulary !== undefined
     this.encoder = isOwn ? new Encoder(plan, viewVocabulary(loaded.vocabulary)) : undefined
+    this.templateSource = loaded.templates.find(({ name }) => name === 'default')?.source
+    this.specials = loaded.specials
     this.#templates = new ChatTemplates(loaded.templates, loaded.specials)
     this.#rules = { ...plainRules, ...rules }
   }

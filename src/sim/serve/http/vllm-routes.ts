@@ -96,12 +96,28 @@ async function countTokens(exchange: Exchange): Promise<void> {
   sendJson(exchange, 200, { input_tokens: length, context_management: { original_input_tokens: length } })
 }
 
-function tokenizerInfo(server: SimServer): Record<string, unknown> {
+/** The keys of a Llama tokenizer, in their order; nothing of it where the tokenizer tells nothing, as of one that is not Hugging Face's. */
+function tokenizerInfo({ options }: SimServer): Record<string, unknown> {
+  const { tokenizer, modelTokensMax, root } = options
+  const named = { tokenizer_class: 'TokenizerPoolCachedSimTokenizer' }
+  if (!tokenizer.told) return named
+  const { specials, chatTemplate, added } = tokenizer.told
   return {
-    tokenizer_class: `Sim${server.options.tokenizer.name}`,
-    bos_token: '<s>',
-    eos_token: '</s>',
-    unk_token: '<unk>',
-    model_max_length: server.options.modelTokensMax,
+    ...named,
+    clean_up_tokenization_spaces: false,
+    ...specials,
+    use_default_system_prompt: false,
+    add_prefix_space: null,
+    model_max_length: modelTokensMax,
+    pad_token: specials['pad_token'] ?? null,
+    padding_side: 'right',
+    sp_model_kwargs: {},
+    ...(chatTemplate === undefined ? {} : { chat_template: chatTemplate }),
+    truncation_side: 'left',
+    name_or_path: root,
+    is_local: true,
+    local_files_only: true,
+    added_tokens_decoder: added,
+    backend: 'tokenizers',
   }
 }
