@@ -38,6 +38,8 @@ export interface ModelStatus {
   /** `own` for our exact paths, `library` where the library encodes, with the reason. */
   readonly encoder: 'own' | 'library' | 'engine' | 'none'
   readonly reason: string | undefined
+  /** What an engine is asked for: the new end of a prompt, or the whole of it, with the reason. */
+  readonly asks?: 'ends' | 'whole' | undefined
   /** Sources that were tried before, and why they did not serve. */
   readonly tried: readonly string[]
 }
@@ -98,7 +100,7 @@ export class TokenService {
     const served = await this.#findSource(model, sources, signal)
     this.#models.set(model, served)
     if (!this.#prompts.has(model)) this.#prompts.set(model, { tokenized: new Map(), loadOnly: new Map() })
-    return served.status
+    return this.status(model)
   }
 
   removeModel(model: string): void {
@@ -112,7 +114,11 @@ export class TokenService {
   }
 
   status(model: string): ModelStatus {
-    return this.#models.get(model)?.status ?? nothing
+    const served = this.#models.get(model)
+    if (!served) return nothing
+    if (!(served.source instanceof EngineTokens)) return served.status
+    const { wholeReason } = served.source
+    return { ...served.status, asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason }
   }
 
   get counts(): ServiceCounts {
@@ -196,7 +202,13 @@ export class TokenService {
       reason: undefined,
       tried,
     }
-    return { source: new EngineTokens(sources.engine), status }
+    const source = new EngineTokens(sources.engine, sources.rules)
+    await source.learn(
+      (templates) => this.#pool.run('parse', templates, { deadlineMs: loadDeadlineMs, signal }),
+      signal,
+    )
+    signal?.throwIfAborted()
+    return { source, status }
   }
 
   async #load(

@@ -8,7 +8,8 @@ const cache = (hits: number): { hits: number; misses: number; evictions: number 
 function counts(hits: number): ModelCounts {
   const prefixes = { ...cache(hits), turns: 0, compared: 0, refuted: 0 }
   const encoder = { pieces: cache(hits), segments: cache(hits) }
-  return { encoder, texts: cache(hits), prefixes, cacheBytes: 7 * hits, onLoop: 3, inThreads: 4 }
+  const ends = { ...cache(hits), continued: hits, whole: 3, checked: 2, refuted: 0, askedBytes: 1, knownBytes: 1 }
+  return { encoder, texts: cache(hits), prefixes, ends, cacheBytes: 7 * hits, onLoop: 3, inThreads: 4 }
 }
 
 it('shows what grew since the last scrape, begins anew with a new source, and ends with the model', () => {
@@ -32,6 +33,9 @@ it('shows what grew since the last scrape, begins anew with a new source, and en
   expect(text).toContain('warmroute_token_cache_bytes{model="m"} 105\n')
   expect(text).toContain('warmroute_tokenized_prompts_total{exactness="proven",model="m",source="tokenizer"} 9\n')
   expect(text).toContain('warmroute_load_only_prompts_total{model="m",reason="media-image"} 2\n')
+  expect(text).toContain('warmroute_engine_prompts_total{asked="end",model="m"} 15\n')
+  expect(text).toContain('warmroute_engine_prompts_total{asked="refuted",model="m"} 0\n')
+  expect(text).toContain('warmroute_token_cache_hits_total{cache="ends",model="m"} 15\n')
   expect(text).toContain('warmroute_tokenizer_tasks_total{outcome="refused"} 1\n')
   expect(text).toContain('warmroute_token_source{encoder="own",model="m",source="folder"} 1\n')
 

@@ -27,12 +27,17 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
   })
 
   function showModel(model: string, counts: ModelCounts): void {
-    const { encoder, texts, prefixes, cacheBytes, onLoop, inThreads } = counts
+    const { encoder, texts, prefixes, ends, cacheBytes, onLoop, inThreads } = counts
     metrics.tokenCacheBytes.set({ model }, cacheBytes)
     raise('encoded', metrics.encodedTexts, { model, place: 'loop' }, onLoop)
     raise('encoded', metrics.encodedTexts, { model, place: 'thread' }, inThreads)
     raise('refuted', metrics.refutedTemplates, { model }, prefixes?.refuted ?? 0)
-    const caches = { pieces: encoder?.pieces, segments: encoder?.segments, texts, renderings: prefixes }
+    if (ends) {
+      const asked = { end: ends.continued, whole: ends.whole, checked: ends.checked, refuted: ends.refuted }
+      for (const [what, count] of Object.entries(asked))
+        raise('asked', metrics.engineEnds, { model, asked: what }, count)
+    }
+    const caches = { pieces: encoder?.pieces, segments: encoder?.segments, texts, renderings: prefixes, ends }
     for (const [cache, it] of Object.entries(caches)) if (it) showCache({ model, cache }, it)
   }
 

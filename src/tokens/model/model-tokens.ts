@@ -21,6 +21,7 @@ import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js
 import type { PrefixCounts, Rendering } from '../template/rendered-prefixes.js'
 import { RenderedPrefixes, wholeText } from '../template/rendered-prefixes.js'
 import { TemplateLimitError } from '../template/run.js'
+import type { PieceCounts } from '../sources/engine-pieces.js'
 import type { Kinship } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
@@ -52,6 +53,8 @@ export interface ModelCounts {
   readonly texts: CacheCounts
   /** Rendered conversations; nothing where the engine renders. */
   readonly prefixes: PrefixCounts | undefined
+  /** Prompts of which an engine was asked only the new end. */
+  readonly ends?: PieceCounts | undefined
   readonly cacheBytes: number
   readonly onLoop: number
   readonly inThreads: number

@@ -1,5 +1,6 @@
 /** What the tokenizer threads do: the words that both sides of a thread use. */
 import type { PromptRules } from '../chat/build-prompt.js'
+import type { ParsedTemplate } from '../chat/chat-template.js'
 import type { Route, Truncation } from '../chat/request.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import type { PlanOptions } from '../vocabulary/plan.js'
@@ -46,6 +47,8 @@ export interface RenderResult {
   readonly isProven: boolean
 }
 
+export type ParseTask = readonly Omit<ParsedTemplate, 'parsed'>[]
+
 /** Errors lose their class between threads; these travel as data. */
 export type Answer<T> =
   | { readonly kind: 'done'; readonly value: T }
@@ -60,4 +63,5 @@ export interface TaskTypes {
   readonly load: { readonly task: LoadTask; readonly result: LoadedModel }
   readonly encode: { readonly task: EncodeTask; readonly result: EncodeResult }
   readonly render: { readonly task: RenderTask; readonly result: RenderResult }
+  readonly parse: { readonly task: ParseTask; readonly result: readonly ParsedTemplate[] }
 }

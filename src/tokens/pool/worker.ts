@@ -3,6 +3,7 @@ import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 import { LRUCache } from 'lru-cache'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { buildPrompt } from '../chat/build-prompt.js'
+import type { ParsedTemplate } from '../chat/chat-template.js'
 import { ChatTemplates, renderChat } from '../chat/chat-template.js'
 import { LoadOnlyError } from '../chat/request.js'
 import type { Body } from '../chat/request.js'
@@ -13,7 +14,16 @@ import { parsePythonJson } from '../template/python-json.js'
 import { parseTemplate } from '../template/template.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
-import type { Answer, EncodeResult, EncodeTask, LoadTask, ModelTables, RenderResult, RenderTask } from './tasks.js'
+import type {
+  Answer,
+  EncodeResult,
+  EncodeTask,
+  LoadTask,
+  ModelTables,
+  ParseTask,
+  RenderResult,
+  RenderTask,
+} from './tasks.js'
 
 const modelsKept = 4
 const pieceCacheBytes = 4 << 20
@@ -48,6 +58,10 @@ export function render(task: RenderTask): Answer<RenderResult> {
     const text = renderChat(chats.choose(prompt.render.tools !== null)!, prompt.render, options)
     return { text, suffix, addSpecialTokens, truncation, isProven }
   })
+}
+
+export function parse(task: ParseTask): Answer<readonly ParsedTemplate[]> {
+  return answer(() => task.map(({ name, source }) => ({ name, source, parsed: parseTemplate(source) })))
 }
 
 function answer<T>(work: () => T): Answer<T> {

@@ -2,14 +2,16 @@
  * Asks the engine for a request's tokens: its render endpoint, which runs the code of inference, else its tokenize endpoint. Used
  * where no tokenizer is at hand, and for media, which only an engine can place.
  *
- * Answers are remembered by the fields that change tokens, so a repeated request is not asked again. One that continues an
- * earlier one is asked for, since without a vocabulary no cut inside a text can be proved (docs/decisions/0101); what its ids
- * share with an earlier answer is found by prefix, and those blocks are not hashed again.
+ * Answers are remembered by the fields that change tokens, so a repeated request is not asked again. Of one that continues an earlier
+ * one only the new end is asked for, where the engine tells what its texts are made of (`engine-pieces.ts`, docs/decisions/0131);
+ * where it does not, the whole. What its ids share with an earlier answer is found by prefix, and those blocks are not hashed again.
  */
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import type { PromptRules } from '../chat/build-prompt.js'
+import { plainRules } from '../chat/build-prompt.js'
 import { contentTexts } from '../chat/chat-vllm.js'
 import { convertMessages } from '../chat/convert-routes.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
@@ -23,7 +25,10 @@ import { dumps } from '../template/spell.js'
 import type { Exactness } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
+import type { EnginePieces } from './engine-pieces.js'
 import { fetchBytes } from './fetch-bytes.js'
+import { learnPieces } from './learn-pieces.js'
+import type { ParseTemplates } from './learn-pieces.js'
 import { readFeatures } from './media-features.js'
 import type { TokenSource } from './source.js'
 
@@ -90,16 +95,23 @@ export class EngineTokens implements TokenSource {
   /** The ids of earlier answers, as bytes: which of them begins like this one? */
   readonly #prompts: RememberedTexts
   readonly #counts = { hits: 0, misses: 0, evictions: 0 }
+  readonly #rules: PromptRules
+  /** Of the answers, of their ids and of their texts. */
+  readonly #shareBytes: number
   /** Learnt at the first refusal: render endpoints are off unless the engine was started with them. */
   #canRender: boolean
+  #pieces: EnginePieces | undefined
+  /** Why the whole of every new prompt is asked for; undefined where the new end is enough. */
+  #wholeReason: string | undefined = 'only vLLM tells its chat template and added tokens'
 
-  constructor(endpoint: EngineEndpoint) {
-    const cacheBytes = endpoint.cacheBytes ?? cacheBytesDefault
+  constructor(endpoint: EngineEndpoint, rules: Partial<PromptRules> = {}) {
+    this.#shareBytes = Math.max(1, Math.floor((endpoint.cacheBytes ?? cacheBytesDefault) / 3))
     this.#endpoint = endpoint
+    this.#rules = { ...plainRules, ...rules }
     this.#canRender = endpoint.dialect === 'vllm'
-    this.#prompts = new RememberedTexts(cacheBytes / 2)
+    this.#prompts = new RememberedTexts(this.#shareBytes)
     this.#answers = new LRUCache({
-      maxSize: Math.max(1, Math.floor(cacheBytes / 2)),
+      maxSize: this.#shareBytes,
       sizeCalculation: ({ prompt, media }) => 2 * prompt.ids.byteLength + 256 * (1 + (media?.mmObjects.length ?? 0)),
       dispose: (_, __, reason) => {
         if (reason === 'evict') this.#counts.evictions++
@@ -112,7 +124,8 @@ export class EngineTokens implements TokenSource {
       encoder: undefined,
       texts: this.#counts,
       prefixes: undefined,
-      cacheBytes: this.#answers.calculatedSize + this.#prompts.byteLength,
+      ends: this.#pieces?.counts,
+      cacheBytes: this.#answers.calculatedSize + this.#prompts.byteLength + (this.#pieces?.byteLength ?? 0),
       onLoop: 0,
       inThreads: 0,
     }
@@ -134,8 +147,40 @@ export class EngineTokens implements TokenSource {
       return this.#tokensOf(known, undefined)
     }
     this.#counts.misses++
-    const answer = (await this.#render(route, request, options)) ?? (await this.#tokenize(route, request, options))
-    return this.#remember(key, answer)
+    return this.#remember(key, await this.#answer(route, request, options))
+  }
+
+  async #answer(route: Route, request: Request, options: TokenizeOptions): Promise<Said> {
+    const askWhole = async (): Promise<Said> =>
+      (await this.#render(route, request, options)) ?? (await this.#tokenize(route, request, options))
+    const pieces = this.#pieces
+    const prompt = request.spell && pieces?.textOf(route, request.body)
+    if (!pieces || !prompt) return askWhole()
+    const said = await pieces.idsOf(prompt, askWhole, (text) => this.#encode(text, false, options))
+    if (said && !pieces.isRefuted) return { media: undefined, ...said }
+    // What was remembered since may be wrong, too; and so may the answers that are on their way, which all come by here.
+    this.#wholeReason = 'an answer that was pieced together differed from a whole one'
+    this.#answers.clear()
+    this.#prompts.clear()
+    return askWhole()
+  }
+
+  get wholeReason(): string | undefined {
+    return this.#wholeReason
+  }
+
+  /** Asks, once, what the engine's texts are made of. Never fails: then prompts are asked for as a whole. */
+  async learn(parse: ParseTemplates, signal?: AbortSignal): Promise<void> {
+    if (this.#endpoint.dialect !== 'vllm') return
+    const learnt = await learnPieces({
+      parse,
+      askInfo: () => this.#ask('/tokenizer_info', undefined, { signal }),
+      encode: (text, addSpecialTokens) => this.#encode(text, addSpecialTokens, { signal }),
+      rules: this.#rules,
+      bytesMax: this.#shareBytes,
+    })
+    this.#pieces = typeof learnt === 'string' ? undefined : learnt
+    this.#wholeReason = typeof learnt === 'string' ? learnt : undefined
   }
 
   /** A long body, usually for its pictures: it is passed on as it is, and neither read nor remembered. */
@@ -172,7 +217,8 @@ export class EngineTokens implements TokenSource {
   async #render(route: Route, { body, text }: Request, options: TokenizeOptions): Promise<Said | undefined> {
     if (!this.#canRender) return undefined
     const post = text ?? JSON.stringify(body)
-    const { status, value } = await this.#ask(renderPaths[route], post, options)
+    const asked = route === 'completions' ? post : withoutTensors(post)
+    const { status, value } = await this.#ask(renderPaths[route], asked, options)
     if (status === 403 || status === 404 || status === 405) {
       this.#canRender = false
       return undefined
@@ -204,9 +250,16 @@ export class EngineTokens implements TokenSource {
     }
   }
 
+  /** The ids of a text alone. */
+  async #encode(prompt: string, addSpecialTokens: boolean, options: TokenizeOptions): Promise<Uint32Array> {
+    const ask = JSON.stringify({ prompt, add_special_tokens: addSpecialTokens })
+    const { status, value } = await this.#ask('/tokenize', ask, options)
+    return readIds(status, (value as Body | undefined)?.['tokens'])
+  }
+
   async #ask(
     path: string,
-    post: string | Uint8Array<ArrayBuffer>,
+    post: string | Uint8Array<ArrayBuffer> | undefined,
     options: TokenizeOptions,
   ): Promise<{ status: number; value: unknown }> {
     const { status, bytes } = await fetchBytes(this.#endpoint.url.replace(/\/+$/, '') + path, {
@@ -222,6 +275,20 @@ export class EngineTokens implements TokenSource {
       return { status, value: undefined }
     }
   }
+}
+
+/** Asks for the places and hashes of media alone: their processed tensors are megabytes, and reading them would hold the loop. */
+const noTensors = ',"mm_payload":"none"}'
+
+/** Of two fields of one name engines take the last. */
+function withoutTensors(body: string | Uint8Array<ArrayBuffer>): string | Uint8Array<ArrayBuffer> {
+  const end = typeof body === 'string' ? body.lastIndexOf('}') : body.lastIndexOf(0x7d)
+  if (end < 2) return body // nothing that an engine would render
+  if (typeof body === 'string') return body.slice(0, end) + noTensors
+  const longer = new Uint8Array(end + noTensors.length)
+  longer.set(body.subarray(0, end))
+  longer.set(new TextEncoder().encode(noTensors), end)
+  return longer
 }
 
 const chatFields = [

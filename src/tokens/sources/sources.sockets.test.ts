@@ -258,7 +258,7 @@ describe('an engine', () => {
     const key = (it: Record<string, unknown> | null): string =>
       JSON.stringify([it?.['prompt'], it?.['messages'], it?.['input']])
     return (request, body, response) => {
-      const sent = key(JSON.parse(body) as Record<string, unknown>)
+      const sent = key(body === '' ? null : (JSON.parse(body) as Record<string, unknown>))
       const found = exchanges.find(
         (it) => it.server === name && it.request.path === request.url && key(it.request.body) === sent,
       )
@@ -291,7 +291,7 @@ describe('an engine', () => {
     expect(first).toHaveLength(36)
     expect(await idsOf('a', 'chat', { ...chat, stream: true, temperature: 1 })).toEqual(first)
     expect(await idsOf('a', 'completions', { model: 'tiny', prompt: 'Hello world' })).toEqual([1, 15043, 3186])
-    expect(asked).toEqual(['/v1/chat/completions/render', '/tokenize', '/tokenize'])
+    expect(asked).toEqual(['/tokenizer_info', '/v1/chat/completions/render', '/tokenize', '/tokenize'])
     expect(await service.tokenizeRequest('a', 'responses', { input: 'Hello' })).toMatchObject({
       loadOnly: 'no-tokenizer',
     })

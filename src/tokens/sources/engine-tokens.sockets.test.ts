@@ -1,0 +1,179 @@
+// An engine that tells its chat template and added tokens, behind a real socket: what it is asked, and what is done with the answers.
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { Server, ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { gunzipSync } from 'node:zlib'
+import { afterAll, afterEach, expect, it, vi } from 'vitest'
+import { prose } from '../../../bench/tokens/texts.js'
+import { createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
+import type { Body, Route } from '../chat/request.js'
+import { loadModel } from '../model/loaded-model.js'
+import { tinyllamaFolder } from '../real-tokenizers.case.js'
+import { TokenService } from '../token-service.js'
+import { Tokens } from '../tokens.js'
+import type { ToldEngine } from './learnt-engine.case.js'
+import { toldEngine } from './learnt-engine.case.js'
+
+const recorded = gunzipSync(readFileSync(new URL('../../../test/fixtures/vllm/http.jsonl.gz', import.meta.url)))
+  .toString('utf8')
+  .split('\n')
+  .find((line) => line.includes('"b-tokenizer_info"'))!
+const { response_text: info } = JSON.parse(recorded) as { response_text: string }
+const engine = toldEngine(loadModel(tinyllamaFolder, 'socket'))
+
+const service = new TokenService({ threads: 1 })
+let server: Server | undefined
+afterAll(() => service.close())
+afterEach(async () => {
+  server?.closeAllConnections()
+  await new Promise<void>((resolve) => (server ? server.close(() => resolve()) : resolve()))
+  server = undefined
+})
+
+interface Asked {
+  readonly path: string
+  readonly body: Record<string, unknown>
+}
+
+/** As the recorded server would answer, told or not. */
+async function serve(
+  options: { readonly tells?: boolean; readonly renders?: boolean; readonly engine?: () => ToldEngine } = {},
+): Promise<{ readonly url: string; readonly asked: Asked[] }> {
+  const { tells = true, renders = true, engine: current = () => engine } = options
+  const asked: Asked[] = []
+  const answer = (path: string, body: Asked['body'], response: ServerResponse): void => {
+    const say = (value: unknown): void => void response.writeHead(200).end(JSON.stringify(value))
+    if (path === '/tokenizer_info' && tells) return void response.writeHead(200).end(info)
+    if (path === '/tokenize' && typeof body['prompt'] === 'string') {
+      return say({ tokens: [...current().encode(body['prompt'], body['add_special_tokens'] !== false)] })
+    }
+    if (path === '/tokenize') return say({ tokens: [...current().render('chat', body as Body)] })
+    const route = /^\/v1\/(chat)?.*\/render$/.exec(path)
+    if (!route || !renders) return void response.writeHead(404).end('{"detail":"Not Found"}')
+    say({ token_ids: [...current().render(route[1] ? 'chat' : 'completions', body as Body)], features: null })
+  }
+  server = createServer((request, response) => {
+    let text = ''
+    request.on('data', (chunk: Buffer) => (text += chunk.toString('utf8')))
+    request.on('end', () => {
+      const body = text === '' ? {} : (JSON.parse(text) as Asked['body'])
+      asked.push({ path: request.url!, body })
+      answer(request.url!, body, response)
+    })
+  })
+  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
+}
+
+/** A conversation after so many turns. */
+function chat(turns: number): Body {
+  const messages = [{ role: 'system', content: prose(600, 5) }]
+  for (let turn = 0; turn < turns; turn++) {
+    messages.push({ role: turn % 2 ? 'assistant' : 'user', content: `turn ${turn}: ${prose(40, turn)}` })
+  }
+  return { model: 'tiny', messages } as unknown as Body
+}
+
+async function tokensOf(model: string, body: Body, route: Route = 'chat'): Promise<Tokens> {
+  const tokens = await service.tokenizeRequest(model, route, body)
+  if (!(tokens instanceof Tokens)) throw new Error(tokens.detail)
+  return tokens
+}
+
+it.each([
+  { says: 'renders', renders: true, whole: '/v1/chat/completions/render' },
+  { says: 'only tokenizes', renders: false, whole: '/tokenize' },
+])('an engine that tells what its texts are made of, and $says, is asked for new ends', async ({ renders, whole }) => {
+  const { url, asked } = await serve({ renders })
+  const status = await service.setModel('told', { engine: { url, dialect: 'vllm' } })
+  expect(status).toMatchObject({ source: 'engine', asks: 'ends', reason: undefined })
+  for (let turn = 1; turn <= 20; turn++) {
+    const { ids, source } = await tokensOf('told', chat(turn))
+    expect(source).toBe('engine')
+    expect([...ids]).toEqual([...engine.render('chat', chat(turn))])
+  }
+  expect(service.counts.models['told']!.ends).toMatchObject({ whole: 1, continued: 19, checked: 4, refuted: 0 })
+  const last = asked.slice(-15) // the first ones are checked: their whole is asked for, too
+  expect(last.every(({ path, body }) => path === '/tokenize' && String(body['prompt']).startsWith('</s>'))).toBe(true)
+  expect(Math.max(...last.map(({ body }) => String(body['prompt']).length))).toBeLessThan(120)
+  expect(asked.filter(({ path, body }) => path === whole && body['messages'])).toHaveLength(5)
+  // The same again is not asked at all.
+  const before = asked.length
+  await tokensOf('told', chat(20))
+  expect(asked).toHaveLength(before)
+})
+
+it('blocks of what is known are not hashed again', async () => {
+  const { url } = await serve()
+  await service.setModel('hashed', { engine: { url, dialect: 'vllm' } })
+  const scheme = createHashScheme({ blockSize: 16 })
+  const hasher = createBlockHasher()
+  const extend = vi.spyOn(hasher, 'extend')
+  for (const turns of [2, 4, 6]) {
+    const tokens = await tokensOf('hashed', chat(turns))
+    const fresh = new Tokens({ ids: tokens.ids, source: 'engine', exactness: 'proven' })
+    expect([...tokens.blockHashes(scheme, hasher).localColumn()]).toEqual([
+      ...fresh.blockHashes(scheme, createBlockHasher()).localColumn(),
+    ])
+  }
+  expect(extend).toHaveBeenCalledTimes(2)
+})
+
+it('a prompt with special tokens around it is continued, too', async () => {
+  const { url, asked } = await serve()
+  await service.setModel('wrapped', { engine: { url, dialect: 'vllm' } })
+  const text = (count: number): string => `${prose(300, 1)}</s>${'more words</s>'.repeat(count)}`
+  for (let turn = 1; turn < 8; turn++) {
+    const { ids } = await tokensOf('wrapped', { prompt: text(turn) }, 'completions')
+    expect([...ids]).toEqual([...engine.encode(text(turn), true)])
+  }
+  expect(asked.at(-1)!.body['prompt']).toBe('</s>more words</s>')
+})
+
+it('an engine that does not tell is asked for the whole, and the status says so', async () => {
+  const { url, asked } = await serve({ tells: false })
+  expect(await service.setModel('silent', { engine: { url, dialect: 'vllm' } })).toMatchObject({
+    asks: 'whole',
+    reason: 'it was not started with --enable-tokenizer-info-endpoint',
+  })
+  for (const turns of [1, 2]) await tokensOf('silent', chat(turns))
+  expect(asked.map(({ path }) => path)).toEqual([
+    '/tokenizer_info',
+    '/v1/chat/completions/render',
+    '/v1/chat/completions/render',
+  ])
+  expect(await service.setModel('other', { engine: { url, dialect: 'sglang' } })).toMatchObject({
+    asks: 'whole',
+    reason: 'only vLLM tells its chat template and added tokens',
+  })
+})
+
+it('one difference ends it, and what was pieced together is forgotten', async () => {
+  let current = engine
+  const { url, asked } = await serve({ engine: () => current })
+  await service.setModel('changes', { engine: { url, dialect: 'vllm' } })
+  for (const turns of [1, 2]) await tokensOf('changes', chat(turns))
+  // As after a restart with other arguments: the engine now renders a line more.
+  current = { ...engine, render: (route, body) => Uint32Array.of(7, ...engine.render(route, body)) }
+  const tokens = await tokensOf('changes', chat(3))
+  expect([...tokens.ids]).toEqual([7, ...engine.render('chat', chat(3))])
+  expect(service.status('changes')).toMatchObject({
+    asks: 'whole',
+    reason: expect.stringContaining('differed') as never,
+  })
+  expect(service.counts.models['changes']!.ends).toMatchObject({ refuted: 1, continued: 1 })
+  const before = asked.length
+  expect((await tokensOf('changes', chat(2))).ids[0]).toBe(7) // asked for again
+  expect(asked.slice(before).map(({ path }) => path)).toEqual(['/v1/chat/completions/render'])
+})
+
+it('an engine that never says what it is made of holds nobody up for long', async () => {
+  server = createServer(() => undefined)
+  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const status = await service.setModel('mute', { engine: { url, dialect: 'vllm', deadlineMs: 60 } })
+  expect(status).toMatchObject({ asks: 'whole', reason: expect.stringContaining('could not be learnt') as never })
+  const stop = AbortSignal.abort(new Error('over'))
+  await expect(service.setModel('mute', { engine: { url, dialect: 'vllm' } }, stop)).rejects.toThrow('over')
+})
