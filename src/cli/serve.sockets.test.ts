@@ -372,6 +372,25 @@ describe('whose tokens are used', () => {
     expect(metrics).toMatch(/dynamo_frontend_tokenize_seconds_count [1-9]/)
     expect(`${lines.join()}${metrics}`).not.toContain('hub-secret')
   })
+
+  it('asks an engine that tells its tokenizer for new ends only, and says what every engine is asked for', async () => {
+    const [told, silent] = [await engine({ isTokenizerInfo: true }), await engine({ models: ['other'] })]
+    const lines: string[] = []
+    const served = await start([told.url, silent.url], lines)
+    expect(served.assembly.reports().map(({ tokens }) => tokens?.asks)).toEqual(['ends', 'whole'])
+    expect(lines.join('\n')).toContain('the engine of other tokenizes every new prompt from its start')
+    expect(lines.join('\n')).not.toContain('the engine of sim tokenizes')
+    const messages = conversation('harbours')
+    expect(await served.assembly.until(isExact, 10_000)).toBe(true)
+    for (let turn = 0; turn < 6; turn++) {
+      await settled(served, [told])
+      const { predicted, reported } = await say(client(served), messages, `And what of number ${turn}?`)
+      expect(predicted).toBe(reported)
+    }
+    const metrics = await (await fetch(`${served.address.url}/metrics`)).text()
+    for (const [asked, count] of Object.entries({ end: 5, whole: 1, checked: 4, refuted: 0 }))
+      expect(metrics).toContain(`warmroute_engine_prompts_total{asked="${asked}",model="sim"} ${count}\n`)
+  })
 })
 
 describe('a worker over a threshold', () => {

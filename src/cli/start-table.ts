@@ -8,7 +8,7 @@ export function startTable(reports: readonly AddressReport[]): string[] {
   const head = ['worker', 'address', 'engine', 'model', 'events', 'tokenizer', 'mode', ...(hasPairs ? ['role'] : [])]
   const rows = reports.map((report) => [...rowOf(report), ...(hasPairs ? [report.role ?? '-'] : [])])
   const lines = table(head, rows).map((line) => `  ${line}`)
-  const advice = reports.flatMap(adviceOf)
+  const advice = [...reports.flatMap(adviceOf), ...wholePrompts(reports)]
   return advice.length === 0 ? lines : [...lines, '', ...advice]
 }
 
@@ -22,9 +22,20 @@ function rowOf(report: AddressReport): string[] {
     engine,
     model ?? '-',
     eventsOf(report),
-    tokens?.source ?? 'none',
+    tokens?.asks ? `engine, ${tokens.asks}` : (tokens?.source ?? 'none'),
     verdict.mode,
   ]
+}
+
+/** Models whose engine is asked to tokenize the whole of every new prompt, and what would make its end enough. */
+function wholePrompts(reports: readonly AddressReport[]): string[] {
+  const asked = new Map(reports.flatMap((it) => (it.tokens?.asks === 'whole' ? [[it.model, it] as const] : [])))
+  return [...asked].flatMap(([model, { tokens, facts }]) => [
+    `  the engine of ${model} tokenizes every new prompt from its start: ${tokens!.reason}.`,
+    facts?.kind.value === 'vllm'
+      ? '    to have it asked for new ends only, add: --enable-tokenizer-info-endpoint; for no call at all: warmroute serve --tokenizer <folder>'
+      : '    to have it not asked at all, add: warmroute serve --tokenizer <folder>',
+  ])
 }
 
 function eventsOf({ facts }: AddressReport): string {

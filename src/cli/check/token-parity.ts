@@ -56,7 +56,10 @@ export async function tokenParity(
       ? {
           check,
           verdict: 'warn',
-          reason: 'the engine is asked for tokens, which costs a call per request',
+          reason:
+            status.asks === 'ends'
+              ? 'the engine is asked for the new end of every prompt, which costs a call per request'
+              : 'the engine is asked for tokens, which costs a call per request',
           fix: "--tokenizer <folder with the model's tokenizer.json>",
         }
       : { check, verdict: 'pass', reason: `${status.source}, ${status.encoder} encoder` },
