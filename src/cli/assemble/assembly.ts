@@ -187,8 +187,8 @@ export class Assembly implements KeeperHouse {
       this.#log.info({ worker: String(keeper.id) }, 'an engine was restarted')
       joined.runtime.incarnationChanged(keeper.id, facts.incarnation!.value)
       this.#findSockets(joined)
-      this.#tokenHostLeft(joined) // its tokenizer and template may be others now
     }
+    if (isOtherProcess(facts, before)) this.#tokenHosts.left(joined) // its tokenizer and template may be others now
     if (!this.#tokenHosts.hasTokens(joined.runtime.name)) await this.#tokenHosts.find(joined.runtime.name)
   }
 
