@@ -41,7 +41,7 @@ type Ask = (text: string) => Promise<Uint32Array>
 
 /** A tokenizer of single characters, a few merges and four added tokens. */
 function smallTokenizer(flags: readonly Flags[], steps: object): Ask {
-  const characters = [...' ▁ĠabcsxX/|<>[]_imend\u0338\n', ...new Set('ÌĊ¸')]
+  const characters = Array.from(' ▁ĠabcsxX/|<>[]_imend\u0338\nÌĊ¸')
   const vocab = [...new Set([...tokens, '<unk>', ...characters, 'ab', '▁a', '<s', 's>', 'Ġa', 'Ġab'])]
   const model = {
     type: 'BPE',
