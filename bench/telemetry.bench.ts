@@ -1,6 +1,9 @@
+import { setImmediate, setTimeout } from 'node:timers/promises'
 import { createGateway, createPolicyRouter } from '../src/server/index.js'
 import type { ModelSpec } from '../src/server/index.js'
+import type { Registry } from '../src/telemetry/index.js'
 import { RouterMetrics, workerLabels } from '../src/telemetry/index.js'
+import type { BenchContext } from './harness.js'
 import { defineBench, summarise } from './harness.js'
 
 type FeedStatus = ReturnType<NonNullable<ModelSpec['feedsOf']>>[number]
@@ -13,33 +16,66 @@ export const benches = [
       const workers = bench.size(50, 1000)
       const gateway = gatewayOf(workers)
       const { registry } = gateway.metrics
-      const longest: number[] = []
-      const { scrape } = await bench.compare({
-        scrape: async () => {
-          let slices = 0
-          let longestMs = 0
-          let before = process.cpuUsage()
-          const pause = (): Promise<void> => {
-            const { user, system } = process.cpuUsage(before)
-            longestMs = Math.max(longestMs, (user + system) / 1000)
-            before = process.cpuUsage()
-            return Promise.resolve()
-          }
-          for await (const _ of registry.stream(pause)) slices++
-          longest.push(longestMs)
-          return slices
-        },
-      })
-      await gateway.close()
-      const id = `metrics.scrape.w1000`
+      await setTimeout(20) // what a new gateway does by itself is over
+      const first = await LoopWatch.over(() => read(registry))
+      const { scrape } = await bench.compare({ scrape: () => read(registry) })
       const { checksum, spread } = scrape
+      const id = 'metrics.scrape.w1000'
       bench.report({ id: `${id}.ms`, value: scrape.cpuNs / 1e6, unit: 'ms', spread, checksum })
-      // CPU time of all threads: garbage that another one collects counts too, so that the median scrape speaks.
-      const { median, spread: turnSpread } = summarise(longest)
-      bench.report({ id: `${id}.slice_ms`, value: median, unit: 'ms', spread: turnSpread, checksum })
+      const longest: number[] = []
+      for (let at = 0; at < bench.size(2, 100); at++) longest.push(await LoopWatch.over(() => read(registry)))
+      reportTurns(bench, `${id}.turn`, longest, checksum)
+      const crowded: number[] = []
+      for (let at = 0; at < bench.size(1, 10); at++)
+        crowded.push(await LoopWatch.over(() => Promise.all(Array.from({ length: 8 }, () => read(registry)))))
+      reportTurns(bench, `${id}.overlapping_turn`, crowded, checksum)
+      // Every series is made in the first scrape, and most code is not yet compiled.
+      bench.report({ id: `${id}.first_turn_ms`, value: first, unit: 'ms', spread: 0, checksum })
+      await gateway.close()
     },
   ),
 ]
+
+/** The longest turn of each scrape: of the median scrape, and of the worst. */
+function reportTurns(bench: BenchContext, id: string, longest: readonly number[], checksum: string): void {
+  const { median, spread } = summarise(longest)
+  bench.report({ id: `${id}_ms`, value: median, unit: 'ms', spread, checksum })
+  bench.report({ id: `${id}_max_ms`, value: Math.max(...longest), unit: 'ms', spread: 0, checksum })
+}
+
+/** Reads as the server does: encoded slice by slice, with a turn of the loop between them. */
+async function read(registry: Registry): Promise<number> {
+  let bytes = 0
+  for await (const slice of registry.stream(() => setImmediate())) bytes += slice.length
+  return bytes > 0 ? 1 : 0
+}
+
+/**
+ * Times every turn of the loop, with all that runs in it, garbage collection included. A turn counts with the lesser of
+ * wall and CPU time: on a shared machine the one contains other processes, and the other threads that did not hold it.
+ */
+class LoopWatch {
+  #longestMs = 0
+  #isOver = false
+
+  static async over(work: () => Promise<unknown>): Promise<number> {
+    const watch = new LoopWatch()
+    const done = watch.#run()
+    await work()
+    watch.#isOver = true
+    await done
+    return watch.#longestMs
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isOver) {
+      const [wall, cpu] = [performance.now(), process.cpuUsage()]
+      await setImmediate()
+      const { user, system } = process.cpuUsage(cpu)
+      this.#longestMs = Math.max(this.#longestMs, Math.min(performance.now() - wall, (user + system) / 1000))
+    }
+  }
+}
 
 /** A gateway as it stands in front of a large fleet: every gauge of a worker, and the event stream of its rank. */
 function gatewayOf(workers: number): ReturnType<typeof createGateway> {

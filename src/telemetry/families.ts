@@ -36,6 +36,14 @@ export interface Histogram {
   readonly count: number
 }
 
+/** One series with the text of its labels: `a="1",b="2"`, or empty. */
+export interface SeriesEntry<Series> {
+  readonly labels: string
+  readonly series: Series
+  /** What stands before the value on its line; kept from its first scrape on, since a scrape is mostly this. */
+  head: string | undefined
+}
+
 /** What all families share: the series, by their label values. */
 export abstract class Family<Series> {
   abstract readonly type: FamilyType
@@ -43,9 +51,10 @@ export abstract class Family<Series> {
   readonly help: string
   readonly labelNames: readonly string[]
   readonly #seriesMax: number
-  readonly #series = new Map<string, Series>()
-  /** In order, until a series comes or goes. */
-  #sorted: readonly [string, Series][] | undefined
+  readonly #series = new Map<string, SeriesEntry<Series>>()
+  /** Always in the order of their labels: sorting a large family at a scrape would hold the loop. */
+  #ordered: SeriesEntry<Series>[] = []
+  #changes = 0
   #dropped = 0
 
   constructor(options: FamilyOptions) {
@@ -68,32 +77,69 @@ export abstract class Family<Series> {
   with(labels: Labels = {}): Series {
     const key = this.#keyOf(labels)
     const known = this.#series.get(key)
-    if (known) return known
+    if (known) return known.series
     const series = this.create()
     if (this.#series.size >= this.#seriesMax) this.#dropped++
-    else {
-      this.#series.set(key, series)
-      this.#sorted = undefined
-    }
+    else this.#insert({ labels: key, series, head: undefined })
     return series // a refused series still works for its holder, it is only never shown
   }
 
   remove(labels: Labels): boolean {
-    this.#sorted = undefined
-    return this.#series.delete(this.#keyOf(labels))
+    const key = this.#keyOf(labels)
+    if (!this.#series.delete(key)) return false
+    this.#ordered.splice(this.#placeOf(key), 1)
+    this.#changes++
+    return true
   }
 
   clear(): void {
-    this.#sorted = undefined
     this.#series.clear()
+    this.#ordered = []
+    this.#changes++
   }
 
-  /** Series in the order of their label text: `[text, series]`, where text is `a="1",b="2"` or empty. */
-  entries(): readonly [string, Series][] {
-    return (this.#sorted ??= [...this.#series].sort((a, b) => (a[0] < b[0] ? -1 : 1)))
+  /**
+   * Walks the series in the order of their labels; `undefined` at the end. Series may come and go between two steps: each
+   * one that stays is met exactly once.
+   */
+  walk(): () => SeriesEntry<Series> | undefined {
+    let at = 0
+    let changes = this.#changes
+    let last: string | undefined
+    return () => {
+      if (changes !== this.#changes) {
+        changes = this.#changes
+        at = last === undefined ? 0 : this.#placeOf(last)
+        if (at < this.#ordered.length && this.#ordered[at]!.labels === last) at++
+      }
+      const entry = this.#ordered[at]
+      if (entry) {
+        at++
+        last = entry.labels
+      }
+      return entry
+    }
   }
 
   protected abstract create(): Series
+
+  #insert(entry: SeriesEntry<Series>): void {
+    this.#series.set(entry.labels, entry)
+    this.#ordered.splice(this.#placeOf(entry.labels), 0, entry)
+    this.#changes++
+  }
+
+  /** Where the labels are, or would be. */
+  #placeOf(labels: string): number {
+    let low = 0
+    let high = this.#ordered.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (this.#ordered[middle]!.labels < labels) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
 
   #keyOf(labels: Labels): string {
     let key = ''

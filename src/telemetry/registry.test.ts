@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises'
+import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { exponentialBuckets } from './buckets.js'
 import { CounterFamily, GaugeFamily, HistogramFamily } from './families.js'
@@ -51,17 +53,84 @@ it('refuses the same name twice', () => {
   expect(() => registry.register(new GaugeFamily({ name: 'c', help: 'h' }))).toThrow('registered already')
 })
 
-it('gives the loop a turn within a large scrape, and the slices are the whole', async () => {
-  const registry = new Registry()
-  const family = registry.register(
-    new HistogramFamily({ name: 'h', help: 'h', labels: ['l'], buckets: exponentialBuckets(1, 2, 10) }),
-  )
-  for (let l = 0; l < 1000; l++) family.observe({ l: String(l) }, l)
+it('gives the loop a turn whenever its time is up, and the slices are the whole', async () => {
+  const registry = new Registry({ now: everyLookTakes(1) })
+  largeFamily(registry)
   let pauses = 0
-  const slices: string[] = []
-  for await (const slice of registry.stream(() => Promise.resolve(void pauses++))) slices.push(slice)
-  expect(pauses).toBeGreaterThan(3)
-  expect(slices.join('')).toBe(registry.text())
+  const text = await read(registry, () => Promise.resolve(void pauses++))
+  expect(pauses).toBeGreaterThan(100)
+  expect(text).toBe(registry.text())
+})
+
+it('gives the loop a turn when a slice is large, however fast it was written', async () => {
+  const registry = new Registry({ now: () => 0 })
+  largeFamily(registry)
+  const sizes: number[] = []
+  for await (const slice of registry.stream(() => Promise.resolve())) sizes.push(slice.length)
+  expect(sizes.length).toBeGreaterThan(2)
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(1 << 17)
+})
+
+it('scrapes that overlap take turns, and each is the whole', async () => {
+  const registry = new Registry({ now: everyLookTakes(1) })
+  largeFamily(registry)
+  let atWork = 0
+  const pause = async (): Promise<void> => {
+    expect(++atWork).toBe(1) // one slice in a turn, however many scrape
+    await setImmediate()
+    atWork--
+  }
+  const texts = await Promise.all(Array.from({ length: 5 }, () => read(registry, pause)))
+  expect(new Set(texts)).toEqual(new Set([registry.text()]))
+})
+
+it('a reader that leaves ends its scrape, collectors included, and holds up nobody', async () => {
+  const registry = new Registry({ now: everyLookTakes(1) })
+  largeFamily(registry)
+  let open = 0
+  registry.onCollect(function* () {
+    open++
+    try {
+      for (let step = 0; step < 9; step++) yield
+    } finally {
+      open--
+    }
+  })
+  for await (const _ of registry.stream(() => Promise.resolve())) break
+  const left = registry.stream(() => Promise.reject(new Error('gone')))
+  await expect(left.next()).rejects.toThrow('gone')
+  expect(open).toBe(0)
+  expect(await read(registry, () => Promise.resolve())).toBe(registry.text())
+})
+
+it('shows each series that stays exactly once, though others come and go between two slices', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.tuple(fc.nat(999), fc.boolean()), { minLength: 1, maxLength: 60 }),
+      async (changes) => {
+        const registry = new Registry({ now: everyLookTakes(1) })
+        const family = registry.register(new GaugeFamily({ name: 'g', help: 'h', labels: ['l'] }))
+        const touched = new Set(changes.map(([l]) => l))
+        for (let l = 0; l < 1000; l += 2) family.set({ l: String(l) }, l)
+        const left = [...changes]
+        const text = await read(registry, () => {
+          const [l, isThere] = left.pop() ?? [1001, false]
+          if (isThere) family.set({ l: String(l) }, l)
+          else family.remove({ l: String(l) })
+          return Promise.resolve()
+        })
+        const shown = [...text.matchAll(/l="(\d+)"\} (\d+)\n/g)].map(([, l, value]) => [l, value] as const)
+        const names = shown.map(([l]) => l!)
+        expect(names).toEqual([...new Set(names)].sort())
+        for (const [l, value] of shown) expect(value).toBe(l)
+        const stayed = names.filter((l) => !touched.has(Number(l)))
+        expect(stayed).toHaveLength(
+          Array.from({ length: 500 }, (_, at) => at * 2).filter((l) => !touched.has(l)).length,
+        )
+      },
+    ),
+    { numRuns: 60 },
+  )
 })
 
 it('asks its collectors before a scrape, until they are removed', () => {
@@ -85,7 +154,7 @@ it.each([
 })
 
 it('lets the loop run between the steps of a collector, and shows what it found', async () => {
-  const registry = new Registry()
+  const registry = new Registry({ now: everyLookTakes(1) })
   const gauge = registry.register(new GaugeFamily({ name: 'found', help: 'h' }))
   registry.onCollect(function* () {
     for (let step = 1; step <= 3; step++) {
@@ -94,8 +163,26 @@ it('lets the loop run between the steps of a collector, and shows what it found'
     }
   })
   let pauses = 0
-  let text = ''
-  for await (const slice of registry.stream(() => Promise.resolve(void pauses++))) text += slice
+  const text = await read(registry, () => Promise.resolve(void pauses++))
   expect(text).toContain('found 3\n')
-  expect(pauses).toBe(4)
+  expect(pauses).toBe(5) // its three steps, the text, and the end
 })
+
+async function read(registry: Registry, pause: () => Promise<void>): Promise<string> {
+  const slices: Uint8Array[] = []
+  for await (const slice of registry.stream(pause)) slices.push(slice)
+  return Buffer.concat(slices).toString()
+}
+
+/** A clock on which every look is later by more than a turn. */
+function everyLookTakes(turns: number): () => number {
+  let now = 0
+  return () => (now += turns * 10)
+}
+
+function largeFamily(registry: Registry): void {
+  const family = registry.register(
+    new HistogramFamily({ name: 'h', help: 'h', labels: ['l'], buckets: exponentialBuckets(1, 2, 10) }),
+  )
+  for (let l = 0; l < 1000; l++) family.observe({ l: String(l) }, l)
+}

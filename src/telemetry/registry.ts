@@ -1,23 +1,46 @@
 /** Holds the families of one process and writes them as text, a slice at a time, so that a scrape never blocks the loop. */
-import type { Counter, CounterFamily, Family, Gauge, GaugeFamily } from './families.js'
+import type { CounterFamily, GaugeFamily, HistogramSeries, SeriesEntry } from './families.js'
 import { HistogramFamily } from './families.js'
+import { decimal, Slice } from './slice.js'
 
 type AnyFamily = CounterFamily | GaugeFamily | HistogramFamily
 
-/** Lines written before the loop gets a turn: about a millisecond of work. */
-const linesPerSlice = 2_000
+/** Work of a scrape before the loop gets a turn, by the clock: far below what a request would notice. */
+const turnMs = 2
+/** Bytes before the loop gets a turn even so: what is written must be sent within a turn too. */
+const sliceBytes = 1 << 17
+/** So much may come between two looks before a slice must be made larger. */
+const roomBytes = 1 << 13
+/** Lines between two looks at the clock. */
+const linesPerLook = 32
 
-/** One that has much to do yields between its steps, and the loop gets a turn there. */
+const nothing = new Uint8Array(0)
+
+/** One that has much to do yields between its steps, and the loop gets a turn there when one is due. */
 export type Collector = () => void | Iterable<void>
+
+export interface RegistryOptions {
+  /** A clock in milliseconds. */
+  readonly now?: () => number
+}
 
 export class Registry {
   readonly #families = new Map<string, AnyFamily>()
   readonly #collectors = new Set<Collector>()
+  readonly #now: () => number
+  #sorted: readonly AnyFamily[] | undefined
+  /** Ends when no scrape is at work. */
+  #atWork: Promise<void> = Promise.resolve()
+
+  constructor(options: RegistryOptions = {}) {
+    this.#now = options.now ?? (() => performance.now())
+  }
 
   /** The same name twice is a mistake of ours, not of an operator: it throws. */
   register<F extends AnyFamily>(family: F): F {
     if (this.#families.has(family.name)) throw new TypeError(`metric ${family.name} is registered already`)
     this.#families.set(family.name, family)
+    this.#sorted = undefined
     return family
   }
 
@@ -28,7 +51,7 @@ export class Registry {
   }
 
   families(): readonly AnyFamily[] {
-    return [...this.#families.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+    return (this.#sorted ??= [...this.#families.values()].sort((a, b) => (a.name < b.name ? -1 : 1)))
   }
 
   /** Series that were refused because their family was full. */
@@ -38,76 +61,117 @@ export class Registry {
 
   /** The exposition, at once. For tests and small registries. */
   text(): string {
-    return [...this.#slices()].join('')
+    const decoder = new TextDecoder()
+    let text = ''
+    for (const slice of this.#slices()) text += decoder.decode(slice, { stream: true })
+    return text
   }
 
-  /** The exposition in slices; `pause` is awaited between them, for instance `setImmediate` from `node:timers/promises`. */
-  async *stream(pause: () => Promise<void>): AsyncGenerator<string> {
-    for (const slice of this.#slices()) {
-      if (slice !== '') yield slice
-      await pause()
+  /**
+   * The exposition in slices; `pause` is awaited between them, for instance `setImmediate` from `node:timers/promises`.
+   * Scrapes that overlap take turns: the loop is held by one slice at a time, however many ask.
+   */
+  async *stream(pause: () => Promise<void>): AsyncGenerator<Uint8Array> {
+    const slices = this.#slices()
+    try {
+      for (;;) {
+        const slice = await this.#takeTurn(slices, pause)
+        if (slice === undefined) return
+        if (slice.length > 0) yield slice
+      }
+    } finally {
+      slices.return(undefined) // a reader that leaves early ends the collectors too
     }
   }
 
-  *#slices(): Generator<string> {
-    for (const collector of this.#collectors) for (const _ of collector() ?? []) yield ''
-    let lines: string[] = []
-    for (const family of this.families()) {
-      if (family.size === 0) continue
-      lines.push(`# HELP ${family.name} ${escapeHelp(family.help)}`, `# TYPE ${family.name} ${family.type}`)
-      for (const line of linesOf(family)) {
-        lines.push(line)
-        if (lines.length < linesPerSlice) continue
-        yield `${lines.join('\n')}\n`
-        lines = []
+  async #takeTurn(slices: Iterator<Uint8Array>, pause: () => Promise<void>): Promise<Uint8Array | undefined> {
+    const before = this.#atWork
+    let end = (): void => undefined
+    this.#atWork = new Promise((resolve) => (end = resolve))
+    try {
+      await before
+      const { value, done } = slices.next()
+      await pause()
+      return done ? undefined : value
+    } finally {
+      end()
+    }
+  }
+
+  /** Every slice is the work of one turn; those of the collectors are empty. */
+  *#slices(): Generator<Uint8Array, undefined> {
+    let endsAt = this.#now() + turnMs
+    for (const collector of this.#collectors) {
+      for (const _ of collector() ?? []) {
+        if (this.#now() < endsAt) continue
+        yield nothing
+        endsAt = this.#now() + turnMs
       }
     }
-    if (lines.length > 0) yield `${lines.join('\n')}\n`
+    const slice = new Slice(sliceBytes)
+    let lookAt = linesPerLook
+    for (const family of this.families()) {
+      if (family.size === 0) continue
+      slice.addLine(`# HELP ${family.name} ${escapeHelp(family.help)}`)
+      slice.addLine(`# TYPE ${family.name} ${family.type}`)
+      for (const next = writerOf(family, slice); next(); ) {
+        if (slice.lines < lookAt) continue
+        lookAt = slice.lines + linesPerLook
+        if (slice.length < sliceBytes - roomBytes && this.#now() < endsAt) continue
+        yield slice.take()
+        lookAt = linesPerLook
+        endsAt = this.#now() + turnMs
+      }
+    }
+    if (slice.length > 0) yield slice.take()
   }
 }
 
 /** Media type of the exposition. */
 export const expositionType = 'text/plain; version=0.0.4; charset=utf-8'
 
-function* linesOf(family: AnyFamily): Generator<string> {
-  if (family instanceof HistogramFamily) yield* histogramLines(family)
-  else yield* valueLines(family)
+/** Writes the next series of a family with each call; false when there is none. */
+function writerOf(family: AnyFamily, slice: Slice): () => boolean {
+  return family instanceof HistogramFamily ? histogramWriter(family, slice) : valueWriter(family, slice)
 }
 
-function* valueLines(family: Family<Counter> | Family<Gauge>): Generator<string> {
-  for (const [labels, series] of family.entries()) yield `${family.name}${braced(labels)} ${decimal(series.value)}`
-}
-
-function* histogramLines(family: HistogramFamily): Generator<string> {
-  const bounds = family.bounds.map(decimal)
-  for (const [labels, series] of family.entries()) {
-    const before = labels === '' ? '' : `${labels},`
-    const counts = series.cumulative()
-    for (let i = 0; i < bounds.length; i++) yield `${family.name}_bucket{${before}le="${bounds[i]}"} ${counts[i]}`
-    yield `${family.name}_bucket{${before}le="+Inf"} ${series.count}`
-    yield `${family.name}_sum${braced(labels)} ${decimal(series.sum)}`
-    yield `${family.name}_count${braced(labels)} ${series.count}`
+function valueWriter(family: CounterFamily | GaugeFamily, slice: Slice): () => boolean {
+  const { name } = family
+  const next = family.walk()
+  return () => {
+    const entry = next()
+    if (!entry) return false
+    slice.addValue((entry.head ??= `${name}${braced(entry.labels)} `), entry.series.value)
+    return true
   }
+}
+
+function histogramWriter(family: HistogramFamily, slice: Slice): () => boolean {
+  const bounds = family.bounds.map(decimal)
+  const next = family.walk()
+  return () => {
+    const entry = next()
+    if (entry) writeHistogram(family.name, bounds, entry, slice)
+    return entry !== undefined
+  }
+}
+
+function writeHistogram(
+  name: string,
+  bounds: readonly string[],
+  { labels, series }: SeriesEntry<HistogramSeries>,
+  slice: Slice,
+): void {
+  const head = `${name}_bucket{${labels === '' ? '' : `${labels},`}le="`
+  const counts = series.cumulative()
+  for (let i = 0; i < bounds.length; i++) slice.addLine(`${head}${bounds[i]}"} ${counts[i]}`)
+  slice.addLine(`${head}+Inf"} ${series.count}`)
+  slice.addLine(`${name}_sum${braced(labels)} ${decimal(series.sum)}`)
+  slice.addLine(`${name}_count${braced(labels)} ${series.count}`)
 }
 
 function braced(labels: string): string {
   return labels === '' ? '' : `{${labels}}`
-}
-
-/** Shortest decimal that reads back as the same number, never in exponent form: `0.00001`, not `1e-5`. */
-function decimal(value: number): string {
-  if (Number.isSafeInteger(value)) return String(value) // most are, and none of them has an exponent
-  if (value === Number.POSITIVE_INFINITY) return '+Inf'
-  if (value === Number.NEGATIVE_INFINITY) return '-Inf'
-  const text = String(value)
-  const [digits, exponent] = text.split('e')
-  if (exponent === undefined) return text
-  const [whole, fraction = ''] = digits!.replace('-', '').split('.')
-  const point = whole!.length + Number(exponent)
-  const all = whole! + fraction
-  const sign = value < 0 ? '-' : ''
-  if (point <= 0) return `${sign}0.${'0'.repeat(-point)}${all}`
-  return `${sign}${all.padEnd(point, '0')}`
 }
 
 function escapeHelp(help: string): string {

@@ -120,11 +120,12 @@ export class EventGauges {
   }
 
   /** After every worker was shown: what was not shown again is gone. */
-  end(): void {
+  *end(): Generator<void> {
     for (const [key, series] of this.#series) {
       if (series.scrape === this.#scrape) continue
       series.end()
       this.#series.delete(key)
+      yield
     }
   }
 }

@@ -11,9 +11,6 @@ import { LoopCanary } from './loop-canary.js'
 
 const modes = ['exact', 'degraded', 'approximate', 'load-only'] as const
 
-/** Workers that are looked at in one turn of the loop: a millisecond or two. */
-const workersPerTurn = 50
-
 interface WorkerHandles {
   readonly labels: Labels
   readonly available: Gauge
@@ -29,6 +26,8 @@ export class WorkerGauges {
   readonly #stop: () => void
   readonly #events: EventGauges
   readonly #handles = new Map<Worker, WorkerHandles>()
+  /** Workers that share a name, while one takes the place of another. */
+  readonly #holders = new Map<string, number>()
   #isCollecting = false
   /** What was counted so far, by model: a scrape adds what came since. */
   readonly #evicted = new Map<string, number>()
@@ -69,16 +68,23 @@ export class WorkerGauges {
       for (const worker of model.workers()) {
         seen.add(worker)
         this.#show(model, worker)
-        if (seen.size % workersPerTurn === 0) yield
+        yield
       }
     }
-    for (const [worker, { labels }] of this.#handles) if (!seen.has(worker)) this.#remove(worker, labels)
-    this.#events.end()
+    for (const [worker, { labels }] of this.#handles) {
+      if (seen.has(worker)) continue
+      this.#remove(worker, labels)
+      yield
+    }
+    yield* this.#events.end()
   }
 
   #show(model: Model, worker: Worker): void {
     let handles = this.#handles.get(worker)
-    if (!handles) this.#handles.set(worker, (handles = this.#open(model.name, worker.label)))
+    if (!handles) {
+      this.#handles.set(worker, (handles = this.#open(model.name, worker.label)))
+      this.#holders.set(nameOf(handles.labels), (this.#holders.get(nameOf(handles.labels)) ?? 0) + 1)
+    }
     handles.available.set(worker.mayServe ? 1 : 0)
     handles.inFlight.set(worker.inFlight)
     for (const [mode, gauge] of handles.modes) gauge.set(worker.mode === mode ? 1 : 0)
@@ -125,11 +131,16 @@ export class WorkerGauges {
   /** Ends its series, unless another worker of the same name has come. */
   #remove(worker: Worker, labels: Labels): void {
     this.#handles.delete(worker)
-    for (const other of this.#handles.values())
-      if (other.labels['worker'] === labels['worker'] && other.labels['model'] === labels['model']) return
+    const others = (this.#holders.get(nameOf(labels)) ?? 1) - 1
+    if (others > 0) return void this.#holders.set(nameOf(labels), others)
+    this.#holders.delete(nameOf(labels))
     const { workerAvailable, workerInFlight, workerMode } = this.#metrics
     workerAvailable.remove(labels)
     workerInFlight.remove(labels)
     for (const mode of modes) workerMode.remove({ ...labels, mode })
   }
+}
+
+function nameOf(labels: Labels): string {
+  return `${labels['model']}\0${labels['worker']}`
 }

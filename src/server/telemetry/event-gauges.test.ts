@@ -1,0 +1,30 @@
+import { expect, it } from 'vitest'
+import { createMetrics } from '../../telemetry/index.js'
+import type { FeedStatus } from '../../events/index.js'
+import { EventGauges } from './event-gauges.js'
+
+it('ends the series of streams that are not shown again, a step at a time', () => {
+  const metrics = createMetrics()
+  const gauges = new EventGauges(metrics)
+  const show = (workers: readonly string[]): number => {
+    gauges.begin()
+    for (const worker of workers) gauges.show('m', worker, [feed])
+    return [...gauges.end()].length
+  }
+  expect(show(['1', '2', '3'])).toBe(0)
+  expect(metrics.registry.text()).toContain('warmroute_events_total{dp_rank="0",model="m",worker="3"} 5\n')
+  expect(show(['2'])).toBe(2)
+  const left = metrics.registry.text().match(/worker="\d"/g)
+  expect(new Set(left)).toEqual(new Set(['worker="2"']))
+})
+
+const feed = {
+  dpRank: 0,
+  state: 'live',
+  lastSequence: 7,
+  deviceBlocks: 1,
+  events: 5,
+  machine: { applied: 1, gaps: 0, replays: 0, restarts: 0 },
+  purges: { gap: 1 },
+  decodeErrors: {},
+} as unknown as FeedStatus
