@@ -69,10 +69,11 @@ const prefillTimesSchema = z.union([
     per_token2: milliseconds.optional(),
     per_token_prefix: milliseconds.optional(),
   }),
+  z.literal('online'),
   z.array(z.strictObject({ new: z.number().positive(), prefix: z.number().nonnegative(), ms: milliseconds })).min(1),
 ])
 
-/** How long prefills take: milliseconds as a formula of new and cached tokens, or measured points between which is interpolated. */
+/** How long prefills take: milliseconds as a formula of new and cached tokens, measured points between which is interpolated, or learned. */
 export type PrefillTimes = z.output<typeof prefillTimesSchema>
 
 const routerModes = ['kv', 'round-robin', 'random', 'least-loaded', 'power-of-two', 'token-balance'] as const
@@ -130,12 +131,15 @@ const options = {
     true,
     'A prefill that failed on two workers is done by the decode worker. Off: the request fails. enforce_disagg switches it off.',
   ),
-  prefillTimes: structure<PrefillTimes | undefined>(
-    prefillTimesSchema.optional(),
-    undefined,
-    'How long a prefill takes on these engines, in milliseconds: `{base, per_token, per_token2, per_token_prefix}`, or a list of measured points `{new, prefix, ms}`. With it, prefill load falls while a prompt is computed. For `policy: dynamo`; `warm` learns it by itself.',
-    'an object or a list',
-  ),
+  prefillTimes: {
+    ...structure<PrefillTimes | undefined>(
+      prefillTimesSchema.optional(),
+      undefined,
+      'How long a prefill takes on these engines, in milliseconds: `{base, per_token, per_token2, per_token_prefix}`, or a list of measured points `{new, prefix, ms}`, or `online`: learned per worker from the prefills that are seen, from engine_profile on where there is one. With it, prefill load falls while a prompt is computed. For `policy: dynamo`; `warm` learns by itself in any case.',
+      '`online`, an object or a list',
+    ),
+    fromText: (value) => (value === 'online' ? value : (JSON.parse(value) as unknown)),
+  },
   tokenizer: optionalText(
     "A folder with the model's tokenizer.json. None: looked for where the engine says the model is and in hub_cache; the engine is asked last.",
   ),
@@ -165,7 +169,7 @@ const options = {
     'Seconds between two snapshots. One more is taken at the end; 0 takes only that one.',
   ),
   engineProfile: optionalText(
-    'A file of `warmroute profile`: where policy warm starts to learn how long prefills take. None: from nothing.',
+    'A file of `warmroute profile`: where policy warm, and prefill_times when it is `online`, start to learn how long prefills take. None: from nothing.',
   ),
   decisionLog: optionalText(
     'A file to which every request is written that was sent to a worker, as a line that `warmroute replay` reads: times, token counts, and salted hashes of 512 tokens each; no text. None: nothing is written.',

@@ -39,7 +39,7 @@ export type {
 } from './router-ports.js'
 export { WorkerRegistry } from './worker-registry.js'
 export { replayRouterLog } from './replay-log.js'
-export { exportEventCounts, exportLoads, newMetricsObserver } from './metrics-observer.js'
+export { exportEventCounts, exportLoads, exportPrefillLearning, newMetricsObserver } from './metrics-observer.js'
 export { createRouter } from './create-router.js'
 export type { Placement, RouteOptions, Router, RouterOptions, WorkerOptions } from './create-router.js'
 export {

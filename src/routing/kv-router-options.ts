@@ -40,8 +40,9 @@ export interface KvRouterOptions<Client = undefined> {
   readonly config?: RouterConfigInput | undefined
   /** The default one unless told. */
   readonly selector?: WorkerSelector | undefined
-  readonly prefillLoadEstimator?: PrefillEstimator | undefined
-  /** Where policy warm starts to learn how long prefills take; from nothing unless told. */
+  /** `online` learns from the prefills that this router sees; policy warm does that by itself. */
+  readonly prefillLoadEstimator?: PrefillEstimator | 'online' | undefined
+  /** Where learning how long prefills take starts; from nothing unless told. */
   readonly prefillProfile?: PrefillCoefficients | undefined
   /** Labels gauges, and prices ranks: `decode` unless told. */
   readonly workerType?: WorkerType | undefined

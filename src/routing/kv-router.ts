@@ -38,6 +38,7 @@ import type { BestMatchDetails, FindBestMatch, WorkerCacheHitEstimate } from './
 import { roundedOverlapBlocks, toSchedulingRequest } from './best-match.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import { LiveCore } from './live-core.js'
+import type { PrefillLearning } from './metrics-observer.js'
 import { missingParts } from './missing-parts.js'
 import type { Prompt } from './prompt.js'
 import { hashPrompt, nameBlocks, PromptScratch } from './prompt.js'
@@ -106,6 +107,11 @@ export class KvRouter<Client = undefined> {
   /** Absent with a remote index. */
   get indexer(): KvIndex | undefined {
     return this.#live.core.index
+  }
+
+  /** What is learned of prefill times; absent where nobody learns. */
+  get prefillLearning(): PrefillLearning | undefined {
+    return this.#live.core.learner
   }
 
   get kvRouterConfig(): RouterConfig {

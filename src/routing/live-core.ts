@@ -279,8 +279,12 @@ export class LiveCore {
       selector,
       selectionPolicy: chooseSelectionPolicy(config, this.#options),
       comparesOverlap: this.#options.observer?.lesserOverlap !== undefined,
-      estimatePrefill: prefillLoadEstimator,
+      estimatePrefill: prefillLoadEstimator === 'online' ? undefined : prefillLoadEstimator,
       model: prefillProfile && new FleetModel({ profile: prefillProfile }),
+      learner:
+        prefillLoadEstimator === 'online' && config.policy !== 'warm'
+          ? new FleetModel({ profile: prefillProfile })
+          : undefined,
       onEstimateFailed: (error) => this.log.warn({ error }, 'failed to predict a prefill duration'),
       load: (ranks) => onFeed(new LoadFeed(ranks, clock, this.log)),
       replica: config.routerReplicaSync ? replica : undefined,

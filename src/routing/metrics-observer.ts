@@ -63,6 +63,33 @@ const eventEnds = [
   'unknown_worker', // ours: its worker has left, or too many are unknown
 ] as const
 
+/** How far learning prefill times has come. */
+export interface PrefillLearning {
+  /** Prefills that were learned from. */
+  readonly observations: number
+  /** Usual relative error of an estimate. */
+  readonly errorRatio: number
+}
+
+/** Read before each scrape; the series end when it stops. */
+export function exportPrefillLearning(
+  learning: PrefillLearning,
+  metrics: Metrics,
+  labels: { readonly model: string; readonly worker_type: WorkerType },
+): () => void {
+  const { prefillEstimateError, prefillsLearned } = metrics
+  const stop = metrics.registry.onCollect(() => {
+    if (learning.observations > 0) prefillEstimateError.set(labels, learning.errorRatio)
+    const counter = prefillsLearned.with(labels)
+    counter.inc(learning.observations - counter.value)
+  })
+  return () => {
+    stop()
+    prefillEstimateError.remove(labels)
+    prefillsLearned.remove(labels)
+  }
+}
+
 /** What became of KV events, read from the index before each scrape; at zero from the start. Returns the way to stop. */
 export function exportEventCounts(counts: EventCounts, metrics: Metrics, to: RouterMetrics): () => void {
   const { router_id: _, ...component } = to.requestLabels

@@ -80,11 +80,20 @@ async function record(options: Partial<KvRouterOptions>): Promise<{ log: Uint8Ar
     })
     waiting.push(asked.then(() => placed++).catch(() => {}))
     await Promise.resolve()
+    if (options.prefillLoadEstimator === 'online') markIfBooked(router, `r${n - 3}`)
     if (n >= 6) router.free(`r${n - 6}`)
   }
   await router.close()
   await Promise.all(waiting)
   return { log: new Uint8Array(Buffer.concat(pieces)), placed }
+}
+
+function markIfBooked(router: Awaited<ReturnType<typeof openScene>>['router'], requestId: string): void {
+  try {
+    router.markPrefillCompleted(requestId)
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'WR_REQUEST_NOT_FOUND' }) // it still waits, or its peer ended it
+  }
 }
 
 it.each([
@@ -96,6 +105,14 @@ it.each([
   expect(result.firstDifference).toBeUndefined()
   expect([placed > 300, result.decisions > placed]).toEqual([true, true])
   expect(readLogHeader(log)).toMatchObject({ blockSize: 4, label: 'decode', hasEstimator: true, routerId: '5' })
+})
+
+it('prefill times that are learned are learned again from the log', async () => {
+  const { log, placed } = await record({ prefillLoadEstimator: 'online' })
+  const result = replayRouterLog(log)
+  expect([placed > 300, result.firstDifference]).toEqual([true, undefined])
+  expect(readLogHeader(log)).toMatchObject({ hasEstimator: false, learnsPrefill: true })
+  expect(result.core.learner?.observations).toBeGreaterThan(8)
 })
 
 it('the session is part of what is repeated: without it the follower decides otherwise', async () => {

@@ -7,7 +7,7 @@ import { realRandomness } from './router-ports.js'
 /** Throws `WR_INVALID_LOG`. `own` is what the router was given beyond its settings: a selector, or a learned model. */
 export function replayRouterLog(
   log: Uint8Array,
-  own: Pick<RouterCoreOptions, 'selector' | 'model'> = {},
+  own: Pick<RouterCoreOptions, 'selector' | 'model' | 'learner'> = {},
 ): ReplayResult {
   return replay(log, ({ config }) => ({
     ...own,

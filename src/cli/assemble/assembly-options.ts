@@ -17,8 +17,8 @@ export interface AssemblyOptions {
   readonly policy?: 'kv' | PolicyName
   /** Classes of requests, from `router_policy_config`. */
   readonly policies?: PolicyConfig | undefined
-  /** How long a prefill takes; the policy `warm` learns it instead. */
-  readonly prefillLoadEstimator?: PrefillEstimator | undefined
+  /** How long a prefill takes, or `online`: learned; the policy `warm` learns in any case. */
+  readonly prefillLoadEstimator?: PrefillEstimator | 'online' | undefined
   /** How each model judges load and keeps sessions. */
   readonly rules?: Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'>
   /** Remote prefill or nothing. */

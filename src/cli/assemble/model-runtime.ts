@@ -14,7 +14,13 @@ import { KvEventDecoder } from '../../engines/index.js'
 import type { Feed, FeedStatus, RankIdentity, RankImage, SnapshotContext } from '../../events/index.js'
 import { Intake, restoreFeed, takeSnapshot, ZmqSource } from '../../events/index.js'
 import type { EventIntake, RouterPort } from '../../routing/index.js'
-import { exportEventCounts, exportLoads, InProcessRouter, newMetricsObserver } from '../../routing/index.js'
+import {
+  exportEventCounts,
+  exportLoads,
+  exportPrefillLearning,
+  InProcessRouter,
+  newMetricsObserver,
+} from '../../routing/index.js'
 import type { IndexFigures, Log, PolicyName } from '../../server/index.js'
 import { createPolicyRouter } from '../../server/index.js'
 import type { Metrics, RouterMetrics } from '../../telemetry/index.js'
@@ -30,7 +36,7 @@ export interface ModelRuntimeOptions {
   readonly policy: 'kv' | PolicyName
   readonly config: RouterConfig
   readonly policies?: PolicyConfig | undefined
-  readonly prefillLoadEstimator?: PrefillEstimator | undefined
+  readonly prefillLoadEstimator?: PrefillEstimator | 'online' | undefined
   /** Where policy warm starts to learn from. */
   readonly prefillProfile?: PrefillCoefficients | undefined
   /** Whose choice it makes. */
@@ -101,6 +107,8 @@ export class ModelRuntime {
     runtime.metrics = routerMetrics
     const stops = [exportLoads(router.router, routerMetrics)]
     if (runtime.#index) stops.push(exportEventCounts(runtime.#index.counts, metrics, routerMetrics))
+    const learning = router.router.prefillLearning
+    if (learning) stops.push(exportPrefillLearning(learning, metrics, { model: options.name, worker_type: workerType }))
     runtime.#closers.push(() => {
       for (const stop of stops) stop()
       return Promise.resolve()

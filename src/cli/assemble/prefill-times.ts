@@ -1,16 +1,16 @@
-/** From the setting `prefill_times` to an estimator: how long a prefill should take, by a formula or by measured points. */
+/** From the setting `prefill_times` to an estimator: how long a prefill should take, by a formula, by measured points, or learned. */
 import type { PrefillTimes } from '../../config/index.js'
 import { PolynomialEstimator, TableEstimator } from '../../core/load/index.js'
 import type { PrefillEstimator } from '../../core/router/index.js'
 
 /** Undefined: nobody said. The same for every worker, as the setting is. */
-export function prefillEstimatorOf(times: PrefillTimes | undefined): PrefillEstimator | undefined {
-  if (!times) return undefined
+export function prefillEstimatorOf(times: PrefillTimes | undefined): PrefillEstimator | 'online' | undefined {
+  if (times === undefined || times === 'online') return times
   const estimator = Array.isArray(times) ? tableOf(times) : polynomialOf(times as PrefillFormula)
   return (newTokens, cachedTokens) => estimator.predictMs(anyWorker, newTokens, cachedTokens)
 }
 
-type PrefillFormula = Exclude<PrefillTimes, readonly unknown[]>
+type PrefillFormula = Exclude<PrefillTimes, readonly unknown[] | 'online'>
 type PrefillPoint = Extract<PrefillTimes, readonly unknown[]>[number]
 
 const anyWorker = 0n

@@ -31,6 +31,15 @@ it('starts from a guess and learns what prefills take', () => {
   expect(model.errorRatio).toBeLessThan(0.1)
 })
 
+it('as an estimator it says nothing until it saw enough, unless it was given a profile', () => {
+  const model = new FleetModel()
+  watch(model, 12) // the last pass of each worker is still open
+  expect(model.observations).toBe(8)
+  expect(model.predictMs(0n, 4000, 0)).toBe(model.prefillMs(0n, 4000, 0))
+  expect(new FleetModel().predictMs(0n, 4000, 0)).toBeUndefined()
+  expect(new FleetModel({ profile: truth }).predictMs(0n, 1000, 0)).toBeCloseTo(evaluate(truth, 1000, 0), 9)
+})
+
 it('knows a prompt of several passes to cost the sum of them', () => {
   const model = new FleetModel({ profile: truth, isLearning: false, chunkTokens: 1000 })
   const twoPasses = evaluate(truth, 1000, 0) + evaluate(truth, 500, 1000)

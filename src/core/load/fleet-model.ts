@@ -5,7 +5,7 @@
  * Prompts that an engine computes in one pass end together. They are learned from together: alone, the first of them would
  * look twice as slow as it is and the second infinitely fast.
  */
-import type { PrefillCoefficients } from './prefill-estimate.js'
+import type { PrefillCoefficients, PrefillEstimator } from './prefill-estimate.js'
 import { evaluate } from './prefill-estimate.js'
 import type { PrefillWork } from './online-estimator.js'
 import { OnlineEstimator } from './online-estimator.js'
@@ -22,6 +22,8 @@ export interface FleetModelOptions {
 /** Before anything is known: about what a large model does on one modern accelerator. Replaced within a few requests. */
 const unknown: PrefillCoefficients = { base: 10, perToken: 0.02, perToken2: 0, perTokenPrefix: 0 }
 
+/** Observations before a model without a profile answers `predictMs`; it looks at what it learned once in as many. */
+const enough = 8
 /** First tokens closer than this came out of one pass. */
 const samePassMs = 0.5
 
@@ -42,9 +44,10 @@ interface RankClock {
   open: (PrefillWork & { startMs: number; workerId: bigint }) | undefined
 }
 
-export class FleetModel {
+export class FleetModel implements PrefillEstimator {
   readonly #estimator: OnlineEstimator
   readonly #isLearning: boolean
+  readonly #hasProfile: boolean
   readonly #chunkTokens: number
   readonly #running = new Map<string, Running>()
   readonly #clocks: (RankClock | undefined)[] = []
@@ -56,6 +59,7 @@ export class FleetModel {
     this.#chunkTokens = options.chunkTokens ?? 8192
     this.#isLearning = options.isLearning ?? true
     this.#coefficients = options.profile ?? unknown
+    this.#hasProfile = options.profile !== undefined
     this.#estimator = new OnlineEstimator({ prior: this.#coefficients, chunkTokens: this.#chunkTokens })
   }
 
@@ -89,6 +93,12 @@ export class FleetModel {
   /** Requests that were booked and have not ended. */
   get runningCount(): number {
     return this.#running.size
+  }
+
+  /** Undefined while nothing but a guess could be said. */
+  predictMs(workerId: bigint, newTokens: number, prefixTokens: number): number | undefined {
+    if (!this.#hasProfile && this.observations < enough) return undefined
+    return this.prefillMs(workerId, newTokens, prefixTokens)
   }
 
   prefillMs(workerId: bigint, newTokens: number, prefixTokens: number): number {
@@ -180,7 +190,7 @@ export class FleetModel {
     if (!pass) return
     clock.open = undefined
     this.#estimator.observeWork(pass.workerId, pass, clock.doneAtMs - pass.startMs)
-    if (this.#estimator.observations % 8 === 0) this.#coefficients = sane(this.#estimator.coefficients())
+    if (this.#estimator.observations % enough === 0) this.#coefficients = sane(this.#estimator.coefficients())
   }
 }
 

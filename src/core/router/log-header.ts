@@ -1,4 +1,5 @@
 /** The first bytes of a log: what the router was made with, as far as a text can say it. */
+import { FleetModel } from '../load/index.js'
 import { WarmrouteError } from '../protocol/index.js'
 import type { ByteReader, ByteWriter } from './byte-codec.js'
 import { logMagic, logVersion } from './log-format.js'
@@ -12,12 +13,14 @@ export interface LogHeader {
   readonly startMs: number
   /** Durations were predicted by an estimator; its answers stand in the log. */
   readonly hasEstimator: boolean
+  /** Durations were learned from what the log tells. Absent in logs from before there was such a thing. */
+  readonly learnsPrefill?: boolean
   /** Events of this router were its own when they came back from peers. */
   readonly routerId: string | undefined
 }
 
 export function writeHeader(to: ByteWriter, options: RouterCoreOptions): void {
-  const { config, blockSize, label, profile, startMs = 0, estimatePrefill, replica } = options
+  const { config, blockSize, label, profile, startMs = 0, estimatePrefill, learner, replica } = options
   const hasEstimator = estimatePrefill !== undefined
   const header: LogHeader = {
     config,
@@ -26,6 +29,7 @@ export function writeHeader(to: ByteWriter, options: RouterCoreOptions): void {
     profile,
     startMs,
     hasEstimator,
+    learnsPrefill: learner !== undefined,
     routerId: replica && String(replica.routerId),
   }
   to.count(logMagic)
@@ -48,7 +52,15 @@ export function readHeader(from: ByteReader): LogHeader {
 
 /** Everything but the index, and a selector or a model of one's own. */
 export function optionsOf(header: LogHeader): RouterCoreOptions {
-  const { config, blockSize, label, profile, startMs, routerId } = header
+  const { config, blockSize, label, profile, startMs, routerId, learnsPrefill } = header
   const replica = routerId === undefined ? undefined : { routerId: BigInt(routerId), port: { publish() {} } }
-  return { config, blockSize, label, profile, startMs, replica }
+  return {
+    config,
+    blockSize,
+    label,
+    profile,
+    startMs,
+    replica,
+    learner: learnsPrefill === true ? new FleetModel() : undefined,
+  }
 }

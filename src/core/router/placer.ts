@@ -47,6 +47,8 @@ export interface PlacerOptions {
   readonly estimatePrefill?: PrefillEstimator | undefined
   /** Present: costs are in milliseconds, learned by this model, and `estimatePrefill` is not asked. */
   readonly model?: FleetModel | undefined
+  /** Learns how long prefills take where costs are not in milliseconds, and is asked instead of `estimatePrefill`. */
+  readonly learner?: FleetModel | undefined
   readonly onEstimateFailed?: ((cause: unknown) => void) | undefined
 }
 
@@ -159,6 +161,7 @@ export class Placer {
 
   #book(request: SchedulingRequest, rank: Rank, cachedTokens: number, tracksPrefill: boolean, nowMs: number): void {
     const { sequences, estimatePrefill, onEstimateFailed, model, workers } = this.#options
+    const learner = model ?? this.#options.learner
     const { requestId, sequenceHashes, blockCount, promptTokens, expectedOutputTokens, loraName } = request
     const { workerId } = workers.ranks.pairOf(rank)
     // What running requests of the rank share is not computed again either; only a model of durations counts it.
@@ -168,7 +171,11 @@ export class Placer {
       promptTokens,
       cachedTokens: known,
       tracksPrefillTokens: tracksPrefill,
-      estimate: model ? (tokens, cached) => model.prefillMs(workerId, tokens, cached) : estimatePrefill,
+      estimate: model
+        ? (tokens, cached) => model.prefillMs(workerId, tokens, cached)
+        : learner
+          ? (tokens, cached) => learner.predictMs(workerId, tokens, cached)
+          : estimatePrefill,
       onFailure: onEstimateFailed,
     })
     sequences.book(
@@ -184,7 +191,9 @@ export class Placer {
       },
       nowMs,
     )
-    model?.booked(requestId!, rank, workerId, promptTokens - known, known, nowMs)
+    // A prompt that is computed elsewhere says nothing of this worker's speed.
+    const newTokens = model || tracksPrefill ? promptTokens - known : 0
+    learner?.booked(requestId!, rank, workerId, newTokens, known, nowMs)
   }
 
   /** Blocks that are not tracked have no names, and nothing can share them. */

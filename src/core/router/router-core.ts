@@ -53,6 +53,8 @@ export interface RouterCoreOptions {
   readonly estimatePrefill?: PrefillEstimator | undefined
   /** Of `policy: warm`; a new one that starts from nothing unless told. */
   readonly model?: FleetModel | undefined
+  /** Learns how long prefills take under any other policy, in place of `estimatePrefill`. */
+  readonly learner?: FleetModel | undefined
   readonly onEstimateFailed?: ((cause: unknown) => void) | undefined
   readonly load?: ((ranks: RankTable) => LoadPort) | undefined
   readonly replica?: { readonly routerId: bigint; readonly port: ReplicaPort } | undefined
@@ -112,6 +114,8 @@ export class RouterCore implements RouterInputs {
   readonly index: KvIndex | undefined
   /** What is learned of the fleet's speed; absent unless costs are in milliseconds. */
   readonly model: FleetModel | undefined
+  /** What learns how long prefills take, whoever uses it; absent where nobody does. */
+  readonly learner: FleetModel | undefined
   /** What the last lookup found; filled again by the next. */
   readonly matches: MatchColumns = newMatchColumns()
   readonly #options: RouterCoreOptions
@@ -129,7 +133,7 @@ export class RouterCore implements RouterInputs {
       load: options.load?.(this.ranks),
       replica: options.replica,
       onExpired: (requestId, rank) => {
-        this.model?.forget(requestId)
+        this.learner?.forget(requestId)
         options.onExpired?.(requestId, rank)
       },
     })
@@ -142,6 +146,7 @@ export class RouterCore implements RouterInputs {
     })
     if (this.index) this.index.mayIntern = (workerId) => this.#strays.admits(workerId)
     this.model = config.policy === 'warm' ? (options.model ?? new FleetModel()) : undefined
+    this.learner = this.model ?? options.learner
     this.#scheduler = new Scheduler({
       workers: this.workers,
       sequences: this.sequences,
@@ -154,6 +159,7 @@ export class RouterCore implements RouterInputs {
       comparesOverlap: options.comparesOverlap,
       estimatePrefill: options.estimatePrefill,
       model: this.model,
+      learner: this.learner,
       isLateBinding: config.routerLateBinding,
       onEstimateFailed: options.onEstimateFailed,
       lookUp: this.index ? (local, count, out) => this.index!.findMatches(local, count, out) : 'later',
@@ -335,10 +341,10 @@ export class RouterCore implements RouterInputs {
 
   /** A vanishing rank is emptied everywhere before its number can mean somebody else. */
   #settleTopology(change: TopologyChange, moment: Moment): void {
-    if (change.removed.length > 0) this.model?.removeRanks(new Set(change.removed))
+    if (change.removed.length > 0) this.learner?.removeRanks(new Set(change.removed))
     for (const rank of change.removed) {
       const { workerId } = this.ranks.pairOf(rank)
-      if (this.workers.configOf(workerId) === undefined) this.model?.removeWorker(workerId)
+      if (this.workers.configOf(workerId) === undefined) this.learner?.removeWorker(workerId)
       this.sequences.untrack(rank, moment.nowMs)
       this.index?.resetRank(rank)
       this.ranks.release(rank)

@@ -1,4 +1,6 @@
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { FleetModel } from '../load/index.js'
 import type { WorkerSelector } from '../selection/index.js'
 import { DefaultWorkerSelector } from '../selection/index.js'
 import type { Ask } from './fleet.case.js'
@@ -114,6 +116,68 @@ describe('placing', () => {
     failing.ask('a')
     failing.nowMs = 1e9
     expect([failing.activeTokens(0), failures.length]).toEqual([64, 1])
+  })
+})
+
+describe('prefill times that are learned under a policy of blocks', () => {
+  /** Prefills of 100 ms and 0.1 ms per token, one after the other on every worker. */
+  function serve(fleet: Fleet, requests: number, more: Ask = {}): void {
+    for (let n = 0; n < requests; n++) {
+      const id = `served ${n} ${fleet.nowMs}`
+      const promptTokens = 500 + 500 * (n % 7)
+      fleet.ask(id, { promptTokens, ...more })
+      fleet.nowMs += 100 + 0.1 * promptTokens
+      fleet.core.markPrefillCompleted(id, fleet.moment)
+      fleet.core.free(id, fleet.moment)
+      fleet.nowMs += 1000
+    }
+  }
+
+  it('load falls with time once enough prefills were seen, at the speed that was seen', () => {
+    const fleet = new Fleet({ workers: 1, learner: new FleetModel() })
+    fleet.ask('early', { promptTokens: 1000 })
+    fleet.nowMs += 1e6
+    expect(fleet.activeTokens(0)).toBe(1000)
+    fleet.core.free('early', fleet.moment)
+    serve(fleet, 200)
+    expect(fleet.core.learner!.observations).toBeGreaterThan(190)
+    fleet.ask('late', { promptTokens: 2000 })
+    fleet.nowMs += 150 // half of 100 + 0.1 * 2000
+    expect(fleet.activeTokens(0)).toBeGreaterThan(700)
+    expect(fleet.activeTokens(0)).toBeLessThan(1200)
+  })
+
+  it('a prompt that is computed elsewhere teaches nothing', () => {
+    const learner = new FleetModel()
+    const fleet = new Fleet({ workers: 1, learner })
+    serve(fleet, 20, { override: { trackPrefillTokens: false } })
+    expect([learner.observations, learner.runningCount]).toEqual([0, 0])
+  })
+
+  it('leaves nothing behind, whatever becomes of requests and workers', () => {
+    const step = fc.record({
+      does: fc.constantFrom('ask', 'mark', 'free', 'leave', 'join', 'wait'),
+      id: fc.nat(5),
+      worker: fc.nat(2),
+    })
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+        const learner = new FleetModel()
+        const fleet = new Fleet({ workers: 3, learner })
+        const { core } = fleet
+        for (const { does, id, worker } of steps) {
+          const requestId = `r${id}`
+          if (does === 'ask') fleet.ask(requestId)
+          else if (does === 'mark' && core.sequences.has(requestId)) core.markPrefillCompleted(requestId, fleet.moment)
+          else if (does === 'free') core.free(requestId, fleet.moment)
+          else if (does === 'leave') core.removeWorker(BigInt(worker), fleet.moment)
+          else if (does === 'join')
+            core.setWorker(BigInt(worker), { dataParallelStartRank: 0, dataParallelSize: 1 }, fleet.moment)
+          else fleet.nowMs += 10
+          expect(learner.runningCount).toBe(core.sequences.requestCount)
+        }
+      }),
+    )
   })
 })
 

@@ -49,6 +49,8 @@ export interface PlacementFlags {
 export class Scheduler {
   readonly #options: SchedulerOptions
   readonly #placer: Placer
+  /** Told of first tokens and ends. */
+  readonly #learner: SchedulerOptions['learner']
   readonly #classes: readonly PolicyClass[]
   readonly #resolver: ClassResolver
   readonly #queue: PolicyQueue<ParkedRequest>
@@ -81,6 +83,7 @@ export class Scheduler {
     const { config, profile } = options
     this.#options = options
     this.#placer = new Placer(options)
+    this.#learner = options.model ?? options.learner
     this.#classes = profile.classes
     this.#resolver = new ClassResolver(profile)
     this.#queue = new PolicyQueue(profile.classes, config.routerQueueParkedMax)
@@ -154,7 +157,7 @@ export class Scheduler {
   markPrefillCompleted(requestId: string, moment: Moment): void {
     const rank = this.#options.sequences.rankOf(requestId)
     this.#options.sequences.markPrefillCompleted(requestId, moment.nowMs)
-    this.#options.model?.firstToken(requestId, moment.nowMs)
+    this.#learner?.firstToken(requestId, moment.nowMs)
     this.#rankChanged(rank!, moment)
   }
 
@@ -164,25 +167,25 @@ export class Scheduler {
     const rank = sequences.rankOf(requestId)
     if (rank !== undefined) {
       sequences.free(requestId, moment.nowMs)
-      this.#options.model?.ended(requestId, moment.nowMs)
+      this.#learner?.ended(requestId, moment.nowMs)
       this.#rankChanged(rank, moment)
       return
     }
-    this.#options.model?.forget(requestId) // a peer may have ended the booking
+    this.#learner?.forget(requestId) // a peer may have ended the booking
     if (config.compat === 'dynamo-1.5') throw new WarmrouteError('WR_REQUEST_NOT_FOUND', { requestId })
   }
 
   /** Ends the booking only while it is on this rank: somebody else may have booked the id anew. */
   freeIfOn(requestId: string, rank: Rank, moment: Moment): boolean {
     if (!this.#options.sequences.freeIfOn(requestId, rank, moment.nowMs)) return false
-    this.#options.model?.ended(requestId, moment.nowMs)
+    this.#learner?.ended(requestId, moment.nowMs)
     this.#rankChanged(rank, moment)
     return true
   }
 
   addOutputBlock(requestId: string, moment: Moment, fraction?: number): void {
     this.#options.sequences.addOutputBlock(requestId, moment.nowMs, fraction)
-    this.#options.model?.outputBlock(requestId)
+    this.#learner?.outputBlock(requestId)
   }
 
   /** Books a request that somebody else placed. Throws what the tracker throws. */
