@@ -21,7 +21,44 @@ export const benches: readonly Bench[] = [
   defineBench('hash.known_prefix_128k', 'and when a prompt of 131,072 tokens grows by as much?', (context) =>
     measureExtension(context, 'known_prefix_128k', 131_072, context.size(1, 16), context.size(1, 50)),
   ),
+  defineBench(
+    'hash.kept_turn',
+    'what does a turn cost where every turn is kept, as a token cache keeps them?',
+    (context) => measureKept(context, context.size(2, 128), context.size(3, 24)),
+  ),
 ]
+
+/** Prompts of 8,192 tokens grow by 256 a turn; a token cache knows what is shared, and each turn has hashes of its own. */
+async function measureKept(context: BenchContext, talks: number, turns: number): Promise<void> {
+  const [first, turn] = [8_192, 256]
+  const whole = Array.from({ length: talks }, (_, talk) => promptOf(first + turns * turn, talk))
+  const prompts = whole.map((it) => Array.from({ length: turns + 1 }, (_, at) => it.subarray(0, first + at * turn)))
+  const begun = (hasher: BlockHasher) =>
+    prompts.map(([prompt]) => {
+      const hashes = new BlockHashes()
+      hasher.hash(prompt!, scheme, hashes)
+      return hashes
+    })
+  const keepAll = (hasher: BlockHasher) => () => {
+    let kept = begun(hasher)
+    for (let at = 1; at <= turns; at++) {
+      kept = kept.map((known, talk) => {
+        const into = new BlockHashes()
+        hasher.extend(known, prompts[talk]![at]!, scheme, { into, sharedTokens: known.tokens.length })
+        return into
+      })
+    }
+    return kept.reduce((sum, it) => (sum + lastWord(it)) >>> 0, 0)
+  }
+  const begin = (hasher: BlockHasher) => () => begun(hasher).reduce((sum, it) => (sum + lastWord(it)) >>> 0, 0)
+  const { wasm: all, begun: start } = await context.compare(
+    { wasm: keepAll(wasm), begun: begin(wasm) },
+    { sameChecksum: false },
+  )
+  const { spread, checksum } = all
+  const value = Math.max(0, all.cpuNs - start.cpuNs) / (talks * turns) / 1000
+  context.report({ id: 'hash.kept_turn.us', value, unit: 'CPU us', spread, checksum })
+}
 
 async function measureWhole(
   context: BenchContext,

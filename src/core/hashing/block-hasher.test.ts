@@ -74,13 +74,15 @@ describe.each(hashers)('$backend', (hasher) => {
       append: fc.uint32Array({ maxLength: 40, max: 2 }),
       cut: fc.option(anyPrompt, { freq: 6 }), // mostly the same scheme and media: otherwise nothing is shared
       isInPlace: fc.boolean(),
+      back: fc.integer({ min: 0, max: 3 }), // which earlier prompt is continued
     })
     fc.assert(
       fc.property(anyPrompt, fc.array(anyEdit, { minLength: 1, maxLength: 6 }), (first, edits) => {
         let prompt = first
         let known = new BlockHashes()
+        const earlier: { of: typeof first; hashes: BlockHashes; local: bigint[]; sequence: bigint[] }[] = []
         hasher.hash(prompt.tokens, createHashScheme(prompt), known, mediaOf(prompt.media))
-        for (const { keep, append, cut, isInPlace } of edits) {
+        for (const { keep, append, cut, isInPlace, back } of edits) {
           const tokens = Uint32Array.from([...prompt.tokens.subarray(0, keep), ...append])
           const before = prompt
           prompt = { ...(cut ?? prompt), tokens }
@@ -90,12 +92,37 @@ describe.each(hashers)('$backend', (hasher) => {
           const whole = hashed(hasher, tokens, scheme, prompt.media)
           expect(toBigInts(into.localColumn())).toEqual(whole.local)
           expect(toBigInts(into.sequenceColumn())).toEqual(whole.sequence)
+          // Whoever keeps an earlier prompt keeps its hashes, though later ones may lie in the same columns.
+          const others = earlier.filter((it) => it.hashes !== into)
+          for (const it of others) {
+            expect(toBigInts(it.hashes.localColumn())).toEqual(it.local)
+            expect(toBigInts(it.hashes.sequenceColumn())).toEqual(it.sequence)
+          }
+          earlier.splice(0, earlier.length, ...others, { of: prompt, hashes: into, ...whole })
           if (cut === null) expect(reused).toBe(sameBlocks(before.tokens, tokens, prompt))
-          known = into
+          ;({ of: prompt, hashes: known } = earlier.at(-1 - (back % earlier.length))!)
         }
       }),
       { numRuns: 150 },
     )
+  })
+
+  it('writes a continuation behind the prompt it continues, and a second one elsewhere', () => {
+    const scheme = createHashScheme({ blockSize: 4 })
+    const [one, two, three, other] = [new BlockHashes(), new BlockHashes(), new BlockHashes(), new BlockHashes()]
+    hasher.hash(upTo(400), scheme, one)
+    hasher.extend(one, upTo(480), scheme, { into: two })
+    expect(two.local).not.toBe(one.local) // full: copied, with room for more
+    hasher.extend(two, upTo(560), scheme, { into: three })
+    expect([three.local, three.sequence]).toEqual([two.local, two.sequence])
+    expect(three.local).toBe(two.local)
+    expect([one.count, two.count, three.count]).toEqual([100, 120, 140])
+    const branch = upTo(560).fill(9, 480)
+    expect(hasher.extend(two, branch, scheme, { into: other })).toBe(120)
+    expect(other.local).not.toBe(two.local)
+    hasher.hash(branch, scheme, two) // filled anew: what the third one was given stays as it is
+    expect(toBigInts(three.localColumn())).toEqual(hashed(hasher, upTo(560), scheme).local)
+    expect(toBigInts(two.localColumn())).toEqual(toBigInts(other.localColumn()))
   })
 
   it('does not compare what the caller knows to be the same', () => {

@@ -82,17 +82,15 @@ export class BlockHasher {
 
   /**
    * The same result as `hash`, taking from `known` what both prompts share. Answers how many blocks were taken over.
-   * Without `options.into`, `known` itself is extended and no hash is copied.
+   * Without `options.into`, `known` itself is extended and no hash is copied. With it, the new hashes go behind the known
+   * ones where there is room, and `known` keeps its own.
    */
   extend(known: BlockHashes, tokens: Uint32Array, scheme: HashScheme, options: ExtendOptions = {}): number {
     const { into = known, media } = options
     const count = blockCountOf(scheme, tokens.length)
     const shared = sharedBlocks(known, tokens, scheme, count, options)
-    into.reserve(count, into === known ? shared : 0)
-    if (into !== known && shared > 0) {
-      into.local.set(known.local.subarray(0, 2 * shared))
-      into.sequence.set(known.sequence.subarray(0, 2 * shared))
-    }
+    if (into === known || shared === 0) into.reserve(count, shared)
+    else into.continueFrom(known, shared, count)
     this.#fill(tokens, scheme, media, shared, count, into)
     return shared
   }

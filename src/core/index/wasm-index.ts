@@ -17,12 +17,13 @@ import { openSnapshot } from './snapshot-format.js'
 import { restoreCore, snapshotCore } from './wasm-snapshot.js'
 import { trimToCaps } from './trim.js'
 
-/** So many hashes are copied in before the rest: most prompts that nobody holds miss among them (decision 0080). */
+/** Of a prompt from elsewhere, so many hashes are set before the rest: most that nobody holds miss among them (decision 0122). */
 const headHashes = 64
-/** Then in parts of this many: a buffer that never grows, because reading must not take lent columns back. */
-const partHashes = 4096
 /** Room is lent for prompts of so many blocks; longer ones have a column of their own. */
 const lentHashesMax = 65_536
+const lentHashesMin = 4096
+/** Room for a prompt from elsewhere. It never grows, because reading must not take lent columns back: longer ones go through in parts. */
+const promptHashes = 65_536
 const scratchBytes = 32_768
 const factsPerCall = scratchBytes / 32
 const namesPerCall = scratchBytes / 8
@@ -86,7 +87,7 @@ export class WasmIndex implements Shard {
   promptColumn(blockCount: number): HashColumn {
     if (8 * blockCount > this.#lent.bytes) {
       // The old place is not given back: somebody may still write to it. Together they take less than twice the last.
-      const wider = new CoreBuffer(this.#core, Math.max(8 * partHashes, 2 * this.#lent.bytes))
+      const wider = new CoreBuffer(this.#core, Math.max(8 * lentHashesMin, 2 * this.#lent.bytes))
       if (blockCount > lentHashesMax || !wider.reserve(8 * blockCount)) return newHashColumn(blockCount)
       this.#lent = wider
     }
@@ -113,8 +114,8 @@ export class WasmIndex implements Shard {
   }
 
   chain(rank: Rank, local: HashColumn, blockCount: number, names: HashColumn): number {
-    for (let from = 0; from < blockCount; from += partHashes) {
-      const count = Math.min(partHashes, blockCount - from)
+    for (let from = 0; from < blockCount; from += promptHashes) {
+      const count = Math.min(promptHashes, blockCount - from)
       this.#copyPrompt(local, from, count)
       const named = this.#core.nameChain(rank, from === 0 ? 1 : 0, this.#prompt.at, count)
       const at = this.#prompt.at >>> 2
@@ -220,11 +221,11 @@ export class WasmIndex implements Shard {
   #adopt(core: IndexCore): void {
     this.#input = new CoreBuffer(core, 65_536)
     this.#results = new CoreBuffer(core, 0)
-    this.#prompt = new CoreBuffer(core, 8 * partHashes)
+    this.#prompt = new CoreBuffer(core, 8 * promptHashes)
     this.#lent = new CoreBuffer(core, 0)
     this.#scratch = new CoreBuffer(core, scratchBytes)
     // Taken while there is memory: what is asked later must not fail for want of them.
-    if (!this.#prompt.reserve(8 * partHashes) || !this.#scratch.reserve(scratchBytes)) {
+    if (!this.#prompt.reserve(8 * promptHashes) || !this.#scratch.reserve(scratchBytes)) {
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'too little memory for an index', ...this.#options })
     }
     this.#widenResults()
@@ -248,8 +249,8 @@ export class WasmIndex implements Shard {
     const head = Math.min(blockCount, headHashes)
     this.#copyPrompt(local, 0, head)
     if (this.#core.findWalk(this.#prompt.at, head) === 0) return
-    for (let from = head; from < blockCount; from += partHashes) {
-      const count = Math.min(partHashes, blockCount - from)
+    for (let from = head; from < blockCount; from += promptHashes) {
+      const count = Math.min(promptHashes, blockCount - from)
       this.#copyPrompt(local, from, count)
       if (this.#core.findWalk(this.#prompt.at, count) === 0) return
     }
