@@ -4,6 +4,7 @@
  * travel through memory.
  */
 import { aliasTotal } from './index/aliases'
+import { countHolders } from './index/along'
 import { apply as applyEvents, epochNow, evictOldestOfAll, nextEpoch, oldestAge, setCaps } from './index/apply'
 import { find as findName, prepare } from './index/buckets'
 import { nameBlocks } from './index/chain'
@@ -72,6 +73,10 @@ export function nameResults(results: u32, names: u32, count: u32): void {
 
 export function nameChain(rank: u32, isFirst: bool, hashes: u32, count: u32): u32 {
   return nameBlocks(rank, isFirst, hashes, count)
+}
+
+export function holdersAlong(isFirst: bool, hashes: u32, count: u32): u32 {
+  return countHolders(isFirst, hashes, count)
 }
 
 export function holds(rank: u32, external: u32): bool {

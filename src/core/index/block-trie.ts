@@ -102,8 +102,9 @@ export class BlockTrie {
     }
   }
 
-  notePassed(node: number): void {
-    this.#finds[node >>> chunkBits]!++
+  /** A lookup has come to this node; it counts for the chunk whose first node it is. The next chunk may have the next number. */
+  noteEntered(node: number): void {
+    if ((node & inChunk) === 0) this.#finds[node >>> chunkBits]!++
   }
 
   /** Chunks in use as [first node, nodes, parent, lookups], those nearer to the root first. */

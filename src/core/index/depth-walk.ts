@@ -20,7 +20,7 @@ export class DepthWalk {
     for (; depth < count; depth++) {
       const child = trie.childOf(node, local[2 * depth]!, local[2 * depth + 1]!)
       if (child === 0) break
-      if (child !== node + 1 || node === root) trie.notePassed(child)
+      trie.noteEntered(child)
       const own = holders[child]!
       if (depth === 0) this.#begin(know, own)
       else if (own !== set && !this.#narrow(know, own, node, depth, depths, lastExternal)) return this.#greatest

@@ -105,16 +105,17 @@ export class Differential {
     this.counts.blocks += local.length
   }
 
-  /** Everything that both sides can be asked for. Shards (not `isOne`) count a block in each of them. */
+  /** Everything that both sides can be asked for. Shards (not `isOne`) keep sets of ranks each for themselves. */
   audit(isOne = true): void {
     const [real, model] = [this.#real.stats(), this.#model.stats()]
-    for (const key of isOne ? (['heldBlocks', 'distinctBlocks', 'holderSets'] as const) : (['heldBlocks'] as const)) {
+    for (const key of ['heldBlocks', 'distinctBlocks', ...(isOne ? (['holderSets'] as const) : [])] as const) {
       if (real[key] !== model[key]) fail(`${key} is ${real[key]}, not ${model[key]}`)
     }
     const [sharing, wanted] = [this.#real.sharing(), this.#model.sharing()]
-    if (isOne && Math.abs(sharing.ranksPerSharedBlock - wanted.ranksPerSharedBlock) > 1e-9)
+    if (Math.abs(sharing.ranksPerSharedBlock - wanted.ranksPerSharedBlock) > 1e-9)
       fail(`${sharing.ranksPerSharedBlock} ranks share a block, not ${wanted.ranksPerSharedBlock}`)
-    if (isOne && sharing.sharedBlocks !== wanted.sharedBlocks) fail(`${sharing.sharedBlocks} blocks are shared`)
+    if (sharing.sharedBlocks !== wanted.sharedBlocks)
+      fail(`${sharing.sharedBlocks} blocks are shared, not ${wanted.sharedBlocks}`)
     for (let rank = 0; rank < this.#shape.ranks; rank++) {
       if (this.#real.blocksOf(rank) !== this.#model.blocksOf(rank)) fail(`blocks of rank ${rank} differ`)
       const facts = factSet(this.#real, rank)

@@ -1,6 +1,8 @@
 /** Reads the core's short list of chunks that lookups passed most often. */
+import { pathThrough } from './core-runs.js'
 import { address, type IndexCore } from './index-core.js'
 import type { HotPrefix } from './prefix-index.js'
+import type { HotPath } from './shard.js'
 
 const listed = 64
 const shownMax = 16
@@ -12,6 +14,15 @@ interface Candidate {
 }
 
 export function hottestOf(core: IndexCore): readonly HotPrefix[] {
+  return hotCandidates(core).map((it) => it.prefix)
+}
+
+export function hotPathsOf(core: IndexCore): readonly HotPath[] {
+  const view = new Uint32Array(core.memory.buffer)
+  return hotCandidates(core).map(({ prefix, chunk }) => ({ prefix, path: pathThrough(view, chunk) }))
+}
+
+function hotCandidates(core: IndexCore): Candidate[] {
   const candidates: Candidate[] = []
   const view = new DataView(core.memory.buffer)
   for (let entry = 0; entry < listed; entry++) {
@@ -23,8 +34,7 @@ export function hottestOf(core: IndexCore): readonly HotPrefix[] {
     (it) =>
       !candidates.some((longer) => longer.parentChunk === it.chunk && longer.prefix.finds >= 0.9 * it.prefix.finds),
   )
-  const prefixes = shown.map((it) => it.prefix)
-  return prefixes.sort((a, b) => b.finds - a.finds || b.depth - a.depth).slice(0, shownMax)
+  return shown.sort((a, b) => b.prefix.finds - a.prefix.finds || b.prefix.depth - a.prefix.depth).slice(0, shownMax)
 }
 
 function read(core: IndexCore, view: DataView, chunk: number): Candidate[] {

@@ -12,10 +12,17 @@ import type { HotPrefix, PrefixIndex } from './prefix-index.js'
 const ranks = 5
 const runBlocksMax = 64
 
-it.each(['wasm', 'ts'] as const)('%s: shows prefixes that plain sets know, and loses no lookup', (implementation) => {
+const kinds = [
+  ['wasm', 1],
+  ['ts', 1],
+  ['wasm', 3],
+  ['ts', 3],
+] as const
+
+it.each(kinds)('%s, %d shards: shows prefixes that plain sets know, and loses no lookup', (implementation, shards) => {
   for (let seed = 1; seed <= 30; seed++) {
     const random = randomOf(seed)
-    const real = createPrefixIndex({ seedLo: seed, seedHi: 2, implementation })
+    const real = createPrefixIndex({ seedLo: seed, seedHi: 2, implementation, shards })
     const model = new NaiveIndex()
     const prompts = Array.from({ length: 12 }, () => promptOf(random))
     for (const prompt of prompts)
@@ -32,6 +39,34 @@ it.each(['wasm', 'ts'] as const)('%s: shows prefixes that plain sets know, and l
     const deepest = asked.filter((it) => it.length > 0)
     if (deepest.length > 0) expect(shown[0]!.finds).toBeGreaterThanOrEqual(mostPassed(deepest))
   }
+})
+
+it.each(kinds)('%s, %d shards: two prefixes with the same last block are two', (implementation, shards) => {
+  const index = createPrefixIndex({ seedLo: 1, seedHi: 2, implementation, shards })
+  store([index], 0, [1n, 2n, 9n])
+  store([index], 1, [3n, 4n, 9n])
+  store([index], 2, [1n, 2n, 9n])
+  for (const prompt of [
+    [1n, 2n, 9n],
+    [3n, 4n, 9n],
+  ])
+    index.find(toHashColumn(prompt), 3, new Uint32Array(ranks))
+  expect(index.hottest().map((it) => [it.finds, it.depth, it.ranks])).toEqual(
+    expect.arrayContaining([
+      [1, 3, 2],
+      [1, 3, 1],
+    ]),
+  )
+  expect(index.hottest()).toHaveLength(2)
+})
+
+it.each(kinds)('%s, %d shards: a prefix that leads to a longer one as hot is not shown', (implementation, shards) => {
+  const index = createPrefixIndex({ seedLo: 1, seedHi: 2, implementation, shards })
+  const prompt = Array.from({ length: 50 }, (_, at) => BigInt(at + 1))
+  store([index], 0, prompt.slice(0, 10)) // with several shards the run ends here in one and goes on in another
+  store([index], 1, prompt)
+  for (let time = 0; time < 20; time++) index.find(toHashColumn(prompt), 50, new Uint32Array(ranks))
+  expect(index.hottest()).toEqual([{ finds: 20, depth: 50, ranks: 1, localLo: 50, localHi: 0 }])
 })
 
 /** Few beginnings and many ends, so that prompts branch. */

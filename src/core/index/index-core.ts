@@ -18,6 +18,7 @@ export interface IndexCore {
   findDepth(): number
   nameResults(results: number, names: number, count: number): void
   nameChain(rank: number, isFirst: number, hashes: number, count: number): number
+  holdersAlong(isFirst: number, hashes: number, count: number): number
   holds(rank: number, external: number): number
   blocksOf(rank: number): number
   clearRank(rank: number): number

@@ -1,6 +1,6 @@
 /** Who holds which block under which name, and since when: the facts behind the TypeScript index. */
 import type { Rank } from '../protocol/index.js'
-import { BlockTrie } from './block-trie.js'
+import { BlockTrie, root } from './block-trie.js'
 import type { IndexStats } from './prefix-index.js'
 import { RankNames } from './rank-names.js'
 import { epochSizeOf, type ShardOptions } from './shard.js'
@@ -64,6 +64,17 @@ export class Knowledge {
     const own: [number, number] = [externalLo[node]!, externalHi[node]!]
     if (this.find(rank, own[0], own[1]) === node) return own
     return this.#ranks[rank]?.aliases.get(node)?.[0] ?? own
+  }
+
+  /** A block, drawn as often as ranks hold it; the root where nobody holds anything. */
+  drawHeld(random: (below: number) => number): number {
+    let hold = random(this.#held)
+    const names = this.#ranks.find((it) => it !== undefined && (hold -= it.size) < 0)
+    if (!names) return root
+    for (;;) {
+      const node = names.drawNode(random)
+      if (node !== 0) return node
+    }
   }
 
   /** All names of a rank, parents before children. */

@@ -6,6 +6,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { lowerTiers, type RouterEvent, type StorageTier } from '../protocol/index.js'
 import { chainOf } from './kv-chain.case.js'
+import type { RankBlocks } from './kv-index.js'
 import { cleared, nameOf, newKv, removed, stored } from './kv-drive.case.js'
 import { NaiveTier, naiveTierWalk } from './naive-tiers.case.js'
 import type { PrefixIndex } from './prefix-index.js'
@@ -64,6 +65,24 @@ class Model {
     const predicted = depthOf(prompt, (key) => (this.ends[rank]!.get(key) ?? 0) > this.nowMs)
     const { device, tiers } = this.#reported(rank, prompt)
     return [Math.max(device, predicted), ...tiers]
+  }
+
+  /** Blocks of a rank, tier by tier, counted anew. */
+  blocksOf(rank: number): RankBlocks {
+    const [host_pinned = 0, disk = 0, external = 0] = this.tiers.map(
+      (tier) => tier.holds.filter((it) => it.owner === rank).length,
+    )
+    const predicted = [...this.ends[rank]!.values()].filter((end) => end > this.nowMs).length
+    return { device: this.held[rank]!.size, host_pinned, disk, external, predicted }
+  }
+
+  /** Different blocks on the device, and those that several ranks hold there. */
+  device(): { distinct: Set<string>; shared: string[]; holds: number } {
+    const all = this.held.flatMap((it) => [...it.values()])
+    const distinct = new Set(all.flatMap((prefix) => prefix.map((_, at) => prefix.slice(0, at + 1).join())))
+    const holders = (key: string) => this.held.filter((it) => it.has(key)).length
+    const shared = [...distinct].filter((key) => holders(key) > 1)
+    return { distinct, shared, holds: shared.reduce((sum, key) => sum + holders(key), 0) }
   }
 
   /** Every engine gives one prefix the same name here, so the names follow from how many there are. */
@@ -127,6 +146,7 @@ export function checkKvIndexAgainstFacts(
       const model = new Model()
       for (const step of steps) {
         applyStep(real, model, step)
+        checkFigures(real, model)
         for (const prompt of prompts) {
           const answers = real.find(prompt)
           for (const [index, [worker, dp]] of fleet.entries()) {
@@ -138,6 +158,17 @@ export function checkKvIndexAgainstFacts(
     }),
     parameters,
   )
+}
+
+/** What introspection shows: blocks per rank and tier, distinct blocks, how many ranks share them. */
+function checkFigures({ kv }: ReturnType<typeof newKv>, model: Model): void {
+  for (const rank of fleet.keys()) expect(kv.blocksOf(rank)).toEqual(model.blocksOf(rank))
+  const { device, sharing, tiers } = kv.stats()
+  const { distinct, shared, holds } = model.device()
+  expect(device.heldBlocks).toBe(model.held.reduce((sum, it) => sum + it.size, 0))
+  expect(device.distinctBlocks).toBe(distinct.size)
+  expect(sharing).toEqual({ sharedBlocks: shared.length, ranksPerSharedBlock: shared.length && holds / shared.length })
+  for (const [at, name] of lowerTiers.entries()) expect(tiers[name].heldBlocks).toBe(model.tiers[at]!.holds.length)
 }
 
 function applyStep(real: ReturnType<typeof newKv>, model: Model, step: Step): void {

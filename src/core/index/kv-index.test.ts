@@ -17,6 +17,7 @@ const indexes: Record<string, () => PrefixIndex> = {
   wasm: real({ implementation: 'wasm' }),
   ts: real({ implementation: 'ts' }),
   '3 shards': real({ shards: 3 }),
+  '3 ts shards': real({ implementation: 'ts', shards: 3 }),
 }
 
 for (const [name, make] of Object.entries(indexes)) {

@@ -24,7 +24,7 @@ import { applyRouterEvents, type EventTarget } from './apply-router-events.js'
 import { dumpEvents, type FactSource } from './dump-events.js'
 import { EventCounts, type EventOutcome } from './event-counts.js'
 import { PredictedIndex } from './predicted-index.js'
-import type { BlockFact, IndexStats, PrefixIndex, Sharing } from './prefix-index.js'
+import type { BlockFact, HotPrefix, IndexStats, PrefixIndex, Sharing } from './prefix-index.js'
 import type { OwnerProjection } from './tier-owners.js'
 import { type LowerTierName, TierSet, type TierStats } from './tier-set.js'
 import type { TieredBatch } from './tiered-batch.js'
@@ -316,6 +316,11 @@ export class KvIndex {
     }
   }
 
+  /** The prefixes of the device index that lookups passed most often, at most 16. */
+  hottest(): readonly HotPrefix[] {
+    return this.#device.hottest()
+  }
+
   stats(): KvIndexStats {
     const predictions = this.#predictions
     const device = this.#device.stats()
@@ -326,9 +331,13 @@ export class KvIndex {
     }
     const beside = this.#isApproximate ? 0 : (predictions?.index.stats().bytesUsed ?? 0)
     const tierBytes = tiers.host_pinned.bytesUsed + tiers.disk.bytesUsed + tiers.external.bytesUsed
+    const index = this.#device
     return {
       device,
-      sharing: this.#device.sharing(),
+      // When it is read: a look at every set of ranks, and metrics do without.
+      get sharing() {
+        return index.sharing()
+      },
       tiers,
       predicted: predictions && {
         predictedBlocks: predictions.predictedBlocks,

@@ -59,18 +59,18 @@ const shapes: readonly Shape[] = [
   { ranks: 130, locals: 300, blocksMax: 150, names: 'chained' },
 ]
 
-const makers = [wasm, ts, sharded(3)] as const
+const makers = [wasm, ts, sharded(3), shardedTs] as const
 
 it.each(shapes)('answers as plain sets do ($ranks ranks, $locals locals, $names names)', (shape) => {
-  for (let round = 0; round < 6; round++) {
-    const index = makers[round % 3]!()
+  for (let round = 0; round < 8; round++) {
+    const index = makers[round % 4]!()
     const seed = (started + round * 7919) | 0
     const both = new Differential(index, shape, seed)
     try {
       for (let step = 0; step < 45; step++) {
         both.step()
         both.find()
-        if (step % 20 === 19) both.audit(round % 3 < 2)
+        if (step % 20 === 19) both.audit(round % 4 < 2)
         if (step === 40) both.rewrite()
       }
       both.drain()

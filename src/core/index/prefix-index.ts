@@ -53,7 +53,7 @@ export interface PrefixIndex {
 
   stats(): IndexStats
 
-  /** How much ranks share: one look at every set of ranks that hold something together. */
+  /** How much ranks share: one look at every set of ranks that hold something together; in several shards as `distinctBlocks`. */
   sharing(): Sharing
 
   /** The prefixes that lookups passed most often, at most 16; cheap at any size. */
@@ -85,11 +85,14 @@ export interface BlockFact {
 export interface IndexStats {
   /** External hashes over all ranks: what `maxBlocks` limits. */
   readonly heldBlocks: number
-  /** Nodes of the trie, holes included. Zero when no rank holds anything. */
+  /**
+   * Blocks that somebody holds or that lead to one, each once. Zero when no rank holds anything. In several shards it is counted
+   * up to 131,072 hashes on the ways to them, and estimated from as many beyond that (decision 0123).
+   */
   readonly distinctBlocks: number
-  /** Different sets of two or more ranks that hold some block together. */
+  /** Different sets of two or more ranks that hold some block together, in each shard. */
   readonly holderSets: number
-  /** Names for a block that another rank named first. */
+  /** Names for a block that another rank named first, in each shard. */
   readonly aliases: number
   /** External hashes forgotten because of a cap. */
   readonly evictedBlocks: number

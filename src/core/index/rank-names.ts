@@ -84,6 +84,11 @@ export class RankNames {
     this.aliasCount--
   }
 
+  /** The node in a slot that is drawn by chance; 0 where it is free. */
+  drawNode(random: (below: number) => number): number {
+    return this.#slots[slotWords * random(this.#mask + 1) + 2]!
+  }
+
   /** All names as [lo, hi, node, epoch], as they are now. */
   entries(): [lo: number, hi: number, node: number, epoch: number][] {
     const all: [number, number, number, number][] = []

@@ -1,6 +1,6 @@
 /** What an index must answer beyond its contract to be one of several that share a clock and a cap. */
-import { WarmrouteError } from '../protocol/index.js'
-import type { IndexOptions, PrefixIndex } from './prefix-index.js'
+import { type HashColumn, WarmrouteError } from '../protocol/index.js'
+import type { HotPrefix, IndexOptions, PrefixIndex } from './prefix-index.js'
 
 export interface Shard extends PrefixIndex {
   /** One more than the highest rank that was ever used. */
@@ -11,6 +11,41 @@ export interface Shard extends PrefixIndex {
   oldestEpoch(): number
   /** Forgets the oldest epoch of one rank. */
   evictOldest(): void
+  /** All runs, if the paths to them have at most `hashesMax` hashes together. */
+  allRuns(hashesMax: number): readonly KnownRun[] | undefined
+  /** Draws by chance; a draw may hit nothing. */
+  sampler(random: Random): ShardSampler
+  /**
+   * Writes how many ranks hold each block of the path from block `from` on, whether or not they hold what leads there.
+   * Answers how many leading blocks of the path it knows.
+   */
+  holdersAlong(path: HashColumn, from: number, holders: Uint32Array): number
+  /** The hottest prefixes with the local hashes that lead to them. */
+  hotPaths(): readonly HotPath[]
+}
+
+/** A whole number from 0 up to, and not including, `below`. */
+export type Random = (below: number) => number
+
+/** Blocks that follow each other, as a shard keeps them. No block is in two runs. */
+export interface KnownRun {
+  /** The last blocks of the path. */
+  readonly blocks: number
+  /** Local hashes from the first block to the last of the run. */
+  readonly path: HashColumn
+  /** How much less likely than others it is drawn. */
+  readonly weight: number
+}
+
+export interface ShardSampler {
+  run(): KnownRun | undefined
+  /** The path to a block, drawn as often as ranks hold it. */
+  heldPath(): HashColumn | undefined
+}
+
+export interface HotPath {
+  readonly prefix: HotPrefix
+  readonly path: HashColumn
 }
 
 /** `isShard`: somebody else opens the epochs and holds all shards together to `maxBlocks`. */

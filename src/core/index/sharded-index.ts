@@ -8,11 +8,10 @@ import { ApplyReport as ShardReport } from './apply-report.js'
 import { EventBatch, eventHeaderWords, eventKinds } from './event-batch.js'
 import type { BlockFact, HotPrefix, IndexOptions, IndexStats, PrefixIndex, Sharing } from './prefix-index.js'
 import { checkCaps, epochSizeOf, type Shard } from './shard.js'
+import { hottestOfShards, type Survey, surveyShards } from './shard-survey.js'
 import { readManyImages, writeManyImages } from './shard-images.js'
 import { openSnapshot } from './snapshot-format.js'
 import { trimToCaps } from './trim.js'
-
-const hottestMax = 16
 
 interface Lane {
   shard: Shard
@@ -30,6 +29,7 @@ export class ShardedIndex implements PrefixIndex {
   readonly #make: (shard: number) => Shard
   #epoch = 0
   #epochFill = 0
+  #survey: Survey | undefined
 
   /** `make` builds shard number i; with caps, it passes them on together with `isShard`. */
   constructor(shardCount: number, options: Partial<IndexOptions>, make: (shard: number) => Shard) {
@@ -48,6 +48,7 @@ export class ShardedIndex implements PrefixIndex {
 
   apply(batch: EventBatch, report: ApplyReport): void {
     report.begin(batch.eventCount)
+    this.#survey = undefined
     const { words } = batch
     for (let event = 0, at = 0; event < batch.eventCount; event++) {
       const kind = words[at]! & 0xff
@@ -82,6 +83,7 @@ export class ShardedIndex implements PrefixIndex {
   }
 
   clearRank(rank: Rank): number {
+    this.#survey = undefined
     return this.#shardOf(rank).clearRank(rank)
   }
 
@@ -93,13 +95,20 @@ export class ShardedIndex implements PrefixIndex {
     return this.#shardOf(rank).blocksOf(rank)
   }
 
-  /** A block that ranks of several shards hold counts once in each of them; so do sets of ranks. */
+  /**
+   * Blocks are counted once, however many shards know them. Sets of ranks and aliases are what memory is spent on, so each shard
+   * counts its own.
+   */
   stats(): IndexStats {
-    const all = this.#lanes.map(({ shard }) => shard.stats())
+    const all = this.#shards().map((shard) => shard.stats())
     const sum = (key: keyof IndexStats) => all.reduce((total, stats) => total + stats[key], 0)
+    const surveyed = () => this.#surveyed()
     return {
       heldBlocks: sum('heldBlocks'),
-      distinctBlocks: sum('distinctBlocks'),
+      // Counted when it is read: a survey takes milliseconds, and metrics do without.
+      get distinctBlocks() {
+        return surveyed().distinctBlocks
+      },
       holderSets: sum('holderSets'),
       aliases: sum('aliases'),
       evictedBlocks: sum('evictedBlocks'),
@@ -107,25 +116,12 @@ export class ShardedIndex implements PrefixIndex {
     }
   }
 
-  /** What ranks of one shard share among themselves: a block that several shards share counts in each of them. */
   sharing(): Sharing {
-    const all = this.#lanes.map(({ shard }) => shard.sharing())
-    const sharedBlocks = all.reduce((sum, it) => sum + it.sharedBlocks, 0)
-    const holds = all.reduce((sum, it) => sum + it.sharedBlocks * it.ranksPerSharedBlock, 0)
-    return { sharedBlocks, ranksPerSharedBlock: sharedBlocks && holds / sharedBlocks }
+    return this.#surveyed().sharing
   }
 
-  /** Every shard sees every lookup, so the same prefix is hot in all that hold it: its ranks add up. */
   hottest(): readonly HotPrefix[] {
-    const merged = new Map<string, HotPrefix>()
-    for (const { shard } of this.#lanes) {
-      for (const it of shard.hottest()) {
-        const key = `${it.depth}:${it.localHi}:${it.localLo}`
-        const known = merged.get(key)
-        merged.set(key, known ? { ...it, finds: Math.max(it.finds, known.finds), ranks: it.ranks + known.ranks } : it)
-      }
-    }
-    return [...merged.values()].sort((a, b) => b.finds - a.finds || b.depth - a.depth).slice(0, hottestMax)
+    return hottestOfShards(this.#shards())
   }
 
   snapshot(): Uint8Array {
@@ -143,8 +139,19 @@ export class ShardedIndex implements PrefixIndex {
       return fresh
     })
     for (const [index, shard] of shards.entries()) this.#lanes[index]!.shard = shard
+    this.#survey = undefined
     const rankCount = Math.max(...this.#lanes.map(({ shard }) => shard.rankCount))
     trimToCaps(this, rankCount, this.#options)
+  }
+
+  #shards(): Shard[] {
+    return this.#lanes.map(({ shard }) => shard)
+  }
+
+  /** Once for every change: whoever asks for figures asks for several. */
+  #surveyed(): Survey {
+    this.#survey ??= surveyShards(this.#shards())
+    return this.#survey
   }
 
   #shardOf(rank: Rank): Shard {
@@ -177,7 +184,7 @@ export class ShardedIndex implements PrefixIndex {
       lane.events.length = 0
     }
     if (this.#maxBlocks === Number.POSITIVE_INFINITY) return
-    while (this.stats().heldBlocks > this.#maxBlocks) {
+    while (this.#lanes.reduce((sum, { shard }) => sum + shard.stats().heldBlocks, 0) > this.#maxBlocks) {
       const ages = this.#lanes.map(({ shard }) => shard.oldestEpoch())
       this.#lanes[ages.indexOf(Math.min(...ages))]!.shard.evictOldest()
     }

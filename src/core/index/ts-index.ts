@@ -9,7 +9,15 @@ import { DepthWalk } from './depth-walk.js'
 import { type EventBatch, eventHeaderWords, eventKinds, hasParentFlag } from './event-batch.js'
 import { Knowledge } from './knowledge.js'
 import type { BlockFact, HotPrefix, IndexStats, Sharing } from './prefix-index.js'
-import { checkCaps, type Shard, type ShardOptions } from './shard.js'
+import {
+  checkCaps,
+  type HotPath,
+  type KnownRun,
+  type Random,
+  type Shard,
+  type ShardOptions,
+  type ShardSampler,
+} from './shard.js'
 import { trimToCaps } from './trim.js'
 import { restoreKnowledge, snapshotKnowledge } from './ts-snapshot.js'
 
@@ -107,18 +115,41 @@ export class TsIndex implements Shard {
   }
 
   hottest(): readonly HotPrefix[] {
+    return this.#hottest().map(([prefix]) => prefix)
+  }
+
+  hotPaths(): readonly HotPath[] {
+    return this.#hottest().map(([prefix, last]) => ({ prefix, path: this.#pathTo(last) }))
+  }
+
+  allRuns(hashesMax: number): readonly KnownRun[] | undefined {
     const { trie } = this.#knowledge
-    const runs = trie.runs().filter((it) => it.finds > 0)
-    const chunkOf = (node: number) => node >>> 5
-    const led = new Map<number, number>() // chunk -> lookups of its most passed child
-    for (const { parent, finds } of runs) led.set(chunkOf(parent), Math.max(finds, led.get(chunkOf(parent)) ?? 0))
-    const shown = runs.filter((it) => (led.get(chunkOf(it.first)) ?? 0) < 0.9 * it.finds)
-    const prefixes = shown.map(({ first, count, finds }) => {
-      const last = first + count - 1
-      const ranks = trie.sets.count(trie.holders[last]!)
-      return { finds, depth: trie.depthOf(last), ranks, localLo: trie.localLo[last]!, localHi: trie.localHi[last]! }
-    })
-    return prefixes.sort((a, b) => b.finds - a.finds || b.depth - a.depth).slice(0, hottestMax)
+    const runs = trie.runs()
+    const hashes = runs.reduce((sum, { first, count }) => sum + trie.depthOf(first + count - 1), 0)
+    return hashes > hashesMax ? undefined : runs.map((it) => this.#toRun(it))
+  }
+
+  sampler(random: Random): ShardSampler {
+    const runs = this.#knowledge.trie.runs()
+    return {
+      run: () => (runs.length > 0 ? this.#toRun(runs[random(runs.length)]!) : undefined),
+      heldPath: () => {
+        const node = this.#knowledge.drawHeld(random)
+        return node === root ? undefined : this.#pathTo(node)
+      },
+    }
+  }
+
+  holdersAlong(path: HashColumn, from: number, holders: Uint32Array): number {
+    const { trie } = this.#knowledge
+    const blockCount = path.length >>> 1
+    let node = root
+    for (let block = 0; block < blockCount; block++) {
+      node = trie.childOf(node, path[2 * block]!, path[2 * block + 1]!)
+      if (node === root) return block
+      if (block >= from) holders[block - from] = trie.sets.count(trie.holders[node]!)
+    }
+    return blockCount
   }
 
   snapshot(): Uint8Array {
@@ -144,6 +175,36 @@ export class TsIndex implements Shard {
 
   evictOldest(): void {
     this.#knowledge.evictOldest()
+  }
+
+  /** With the last node of each. */
+  #hottest(): [prefix: HotPrefix, last: number][] {
+    const { trie } = this.#knowledge
+    const runs = trie.runs().filter((it) => it.finds > 0)
+    const chunkOf = (node: number) => node >>> 5
+    const led = new Map<number, number>() // chunk -> lookups of its most passed child
+    for (const { parent, finds } of runs) led.set(chunkOf(parent), Math.max(finds, led.get(chunkOf(parent)) ?? 0))
+    const shown = runs.filter((it) => (led.get(chunkOf(it.first)) ?? 0) < 0.9 * it.finds)
+    const prefixes = shown.map(({ first, count, finds }): [HotPrefix, number] => {
+      const last = first + count - 1
+      const [localLo, localHi] = [trie.localLo[last]!, trie.localHi[last]!]
+      return [{ finds, depth: trie.depthOf(last), ranks: trie.sets.count(trie.holders[last]!), localLo, localHi }, last]
+    })
+    return prefixes.sort(([a], [b]) => b.finds - a.finds || b.depth - a.depth).slice(0, hottestMax)
+  }
+
+  #toRun({ first, count }: { first: number; count: number }): KnownRun {
+    return { blocks: count, path: this.#pathTo(first + count - 1), weight: 1 }
+  }
+
+  #pathTo(last: number): HashColumn {
+    const { trie } = this.#knowledge
+    const path = newHashColumn(trie.depthOf(last))
+    for (let node = last, at = path.length - 2; node !== root; node = trie.parentOf(node), at -= 2) {
+      path[at] = trie.localLo[node]!
+      path[at + 1] = trie.localHi[node]!
+    }
+    return path
   }
 
   #store(words: Uint32Array, rank: Rank, hasParent: boolean, at: number, given: number): number {

@@ -9,10 +9,19 @@ import type { ApplyReport } from './apply-report.js'
 import { statusCodes } from './apply-report.js'
 import { CoreBuffer } from './core-buffer.js'
 import { type EventBatch, eventHeaderWords, eventKinds, ranksMax } from './event-batch.js'
-import { hottestOf } from './hot-prefixes.js'
+import { runsOfCore, sampleCore } from './core-runs.js'
+import { hotPathsOf, hottestOf } from './hot-prefixes.js'
 import { type IndexCore, newIndexCore } from './index-core.js'
 import type { BlockFact, HotPrefix, IndexStats, Sharing } from './prefix-index.js'
-import { checkCaps, type Shard, type ShardOptions } from './shard.js'
+import {
+  checkCaps,
+  type HotPath,
+  type KnownRun,
+  type Random,
+  type Shard,
+  type ShardOptions,
+  type ShardSampler,
+} from './shard.js'
 import { openSnapshot } from './snapshot-format.js'
 import { restoreCore, snapshotCore } from './wasm-snapshot.js'
 import { trimToCaps } from './trim.js'
@@ -216,6 +225,32 @@ export class WasmIndex implements Shard {
   evictOldest(): void {
     this.#core.evictOldest()
     this.#view()
+  }
+
+  allRuns(hashesMax: number): readonly KnownRun[] | undefined {
+    return runsOfCore(this.#core, hashesMax)
+  }
+
+  sampler(random: Random): ShardSampler {
+    return sampleCore(this.#core, random)
+  }
+
+  holdersAlong(path: HashColumn, from: number, holders: Uint32Array): number {
+    const blockCount = path.length >>> 1
+    for (let start = 0; start < blockCount; start += promptHashes) {
+      const count = Math.min(promptHashes, blockCount - start)
+      this.#copyPrompt(path, start, count)
+      const known = this.#core.holdersAlong(start === 0 ? 1 : 0, this.#prompt.at, count)
+      const at = this.#prompt.at >>> 2
+      for (let block = Math.max(0, from - start); block < known; block++)
+        holders[start + block - from] = this.#words[at + 2 * block]!
+      if (known < count) return start + known
+    }
+    return blockCount
+  }
+
+  hotPaths(): readonly HotPath[] {
+    return hotPathsOf(this.#core)
   }
 
   #adopt(core: IndexCore): void {

@@ -1,11 +1,8 @@
 /** Reads the core's chunks straight out of its memory, and gives runs back to a fresh one. Layout: assembly/index/. */
 import { WarmrouteError } from '../protocol/index.js'
+import { blocksBefore, chunksInUse, rankRecordBytes } from './core-runs.js'
 import { address, type IndexCore } from './index-core.js'
 import { readSnapshot, runBlocksMax, singleHolder, type SnapshotSink, SnapshotWriter } from './snapshot-format.js'
-
-const slabBytes = 65_536
-const chunkBytes = [256, 576, 1408]
-const rankRecordBytes = 128
 
 export function snapshotCore(core: IndexCore): Uint8Array {
   const view = new Uint32Array(core.memory.buffer)
@@ -103,13 +100,7 @@ function ranksIn(bits: Uint32Array): number[] {
 function liveChunks(core: IndexCore, view: Uint32Array): number[] {
   const keys = new Float64Array(address(core.chunks()))
   let count = 0
-  for (let slab = address(core.slabs()); slab !== 0; slab = view[slab >>> 2]!) {
-    const size = chunkBytes[view[(slab >>> 2) + 1]!]!
-    for (let chunk = slab + 64; chunk + size <= slab + slabBytes; chunk += size) {
-      const [, cap] = sizesOf(view, chunk)
-      if (cap !== 0) keys[count++] = view[(chunk >>> 2) + 10]! * 2 ** 26 + chunk / 64
-    }
-  }
+  for (const chunk of chunksInUse(core, view)) keys[count++] = blocksBefore(view, chunk) * 2 ** 26 + chunk / 64
   return Array.from(keys.sort(), (key) => (key % 2 ** 26) * 64)
 }
 
