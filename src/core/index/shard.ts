@@ -38,9 +38,9 @@ export interface KnownRun {
 }
 
 export interface ShardSampler {
-  run(): KnownRun | undefined
+  readonly run: () => KnownRun | undefined
   /** The path to a block, drawn as often as ranks hold it. */
-  heldPath(): HashColumn | undefined
+  readonly heldPath: () => HashColumn | undefined
 }
 
 export interface HotPath {
