@@ -4,6 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import { OpenAI } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -371,6 +372,28 @@ describe('whose tokens are used', () => {
     expect(metrics).toMatch(/dynamo_frontend_template_seconds_count [1-9]/)
     expect(metrics).toMatch(/dynamo_frontend_tokenize_seconds_count [1-9]/)
     expect(`${lines.join()}${metrics}`).not.toContain('hub-secret')
+  })
+
+  it('takes another tokenizer while it runs, and keeps it when workers come and go', async () => {
+    const engines = [await engine({ isTokenizerInfo: true }), await engine()]
+    const served = await start(engines.map(({ url }) => url))
+    const { url } = served.address
+    const folder = fileURLToPath(tinyllama)
+    const replace = (path: string): Promise<Response> =>
+      fetch(`${url}/models/sim/tokenizer`, { method: 'POST', body: JSON.stringify({ path }) })
+    expect(await (await fetch(`${url}/models/sim/tokenizer`)).json()).toMatchObject({ source: 'engine' })
+    expect((await replace('test/nowhere')).status).toBe(400)
+    expect(served.assembly.reports()[0]!.tokens).toMatchObject({ source: 'engine' })
+    expect(await (await replace(folder)).json()).toMatchObject({ source: 'configured', from: folder, encoder: 'own' })
+    await say(client(served), [], 'How warm is it?')
+    await fetch(`${url}/workers/1`, { method: 'DELETE' })
+    expect(served.assembly.reports()[1]!.tokens).toMatchObject({ source: 'configured', from: folder })
+    await say(client(served), [], 'And now?')
+    const metrics = await (await fetch(`${url}/metrics`)).text()
+    expect(metrics).toContain('warmroute_token_source{encoder="own",model="sim",source="configured"} 1')
+    expect(metrics).toContain('warmroute_tokenized_prompts_total{exactness="proven",model="sim",source="tokenizer"} 2')
+    for (const [outcome, count] of Object.entries({ replaced: 1, refused: 1 }))
+      expect(metrics).toContain(`warmroute_tokenizer_replacements_total{model="sim",outcome="${outcome}"} ${count}\n`)
   })
 
   it('asks an engine that tells its tokenizer for new ends only, and says what every engine is asked for', async () => {

@@ -7,6 +7,7 @@ import type { EngineKind, TransferFacts } from '../engines/index.js'
 import type { FeedStatus } from '../events/index.js'
 import type { RouterPort } from '../routing/index.js'
 import type { Metrics, RouterMetrics } from '../telemetry/index.js'
+import type { ModelStatus } from '../tokens/index.js'
 import type { PromptTokenizer } from './request/prompt.js'
 
 /** A request goes to at most this many workers. */
@@ -202,6 +203,16 @@ export interface EndedRequest {
   readonly waitedMs: number
 }
 
+/** Whoever keeps the models' tokenizers, beside the gateway. Names are those of models, not aliases. */
+export interface TokenizerSteward {
+  status(model: string): ModelStatus
+  /**
+   * Looks anew for a model's tokenizer, in `path` or where it was looked for before, and puts it to work; requests under way end with
+   * the one before. Throws `WR_TOKENS_BAD_TOKENIZER`; then the one before stays.
+   */
+  replace(model: string, path: string | undefined, signal: AbortSignal): Promise<ModelStatus>
+}
+
 export interface GatewayOptions {
   readonly models?: readonly ModelSpec[]
   readonly listen?: ListenOptions
@@ -226,6 +237,8 @@ export interface GatewayOptions {
   readonly showsWorker?: boolean
   /** Without one, workers that an admin adds are taken as they are described. */
   readonly steward?: WorkerSteward | undefined
+  /** Without one, there are no routes to look at tokenizers and to replace them. */
+  readonly tokenizers?: TokenizerSteward | undefined
   readonly metrics?: Metrics
   /** `1.0` gives the routing overhead the buckets and phases of the first generation; for metrics made here. */
   readonly metricsCompat?: '1.0' | '1.2'

@@ -128,6 +128,7 @@ export const catalogue = {
   tokenCacheBytes: { name: 'warmroute_token_cache_bytes', type: 'gauge', labels: ['model'], help: 'Bytes that the token caches of a model hold.' },
   encodedTexts: { name: 'warmroute_encoded_texts_total', type: 'counter', labels: ['model', 'place'], help: 'Texts that were encoded, on the event loop or in a thread.' },
   refutedTemplates: { name: 'warmroute_refuted_templates_total', type: 'counter', labels: ['model'], help: 'Chat templates that are rendered in full because a continued rendering differed. Anything but 0 is a bug.' },
+  tokenizerReplacements: { name: 'warmroute_tokenizer_replacements_total', type: 'counter', labels: ['model', 'outcome'], help: 'Tokenizers that an admin replaced while running, or that were refused: then the one before serves on.' },
   engineEnds: { name: 'warmroute_engine_prompts_total', type: 'counter', labels: ['model', 'asked'], help: 'Prompts that an engine tokenized and whose text we know: only the new end was asked for (end), or all (whole); ends that were checked by asking for all, too (checked), and those that differed (refuted), after which only wholes are asked for.' },
   tokenizerTasks: { name: 'warmroute_tokenizer_tasks_total', type: 'counter', labels: ['outcome'], help: 'Tasks of the tokenizer threads: done, failed, refused because too many waited, or ended at a deadline.' },
   indexBlocks: { name: 'warmroute_index_blocks', type: 'gauge', labels: ['model'], help: 'Blocks that the index holds, over all workers.' },

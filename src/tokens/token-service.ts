@@ -88,8 +88,11 @@ export class TokenService {
   readonly #models = new Map<string, Served>()
   readonly #loadOnly = new Map<LoadOnlyReason, number>()
   readonly #prompts = new Map<string, { tokenized: Map<string, number>; loadOnly: Map<LoadOnlyReason, number> }>()
+  /** For each model the number of the search whose outcome serves it: a search that began earlier never replaces it. */
+  readonly #searches = new Map<string, number>()
   #tokenized = 0
   #nextKey = 1
+  #nextSearch = 1
 
   constructor(options: PoolOptions = {}) {
     this.#pool = new TokenPool(options)
@@ -97,7 +100,29 @@ export class TokenService {
 
   /** Finds the model a source and puts it to work; until then the one before goes on. Never fails: no source is an answer, too. */
   async setModel(model: string, sources: ModelSources, signal?: AbortSignal): Promise<ModelStatus> {
+    const search = this.#nextSearch++
+    return this.#serve(model, await this.#findSource(model, sources, signal), search)
+  }
+
+  /**
+   * `setModel` for someone who wants to know whether it worked: throws `WR_TOKENS_BAD_TOKENIZER`, and leaves the model as it is,
+   * where the named path does not serve or only a source is found that ranks behind the one that the model has.
+   */
+  async replaceModel(model: string, sources: ModelSources, signal?: AbortSignal): Promise<ModelStatus> {
+    const search = this.#nextSearch++
     const served = await this.#findSource(model, sources, signal)
+    const { source, tried } = served.status
+    const isMissed = sources.path !== undefined && source !== 'configured'
+    if (isMissed || source === 'none' || rankOf(source) > rankOf(this.status(model).source)) {
+      const reason = tried.join('; ') || `the next source would be ${source}`
+      throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason, model, folder: sources.path })
+    }
+    return this.#serve(model, served, search)
+  }
+
+  #serve(model: string, served: Served, search: number): ModelStatus {
+    if (search < (this.#searches.get(model) ?? 0)) return this.status(model)
+    this.#searches.set(model, search)
     this.#models.set(model, served)
     if (!this.#prompts.has(model)) this.#prompts.set(model, { tokenized: new Map(), loadOnly: new Map() })
     return this.status(model)
@@ -106,6 +131,7 @@ export class TokenService {
   removeModel(model: string): void {
     this.#models.delete(model)
     this.#prompts.delete(model)
+    this.#searches.delete(model)
   }
 
   /** The models that were set. */
@@ -232,6 +258,13 @@ export class TokenService {
     const engine = sources.engine && new EngineTokens(sources.engine)
     return { source, engine, status: { source: name, from: folder, encoder, reason, tried } }
   }
+}
+
+/** In the order in which they are looked for. */
+const ranked: readonly SourceName[] = ['configured', 'folder', 'hub-cache', 'hub', 'engine', 'none']
+
+function rankOf(source: SourceName): number {
+  return ranked.indexOf(source)
 }
 
 /** An engine that is asked for media beside the model's files keeps answers, too. */

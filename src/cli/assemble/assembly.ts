@@ -66,6 +66,10 @@ export class Assembly implements KeeperHouse {
     this.gateway = createGateway({
       ...options.gateway,
       steward,
+      tokenizers: {
+        status: (model) => this.#tokenHosts.status(model),
+        replace: (model, path, signal) => this.#tokenHosts.replace(model, path, signal),
+      },
       log: this.#log,
       onEnded: options.decisionLog && ((ended) => this.#decisions?.add(ended)),
     })

@@ -2,11 +2,12 @@
  * Where each model's tokens come from: its files first, and an engine that serves it where there are none. The engine is
  * one of the model's workers; when it leaves another is asked, and what failed is tried again at the next look.
  */
+import { WarmrouteError } from '../../core/protocol/index.js'
 import { dialectOf } from './joined.js'
 import type { Joined } from './joined.js'
 import type { TokenPlaces } from './token-places.js'
 import { placesFor } from './token-places.js'
-import type { ModelStatus, TokenService } from '../../tokens/index.js'
+import type { ModelSources, ModelStatus, TokenService } from '../../tokens/index.js'
 
 export interface TokenHostsOptions {
   readonly tokens: TokenService
@@ -20,6 +21,8 @@ export interface TokenHostsOptions {
 export class TokenHosts {
   readonly #options: TokenHostsOptions
   readonly #hosts = new Map<string, bigint>()
+  /** Folders that an admin named while we run, by model. */
+  readonly #named = new Map<string, string>()
 
   constructor(options: TokenHostsOptions) {
     this.#options = options
@@ -36,7 +39,7 @@ export class TokenHosts {
   /** Never rejects: a worker is worth having without tokens. */
   async find(model: string): Promise<void> {
     if (this.#hosts.has(model)) return
-    const host = [...this.#options.joined()].find((it) => it.runtime.name === model && dialectOf(it.facts))
+    const host = this.#hostOf(model)
     if (!host?.runtime.looksAtCaches) return
     this.#hosts.set(model, host.keeper.id)
     try {
@@ -47,26 +50,44 @@ export class TokenHosts {
     }
   }
 
+  /** Throws `WR_TOKENS_BAD_TOKENIZER`, and `WR_MODEL_NOT_READY` where no engine says how its prompts are built. */
+  async replace(model: string, path: string | undefined, signal: AbortSignal): Promise<ModelStatus> {
+    const host = this.#hostOf(model)
+    if (!host) throw new WarmrouteError('WR_MODEL_NOT_READY', { reason: `no worker of ${model} has joined` })
+    const sources = this.#sourcesOf(model, host, path)
+    const { tokens, signal: stop } = this.#options
+    const status = await tokens.replaceModel(model, sources, AbortSignal.any([signal, stop]))
+    this.#hosts.set(model, host.keeper.id)
+    if (path !== undefined) this.#named.set(model, path)
+    return status
+  }
+
   left({ keeper, runtime: { name } }: Joined): void {
     if (this.#hosts.get(name) !== keeper.id) return
     this.#hosts.delete(name)
     if (this.status(name).source === 'engine') void this.find(name)
   }
 
-  async #ask(model: string, { keeper, facts }: Joined): Promise<void> {
-    const { tokens, places, signal } = this.#options
+  #hostOf(model: string): Joined | undefined {
+    return [...this.#options.joined()].find((it) => it.runtime.name === model && dialectOf(it.facts))
+  }
+
+  async #ask(model: string, host: Joined): Promise<void> {
+    const { tokens, signal } = this.#options
+    await tokens.setModel(model, this.#sourcesOf(model, host, undefined), signal)
+  }
+
+  #sourcesOf(model: string, { keeper, facts }: Joined, named: string | undefined): ModelSources {
     const { url, apiKey } = keeper.address
     const dialect = dialectOf(facts)!
     const headers = apiKey === undefined ? {} : { headers: { authorization: `Bearer ${apiKey}` } }
-    await tokens.setModel(
-      model,
-      {
-        ...placesFor(model, places),
-        model: facts.tokenizer?.value,
-        rules: { dialect },
-        engine: { url, dialect, ...headers },
-      },
-      signal,
-    )
+    const places = placesFor(model, this.#options.places)
+    return {
+      ...places,
+      path: named ?? this.#named.get(model) ?? places.path,
+      model: facts.tokenizer?.value,
+      rules: { dialect },
+      engine: { url, dialect, ...headers },
+    }
   }
 }

@@ -14,6 +14,7 @@ import { openApiRoute } from './openapi.js'
 import { operationRoutes } from './operations.js'
 import type { Route, WorkerAdmin } from './route.js'
 import { routerProtocolRoute } from './router-protocol.js'
+import { tokenizerRoutes } from './tokenizers.js'
 import { workerRoutes } from './workers.js'
 
 export interface DoorOptions {
@@ -85,8 +86,13 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
 
 function adminRoutes(door: DoorOptions): readonly Route[] {
   if (door.serves === 'clients') return []
-  const { context, admin } = door
-  return [...busyThresholdRoutes(context), ...workerRoutes(context, admin), routerProtocolRoute(context)]
+  const { context, admin, options } = door
+  return [
+    ...busyThresholdRoutes(context),
+    ...workerRoutes(context, admin),
+    ...tokenizerRoutes(context, options.tokenizers),
+    routerProtocolRoute(context),
+  ]
 }
 
 function findRoute(routes: readonly Route[], request: IncomingMessage, path: string): { route: Route; rest: string } {

@@ -28,6 +28,8 @@ const own: readonly (readonly [method: string, path: string, summary: string])[]
   ['post', '/workers', 'A worker joins'],
   ['delete', '/workers/{id}', 'A worker leaves at once'],
   ['post', '/workers/{id}/drain', 'A worker takes no new requests and leaves when idle'],
+  ['get', '/models/{id}/tokenizer', "Where a model's tokens come from"],
+  ['post', '/models/{id}/tokenizer', 'Another tokenizer for a model, while requests run'],
   ['post', '/router', 'The router as a service: new, mark_prefill, mark_free'],
 ]
 

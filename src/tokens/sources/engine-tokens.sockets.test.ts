@@ -177,3 +177,23 @@ it('an engine that never says what it is made of holds nobody up for long', asyn
   const stop = AbortSignal.abort(new Error('over'))
   await expect(service.setModel('mute', { engine: { url, dialect: 'vllm' } }, stop)).rejects.toThrow('over')
 })
+
+it('a search for a source that began earlier does not undo a later one', async () => {
+  let release = (): void => undefined
+  server = createServer((_, response) => {
+    release = () => void response.writeHead(404).end()
+  })
+  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const asked = new Promise<void>((resolve) => server!.once('request', () => resolve()))
+  const slow = service.setModel('raced', { engine: { url, dialect: 'vllm' } })
+  await asked
+  expect(await service.replaceModel('raced', { path: tinyllamaFolder })).toMatchObject({ source: 'configured' })
+  release()
+  expect(await slow).toMatchObject({ source: 'configured' })
+  // And what ranks behind it is no replacement, unless it is all that was ever there.
+  const behind = { engine: { url: 'http://127.0.0.1:9', dialect: 'vllm' as const } }
+  await expect(service.replaceModel('raced', behind)).rejects.toMatchObject({ code: 'WR_TOKENS_BAD_TOKENIZER' })
+  expect(service.status('raced')).toMatchObject({ source: 'configured' })
+  expect(await service.replaceModel('new', behind)).toMatchObject({ source: 'engine', asks: 'whole' })
+})
