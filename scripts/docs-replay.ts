@@ -1,7 +1,7 @@
 /**
- * `npm run docs:replay`: replays the cells of docs/routing.md and writes their rows. All of them take about 20 minutes of a free core;
+ * `npm run docs:replay`: replays the cells of docs/routing.md and writes their rows. All of them take about 40 minutes of a free core;
  * `-- --only TEXT` runs the rows whose first cell contains it, `--table NAME` one table, `--missing` what has no row yet,
- * `--seeds N` takes the mean of N seeds instead of the table's own number (5 for the recorded cells, 1 on GPU steps, else 3). Rows that are not run stay as
+ * `--seeds N` takes the mean of N seeds instead of the table's own number (5 for the recorded cells, else 3). Rows that are not run stay as
  * they are.
  */
 import { readFileSync, writeFileSync } from 'node:fs'

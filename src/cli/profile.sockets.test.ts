@@ -2,9 +2,10 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, it } from 'vitest'
 import { parseEngineProfile, startSimEngine } from '../sim/index.js'
-import { profileEngine } from './profile.js'
+import { readCachedTotal } from './profile/engine-probe.js'
+import { profileCommand, profileEngine } from './profile.js'
 
-const options = { seconds: 3, maxContext: 2600, chunkTokens: 8192 }
+const options = { seconds: 3, maxContext: 2600 }
 
 // The limits are wide because the machine may be busy; how near the fit comes without noise is in profile/measure.test.ts.
 it('measures a simulated engine over HTTP and writes a profile that can be read', { timeout: 60_000 }, async () => {
@@ -24,6 +25,7 @@ it('measures a simulated engine over HTTP and writes a profile that can be read'
     expect(stepMs / 25).toSatisfy((ratio: number) => ratio > 0.8 && ratio < 2)
     expect(JSON.parse(text)).toMatchObject({ name: 'sim', measured: { engine_model: 'sim', seconds: 3 } })
     expect(lines[0]).toMatch(/^prefill ms = /)
+    expect(lines[1]).toMatch(/^ {2}farthest off: -?\d+ % for \d+ new behind \d+, measured [\d.]+ ms$/)
     await expect(profileEngine(engine.url, { ...options, seconds: 1, maxContext: 200 })).rejects.toMatchObject({
       code: 'WR_INVALID_ARGUMENT',
       message: expect.stringContaining('--max-context'),
@@ -35,6 +37,23 @@ it('measures a simulated engine over HTTP and writes a profile that can be read'
   } finally {
     await engine.close()
   }
+})
+
+it('judges where the profile is to go before it measures anything', async () => {
+  const command = profileCommand().exitOverride()
+  const words = ['http://127.0.0.1:1', '--out', '/nowhere/profile.json']
+  await expect(command.parseAsync(words, { from: 'user' })).rejects.toMatchObject({
+    code: 'WR_INVALID_ARGUMENT',
+    message: expect.stringContaining('--out /nowhere/profile.json cannot be written: ENOENT'),
+  })
+})
+
+it("reads an engine's own count of cached tokens, over its ranks", () => {
+  const vllm =
+    'vllm:prefix_cache_hits_total{engine="0",model_name="m"} 96.0\nvllm:prefix_cache_hits_total{engine="1"} 1e3\n'
+  expect(readCachedTotal(`# TYPE vllm:prefix_cache_hits_total counter\n${vllm}`)).toBe(1096)
+  expect(readCachedTotal('sglang:cached_tokens_total{model_name="m"} 5.0\n')).toBe(5)
+  expect(readCachedTotal('vllm:external_prefix_cache_hits_total{engine="0"} 3.0\n')).toBeUndefined()
 })
 
 it('says who does not answer, and who is no engine', async () => {

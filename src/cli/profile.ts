@@ -2,11 +2,14 @@
 import { writeFileSync } from 'node:fs'
 import { Command } from 'commander'
 import { WarmrouteError } from '../core/protocol/index.js'
+import { detectEngine, HttpProbe } from '../engines/index.js'
 import { fitProfile, formatEngineProfile } from '../sim/index.js'
+import type { FittedProfile, StepPoints } from '../sim/index.js'
 import { count, positive } from './numbers.js'
 import { askModel, createEngineProbe } from './profile/engine-probe.js'
 import { measureSteps } from './profile/measure.js'
 import { readAddress } from './settings.js'
+import { proveWritable } from './writable.js'
 
 export interface ProfileOptions {
   readonly seconds: number
@@ -14,7 +17,8 @@ export interface ProfileOptions {
   readonly name?: string
   readonly apiKey?: string
   readonly maxContext: number
-  readonly chunkTokens: number
+  /** Undefined: what the engine says, else 8192. */
+  readonly chunkTokens?: number
   readonly tell?: (text: string) => void
   readonly signal?: AbortSignal
 }
@@ -22,6 +26,9 @@ export interface ProfileOptions {
 interface ProfileFlags extends ProfileOptions {
   readonly out?: string
 }
+
+/** Where neither the engine nor the operator says it: vLLM's own choice on large GPUs. */
+const chunkTokensGuess = 8192
 
 /** Beyond a fit that is this far off on its own points, nothing should be decided by it. */
 const errorMax = 0.25
@@ -36,8 +43,13 @@ export function profileCommand(): Command {
     .option('--name <name>', "the profile's name; default: the model's")
     .option('--api-key <key>', "the engine's own key (WARMROUTE_ENGINE_API_KEY)")
     .option('--max-context <tokens>', 'longest prompt to try', count, 41_000)
-    .option('--chunk-tokens <n>', 'tokens that the engine computes in one pass (max_num_batched_tokens)', count, 8192)
+    .option(
+      '--chunk-tokens <n>',
+      'tokens that the engine computes in one pass (max_num_batched_tokens); default: what it says, else 8192',
+      count,
+    )
     .action(async (address: string, flags: ProfileFlags) => {
+      proveWritable('--out', flags.out)
       const isShown = process.stderr.isTTY
       const tell = (text: string): void => void process.stderr.write(`\r${text}\x1b[K`)
       const made = await profileEngine(address, { ...flags, ...(isShown ? { tell } : {}) })
@@ -55,15 +67,20 @@ export async function profileEngine(
   options: ProfileOptions,
 ): Promise<{ readonly text: string; readonly lines: readonly string[]; readonly isUsable: boolean }> {
   const url = readAddress(address)
-  const { seconds, chunkTokens, signal = new AbortController().signal } = options
+  const { seconds, signal = new AbortController().signal } = options
   const apiKey = options.apiKey ?? process.env['WARMROUTE_ENGINE_API_KEY']
   const served = await askModel(url, apiKey, signal)
   const model = options.model ?? served.name
   const contextMax = Math.min(options.maxContext, served.contextMax ?? options.maxContext)
+  const { batchTokensMax, usableBlocks, blockSize } = await detectEngine(
+    new HttpProbe({ baseUrl: url, apiKey, signal }),
+  )
+  const chunkTokens = options.chunkTokens ?? batchTokensMax?.value ?? chunkTokensGuess
   const probe = createEngineProbe({ url, apiKey, model, signal, answerTimeoutMs: 1000 * Math.max(60, seconds) })
   const points = await measureSteps(probe, {
     seconds,
     contextMax,
+    capacityTokens: usableBlocks && blockSize ? usableBlocks.value * blockSize.value : undefined,
     random: Math.random,
     ...(options.tell ? { tell: options.tell } : {}),
   })
@@ -71,7 +88,8 @@ export async function profileEngine(
     throw new WarmrouteError('WR_INVALID_ARGUMENT', {
       reason: `only ${points.prefill.length} prefills and ${points.decode.length} decode steps could be measured in ${seconds} s with contexts up to ${contextMax}: give it more with --seconds or --max-context`,
     })
-  const { profile, prefillError, decodeError } = fitProfile(points, options.name ?? model, chunkTokens)
+  const fitted = fitProfile(points, options.name ?? model, chunkTokens)
+  const { profile, prefillError, decodeError } = fitted
   const measured = {
     engine_model: model,
     seconds,
@@ -81,11 +99,20 @@ export async function profileEngine(
     prefill_error: Number(prefillError.toFixed(3)),
     decode_error: Number(decodeError.toFixed(3)),
   }
-  const { prefill, decode } = profile
   const isUsable = prefillError <= errorMax && decodeError <= errorMax
+  const isGuess = options.chunkTokens === undefined && batchTokensMax === undefined
   const lines = [
-    `prefill ms = ${short(prefill.constant)} + ${short(prefill.perNew)} new + ${short(prefill.perNewSquared)} new² + ${short(prefill.perNewTimesPrefix)} new x prefix (${percent(prefillError)} off on ${points.prefill.length} points)`,
-    `decode ms = ${short(decode.constant)} + ${short(decode.perRequest)} requests + ${short(decode.perContextToken)} context tokens (${percent(decodeError)} off on ${points.decode.length} points)`,
+    ...linesOf(fitted, points),
+    ...(points.unknownPrefixes > 0
+      ? [
+          `note: ${points.unknownPrefixes} prompts behind a prefix were left out: neither the answers (vLLM: --enable-prompt-tokens-details) nor /metrics say what was cached.`,
+        ]
+      : []),
+    ...(isGuess
+      ? [
+          `note: the engine does not say how many tokens it computes in one pass; ${chunkTokens} is a guess (--chunk-tokens).`,
+        ]
+      : []),
     ...(isUsable
       ? []
       : [
@@ -93,6 +120,18 @@ export async function profileEngine(
         ]),
   ]
   return { text: formatEngineProfile(profile, { measured }), lines, isUsable }
+}
+
+function linesOf(fitted: FittedProfile, points: StepPoints): string[] {
+  const { profile, prefillError, decodeError, prefillWorst, decodeWorst } = fitted
+  const { prefill, decode } = profile
+  const off = (error: number, count: number): string => `${percent(error)} off on ${count} points`
+  return [
+    `prefill ms = ${short(prefill.constant)} + ${short(prefill.perNew)} new + ${short(prefill.perNewSquared)} new² + ${short(prefill.perNewTimesPrefix)} new x prefix (${off(prefillError, points.prefill.length)})`,
+    `  farthest off: ${percent(prefillWorst.error)} for ${prefillWorst.newTokens} new behind ${prefillWorst.prefixTokens}, measured ${prefillWorst.ms.toFixed(1)} ms`,
+    `decode ms = ${short(decode.constant)} + ${short(decode.perRequest)} requests + ${short(decode.perContextToken)} context tokens (${off(decodeError, points.decode.length)})`,
+    `  farthest off: ${percent(decodeWorst.error)} for ${decodeWorst.batch} requests of ${decodeWorst.context}, measured ${decodeWorst.ms.toFixed(1)} ms`,
+  ]
 }
 
 function short(value: number): string {

@@ -41,6 +41,7 @@ it('writes a report with the names that scripts read, and a table', async () => 
       itl_ms: spread,
       e2e_ms: spread,
       held_ms: spread,
+      queued_ms: spread,
       reuse: expect.any(Number),
       output_tokens_per_s: expect.any(Number),
       prefill_tokens: expect.any(Number),
@@ -68,6 +69,57 @@ it('ends with status 2 and the number of the line that cannot be read', async ()
   const bad = join(folder, 'bad.jsonl')
   writeFileSync(bad, '{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1]}\n{"timestamp":1}\n')
   expect(await call(bad)).toMatchObject({ status: 2, errors: expect.stringContaining('trace line 2') })
+})
+
+it('says that requests were rejected, which no figure shows', async () => {
+  const long = join(folder, 'long.jsonl')
+  writeFileSync(long, '{"timestamp":0,"input_length":2000000,"output_length":2}\n')
+  const { errors, status } = await call(long, '--policy', 'warm')
+  expect(errors).toContain('note: warm: 1 of 1 requests were rejected')
+  expect(status).toBeUndefined()
+})
+
+it.each([
+  ['seconds', 1_700_000_000, 'look like seconds'],
+  ['microseconds', 1_700_000_000_000_000, 'look like microseconds'],
+])('doubts times in %s, and counts them from the first', async (_, timestamp, words) => {
+  const odd = join(folder, 'odd.jsonl')
+  const json = join(folder, 'odd.json')
+  const line = (at: number): string => JSON.stringify({ timestamp: at, input_length: 9, output_length: 2 })
+  writeFileSync(odd, `${line(timestamp)}\n${line(timestamp + 3000)}\n`)
+  expect((await call(odd, '--policy', 'random', '--json', json)).errors).toContain(words)
+  const { results } = JSON.parse(readFileSync(json, 'utf8')) as { results: { duration_ms: number }[] }
+  expect(results[0]!.duration_ms).toBeGreaterThan(3000)
+  expect(results[0]!.duration_ms).toBeLessThan(4000)
+})
+
+it("takes the block size of Dynamo's request traces, and says so", async () => {
+  const records = join(folder, 'records.jsonl')
+  const json = join(folder, 'records.json')
+  const record = (at: number): string =>
+    JSON.stringify({
+      schema: 'dynamo.request.trace.v1',
+      event_type: 'request_end',
+      event_time_unix_ms: at + 50,
+      request: {
+        request_received_ms: at,
+        output_tokens: 3,
+        replay: { trace_block_size: 16, input_length: 130, input_sequence_hashes: [1, 2, 3, 4, 5, 6, 7, 8, 9] },
+      },
+    })
+  writeFileSync(records, `${record(1_700_000_000_000)}\n${record(1_700_000_004_000)}\n`)
+  await call(records, '--policy', 'dynamo', '--workers', '1', '--json', json)
+  const { args, results } = JSON.parse(readFileSync(json, 'utf8')) as {
+    args: { trace_block_size: number }
+    results: { cached_tokens: number }[]
+  }
+  expect(args.trace_block_size).toBe(16)
+  expect(results[0]!.cached_tokens).toBe(128)
+})
+
+it('judges where reports are to go before anything runs', async () => {
+  const words = [trace, '--json', join(folder, 'nowhere', 'x.json')]
+  expect(await call(...words)).toMatchObject({ status: 2, errors: expect.stringContaining('cannot be written') })
 })
 
 it.each([

@@ -4,10 +4,12 @@ import { basename } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { WarmrouteError } from '../core/protocol/index.js'
 import {
+  defaultTransferMsPerToken,
   formatMooncake,
   generateTrace,
   htmlPage,
   markdownTable,
+  notesOf,
   parseEngineProfile,
   parseSweep,
   policyNames,
@@ -16,20 +18,23 @@ import {
   timingProfiles,
   traceShapes,
 } from '../sim/index.js'
-import type { ExperimentOptions, PolicyName, SlowShare, TimingProfile, TraceRequest, TraceShape } from '../sim/index.js'
+import type { ExperimentOptions, PolicyName, SlowShare, TimingProfile, Trace, TraceShape } from '../sim/index.js'
 import { count, positive, whole, zeroOrMore } from './numbers.js'
 import { replayProgress } from './replay-progress.js'
+import { proveWritable } from './writable.js'
 
 interface ReplayFlags {
   readonly workers: number
   readonly policy: readonly PolicyName[]
   readonly blockSize: number
   readonly blocks: number
-  readonly traceBlockSize: number
+  readonly traceBlockSize?: number
   readonly arrivalSpeedup: number
   readonly smoothMs: number
   readonly eventDelayMs: number
   readonly routers: number
+  readonly prefillWorkers: number
+  readonly transferMsPerToken: number
   readonly engineProfile: string
   readonly slow?: SlowShare
   readonly set: readonly string[]
@@ -55,9 +60,13 @@ export function replayCommand(): Command {
       'dynamo',
       'round-robin',
     ] satisfies PolicyName[])
-    .option('--block-size <tokens>', 'tokens per KV block; divides the trace block', count, 64)
+    .option('--block-size <tokens>', 'tokens per KV block; divides the trace block, or is a multiple of it', count, 64)
     .option('--blocks <n>', 'KV blocks per engine', count, 16_384)
-    .option('--trace-block-size <tokens>', 'tokens that one id of the trace stands for', count, 512)
+    .option(
+      '--trace-block-size <tokens>',
+      'tokens that one id of the trace stands for; default: what the trace says, else 512',
+      count,
+    )
     .option('--arrival-speedup <factor>', 'divides the times of the trace', positive, 1)
     .option(
       '--smooth-ms <ms>',
@@ -67,6 +76,13 @@ export function replayCommand(): Command {
     )
     .option('--event-delay-ms <ms>', "from an engine's event to the router's knowledge of it", zeroOrMore, 0)
     .option('--routers <n>', 'router replicas that do not share bookings; late binding is off above 1', count, 1)
+    .option('--prefill-workers <n>', 'the first n workers only prefill, the others decode; 0: all do both', whole, 0)
+    .option(
+      '--transfer-ms-per-token <ms>',
+      "a prompt's KV on its way from prefill to decode",
+      zeroOrMore,
+      defaultTransferMsPerToken,
+    )
     .option(
       '--engine-profile <name or file>',
       `step times: ${Object.keys(timingProfiles).join(', ')}, or a file of \`warmroute profile\` or of measured points`,
@@ -91,30 +107,48 @@ export function replayCommand(): Command {
 
 function runReplay(path: string | undefined, flags: ReplayFlags): void {
   try {
+    proveWritable('--json', flags.json)
+    proveWritable('--html', flags.html)
+    proveWritable('--save-trace', flags.saveTrace)
     const trace = readRequests(path, flags)
+    if (trace.doubt !== undefined) console.error(`warmroute replay: note: ${trace.doubt}`)
+    const traceBlockTokens = flags.traceBlockSize ?? trace.blockTokens ?? 512
     const progress = replayProgress(process.stderr)
-    const results = runExperiment(trace, { ...toOptions(flags), progress: progress.tell })
+    const options = { ...toOptions(flags), traceBlockTokens, progress: progress.tell }
+    const results = runExperiment(trace.requests, options)
     progress.end()
-    const report = { args: argsOf(path, flags), results }
+    const report = { args: { ...argsOf(path, flags), trace_block_size: traceBlockTokens }, results }
     if (flags.json !== undefined) writeFileSync(flags.json, `${JSON.stringify(report, undefined, 1)}\n`)
     if (flags.html !== undefined) writeFileSync(flags.html, htmlPage(results, factsOf(path, flags)))
-    if (flags.saveTrace !== undefined) writeFileSync(flags.saveTrace, formatMooncake(trace))
+    if (flags.saveTrace !== undefined) writeFileSync(flags.saveTrace, formatMooncake(trace.requests))
     console.log(markdownTable(results))
+    for (const note of notesOf(results)) console.error(`warmroute replay: note: ${note}`)
   } catch (error) {
     if (!(error instanceof WarmrouteError) && !isFileError(error)) throw error
-    console.error(`warmroute replay: ${error.message}`)
+    console.error(`warmroute replay: ${wordsOf(error)}`)
     process.exitCode = 2
   }
 }
 
-function readRequests(path: string | undefined, flags: ReplayFlags): TraceRequest[] {
+function readRequests(path: string | undefined, flags: ReplayFlags): Trace {
   if (flags.generate !== undefined) {
     if (path !== undefined) refuse('name a trace file or --generate one, not both')
-    return generateTrace(flags.generate, { requests: flags.requests ?? generatedRequests, seed: flags.seed })
+    const requests = generateTrace(flags.generate, { requests: flags.requests ?? generatedRequests, seed: flags.seed })
+    return { requests, blockTokens: undefined, doubt: undefined }
   }
   if (path === undefined) refuse(`name a trace file, or --generate one of ${traceShapes.join(', ')}`)
-  const trace = readTrace(readFileSync(path))
-  return flags.requests === undefined ? trace : trace.slice(0, flags.requests)
+  const trace = readNamed(path, flags.traceBlockSize)
+  return flags.requests === undefined ? trace : { ...trace, requests: trace.requests.slice(0, flags.requests) }
+}
+
+/** What is wrong with a file is said with its name. */
+function readNamed(path: string, traceBlockTokens: number | undefined): Trace {
+  try {
+    return readTrace(readFileSync(path), traceBlockTokens)
+  } catch (cause) {
+    if (!(cause instanceof WarmrouteError) && !isFileError(cause)) throw cause
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `${path}: ${wordsOf(cause)}` }, { cause })
+  }
 }
 
 function toOptions(flags: ReplayFlags): ExperimentOptions {
@@ -123,11 +157,12 @@ function toOptions(flags: ReplayFlags): ExperimentOptions {
     policies: flags.policy,
     blockTokens: flags.blockSize,
     blocks: flags.blocks,
-    traceBlockTokens: flags.traceBlockSize,
     arrivalSpeedup: flags.arrivalSpeedup,
     smoothMs: flags.smoothMs,
     eventDelayMs: flags.eventDelayMs,
     routers: flags.routers,
+    prefillWorkers: flags.prefillWorkers,
+    transferMsPerToken: flags.transferMsPerToken,
     profile: readProfile(flags.engineProfile),
     ...(flags.slow === undefined ? {} : { slow: flags.slow }),
     settings: flags.set,
@@ -179,6 +214,12 @@ function slow(text: string): SlowShare {
 
 function collect(text: string, before: readonly string[]): string[] {
   return [...before, text]
+}
+
+/** The reason alone: that an argument was wrong, a person sees from it. */
+function wordsOf(error: Error): string {
+  const reason = error instanceof WarmrouteError ? error.details['reason'] : undefined
+  return typeof reason === 'string' ? reason : error.message
 }
 
 function isFileError(error: unknown): error is Error {

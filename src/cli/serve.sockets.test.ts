@@ -460,7 +460,7 @@ it('writes a decision log that can be replayed, and starts from an engine profil
   const messages = conversation('logs')
   for (const text of ['What is written?', 'And who reads it?']) await say(ai, messages, text)
   await served.close()
-  const trace = readTrace(readFileSync(path))
+  const { requests: trace } = readTrace(readFileSync(path))
   expect(trace.map(({ outputTokens }) => outputTokens)).toEqual([24, 24])
   expect(trace[1]!.promptTokens).toBeGreaterThan(trace[0]!.promptTokens)
   expect(readFileSync(path, 'utf8')).not.toContain('written')

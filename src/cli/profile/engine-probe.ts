@@ -1,6 +1,7 @@
 /** An engine as a thing to be measured: completions of token ids as streams, every one with a deadline. */
 import { request } from 'undici'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import { HttpProbe } from '../../engines/index.js'
 import type { Probe, ProbeAnswer } from './measure.js'
 
 export interface EngineProbeOptions {
@@ -32,8 +33,13 @@ export async function askModel(url: string, apiKey: string | undefined, signal: 
 
 export function createEngineProbe(options: EngineProbeOptions): Probe {
   const { url, apiKey, model, signal } = options
+  const http = new HttpProbe({ baseUrl: url, apiKey, signal })
   return {
     nowMs: () => performance.now(),
+    async cachedTotal() {
+      const metrics = await http.get('/metrics')
+      return metrics?.status === 200 ? readCachedTotal(metrics.text) : undefined
+    },
     async complete(prompt, outputTokens) {
       const body = {
         model,
@@ -59,6 +65,16 @@ export function createEngineProbe(options: EngineProbeOptions): Probe {
       }
     },
   }
+}
+
+/** Over all ranks; undefined where no engine that we know counts here. */
+export function readCachedTotal(metrics: string): number | undefined {
+  let total: number | undefined
+  for (const [, value] of metrics.matchAll(
+    /^(?:vllm:prefix_cache_hits_total|sglang:cached_tokens_total)(?:\{[^}]*\})? (\S+)/gm,
+  ))
+    total = (total ?? 0) + Number(value)
+  return total
 }
 
 async function readStream(body: AsyncIterable<Buffer>, promptTokens: number, url: string): Promise<ProbeAnswer> {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { fitProfile } from '../../sim/index.js'
 import type { Probe, ProbeAnswer } from './measure.js'
-import { measureSteps, steadyGaps } from './measure.js'
+import { measureSteps, steadyStepMs } from './measure.js'
 
 /** An H200 with an 8B model, as fitted in test/fixtures/gpu. */
 const truth = {
@@ -28,9 +28,17 @@ class ModelledEngine implements Probe {
   #queue: Asked[] = []
   readonly #cached = new Set<string>()
   readonly #noise: () => number
+  readonly #says: 'answers' | 'counts' | 'nothing'
+  #cachedTotal = 7000 // others were here before
 
-  constructor(noise: () => number) {
+  /** Whether answers say what was cached, or a counter does, or nobody. */
+  constructor(noise: () => number, says: 'answers' | 'counts' | 'nothing' = 'answers') {
     this.#noise = noise
+    this.#says = says
+  }
+
+  cachedTotal(): Promise<number | undefined> {
+    return Promise.resolve(this.#says === 'nothing' ? undefined : this.#cachedTotal)
   }
 
   nowMs(): number {
@@ -57,7 +65,11 @@ class ModelledEngine implements Probe {
       for (const [at] of batch.entries()) times[at]!.push(this.#now)
     }
     for (const [at, { prompt, answer }] of batch.entries())
-      answer({ tokenAtMs: times[at]!, promptTokens: prompt.length, cachedTokens: cachedOf[at] })
+      answer({
+        tokenAtMs: times[at]!,
+        promptTokens: prompt.length,
+        cachedTokens: this.#says === 'answers' ? cachedOf[at] : undefined,
+      })
   }
 
   #prefill(prompt: readonly number[]): number {
@@ -69,6 +81,7 @@ class ModelledEngine implements Probe {
       this.#now += (constant + tokens * (perNew + perNewSquared * tokens + perNewTimesPrefix * done)) * this.#noise()
     }
     this.#cached.add(half(prompt.length))
+    this.#cachedTotal += cached
     return cached
   }
 }
@@ -106,6 +119,30 @@ it('predicts steps within 10 % where every step takes up to a third longer than 
   }
 })
 
+it('takes the word of a counter where answers do not say what was cached', async () => {
+  const options = { seconds: 60, contextMax: 41_000 }
+  const said = await measureSteps(new ModelledEngine(() => 1), { ...options, random: drawsOf(1) })
+  const counted = await measureSteps(new ModelledEngine(() => 1, 'counts'), { ...options, random: drawsOf(1) })
+  expect(counted).toEqual(said)
+})
+
+it('leaves out what is behind a prefix where nobody says what was cached', async () => {
+  const silent = new ModelledEngine(() => 1, 'nothing')
+  const points = await measureSteps(silent, { seconds: 60, contextMax: 41_000, random: drawsOf(1) })
+  expect(points.unknownPrefixes).toBeGreaterThan(5)
+  expect(new Set(points.prefill.map(({ prefixTokens }) => prefixTokens))).toEqual(new Set([0]))
+})
+
+it('lets no more decode together than the cache holds', async () => {
+  const engine = new ModelledEngine(() => 1)
+  const small = { seconds: 60, contextMax: 8192, capacityTokens: 9568, random: drawsOf(1) }
+  const { decode, prefill } = await measureSteps(engine, small)
+  expect(decode.map(({ batch, context }) => batch * context)).not.toContain(16 * (2048 + 16))
+  for (const { batch, context } of decode) expect(batch * context).toBeLessThan(9568)
+  expect(decode.length).toBeGreaterThan(3)
+  for (const { newTokens, prefixTokens } of prefill) expect(newTokens + prefixTokens).toBeLessThan(9568)
+})
+
 it('asks little of an engine that has little time, and never more than it takes', async () => {
   const short = new ModelledEngine(() => 1)
   const long = new ModelledEngine(() => 1)
@@ -115,12 +152,13 @@ it('asks little of an engine that has little time, and never more than it takes'
   expect(short.nowMs()).toBeLessThan(4000) // one second, and what had begun
 })
 
-it('takes gaps from the time in which all streams decode', () => {
+it('takes steps from the time in which all streams decode, also where tokens come in bunches', () => {
   expect(
-    steadyGaps([
-      [0, 10, 20, 30],
+    steadyStepMs([
+      [0, 10, 20, 30, 40],
       [15, 25, 35],
     ]),
-  ).toEqual([10, 10])
-  expect(steadyGaps([[0, 10], []])).toEqual([])
+  ).toBe(10)
+  expect(steadyStepMs([[0, 0, 0, 30, 30, 30, 60]])).toBe(10)
+  expect(steadyStepMs([[0, 10], []])).toBeUndefined()
 })

@@ -14,6 +14,8 @@ export interface ProbeAnswer {
 
 export interface Probe {
   nowMs(): number
+  /** Prompt tokens that the engine ever took from its cache, by its own count. Undefined: it does not count them. */
+  cachedTotal(): Promise<number | undefined>
   complete(prompt: readonly number[], outputTokens: number): Promise<ProbeAnswer>
 }
 
@@ -23,7 +25,14 @@ export interface MeasureOptions {
   readonly contextMax: number
   /** Uniform in 0..1: no prompt may be known to a cache. */
   readonly random: () => number
+  /** Tokens that its cache holds; what does not fit beside each other cannot decode together. Undefined: it does not say. */
+  readonly capacityTokens?: number | undefined
   readonly tell?: (text: string) => void
+}
+
+export interface MeasuredSteps extends StepPoints {
+  /** Prompts behind a prefix that were not counted, since nobody said whether the prefix was cached. */
+  readonly unknownPrefixes: number
 }
 
 const newSizes = [128, 512, 1024, 2048, 4096, 8192]
@@ -43,18 +52,19 @@ interface Task {
 }
 
 /** Goes round the points, from small to large, until the time is over; an engine that is slow is asked less. */
-export async function measureSteps(probe: Probe, options: MeasureOptions): Promise<StepPoints> {
+export async function measureSteps(probe: Probe, options: MeasureOptions): Promise<MeasuredSteps> {
   const startMs = probe.nowMs()
   const endMs = startMs + 1000 * options.seconds
-  const prefills = new Map<string, { newTokens: number; prefixTokens: number; ms: number[] }>()
+  const prefills: Prefills = { points: new Map(), unknownPrefixes: 0 }
   const decodes = new Map<string, { batch: number; context: number; ms: number[] }>()
   await probe.complete(tokens(64, options.random), 2) // the first request of a process pays for much that no other does
   await goRound(probe, startMs + prefillShare * (endMs - startMs), prefillTasks(probe, options, prefills), options.tell)
   await goRound(probe, endMs, decodeTasks(probe, options, decodes), options.tell)
   return {
     // Nobody computes faster than the engine can: what is above the least is somebody else's noise.
-    prefill: [...prefills.values()].map((point) => ({ ...point, ms: Math.min(...point.ms) })),
+    prefill: [...prefills.points.values()].map((point) => ({ ...point, ms: Math.min(...point.ms) })),
     decode: [...decodes.values()].map((point) => ({ ...point, ms: medianOf(point.ms) })),
+    unknownPrefixes: prefills.unknownPrefixes,
   }
 }
 
@@ -82,64 +92,100 @@ async function goRound(probe: Probe, untilMs: number, tasks: Task[], tell?: (tex
 }
 
 const tasksMin = 5
+/** Of the capacity: contexts are rounded up to whole blocks. */
+const usableShare = 0.9
 const roundsMax = 20
+
+interface Prefills {
+  readonly points: Map<string, { newTokens: number; prefixTokens: number; ms: number[] }>
+  unknownPrefixes: number
+}
 
 function prefillTasks(
   probe: Probe,
-  { contextMax, random }: MeasureOptions,
-  into: Map<string, { newTokens: number; prefixTokens: number; ms: number[] }>,
+  { contextMax, capacityTokens = Number.POSITIVE_INFINITY, random }: MeasureOptions,
+  into: Prefills,
 ): Task[] {
   return prefixSizes.flatMap((prefixTokens) =>
     newSizes
-      .filter((newTokens) => prefixTokens + newTokens + 1 <= contextMax)
+      .filter((newTokens) => prefixTokens + newTokens + 1 <= Math.min(contextMax, capacityTokens))
       .map((newTokens) => ({
         size: newTokens + 2 * prefixTokens,
         run: async () => {
           const prefix = tokens(prefixTokens, random)
-          if (prefixTokens > 0) await probe.complete(prefix, 1)
+          const first = prefixTokens > 0 ? await probe.complete(prefix, 1) : undefined
+          const isSilent = first !== undefined && first.cachedTokens === undefined
+          const before = isSilent ? await probe.cachedTotal() : undefined
           const sentMs = probe.nowMs()
           const answer = await probe.complete([...prefix, ...tokens(newTokens, random)], 1)
-          const first = answer.tokenAtMs[0]
-          if (first === undefined) return
-          const cached = Math.min(answer.cachedTokens ?? prefixTokens, answer.promptTokens - 1)
-          add(into, { newTokens: answer.promptTokens - cached, prefixTokens: cached }, first - sentMs)
+          const atMs = answer.tokenAtMs[0]
+          if (atMs === undefined) return
+          // A prompt without a prefix was never seen before. Whether a prefix is cached is the engine's word, never ours.
+          const said = answer.cachedTokens ?? (prefixTokens === 0 ? 0 : await hitsSince(probe, before))
+          if (said === undefined) {
+            into.unknownPrefixes++
+            return
+          }
+          const cached = Math.min(said, answer.promptTokens - 1)
+          add(into.points, { newTokens: answer.promptTokens - cached, prefixTokens: cached }, atMs - sentMs)
         },
       })),
   )
 }
 
+/** An engine's count may come a moment after its answer. */
+async function hitsSince(probe: Probe, before: number | undefined): Promise<number | undefined> {
+  if (before === undefined) return undefined
+  for (let attempt = 0; attempt < countAttempts; attempt++) {
+    const after = await probe.cachedTotal()
+    if (after === undefined || after > before) return after === undefined ? undefined : after - before
+  }
+  return 0
+}
+
+const countAttempts = 5
+
 function decodeTasks(
   probe: Probe,
-  { contextMax, random }: MeasureOptions,
+  { contextMax, capacityTokens = Number.POSITIVE_INFINITY, random }: MeasureOptions,
   into: Map<string, { batch: number; context: number; ms: number[] }>,
 ): Task[] {
   return contextSizes.flatMap((context) =>
     batchSizes
-      .filter(() => context + answerTokens <= contextMax)
+      .filter(
+        (batch) =>
+          context + answerTokens <= contextMax && batch * (context + answerTokens) <= capacityTokens * usableShare,
+      )
       .map((batch) => ({
         size: batch * (context + 4 * answerTokens),
         run: async () => {
           const answers = await Promise.all(
             Array.from({ length: batch }, () => probe.complete(tokens(context, random), answerTokens)),
           )
-          const gaps = steadyGaps(answers.map(({ tokenAtMs }) => tokenAtMs))
+          const stepMs = steadyStepMs(answers.map(({ tokenAtMs }) => tokenAtMs))
           // While everybody decodes, the contexts have grown by half of the answers.
-          if (gaps.length > 0) add(into, { batch, context: context + answerTokens / 2 }, medianOf(gaps))
+          if (stepMs !== undefined) add(into, { batch, context: context + answerTokens / 2 }, stepMs)
         },
       })),
   )
 }
 
-/** Times between tokens while all of them decode: after the last first token, before the first end. */
-export function steadyGaps(streams: readonly (readonly number[])[]): number[] {
+/**
+ * Mean time between tokens while all streams decode: after the last first token, before the first end. Not a median of gaps: on a busy
+ * machine tokens come in bunches, and then most gaps are nearly nothing.
+ */
+export function steadyStepMs(streams: readonly (readonly number[])[]): number | undefined {
   const from = Math.max(...streams.map((times) => times[0] ?? Number.POSITIVE_INFINITY))
   const to = Math.min(...streams.map((times) => times.at(-1) ?? Number.NEGATIVE_INFINITY))
-  return streams.flatMap((times) =>
-    times.flatMap((at, index) => {
-      const before = times[index - 1]
-      return before !== undefined && before >= from && at <= to ? [at - before] : []
-    }),
-  )
+  let ms = 0
+  let steps = 0
+  for (const times of streams) {
+    const steady = times.filter((at) => at >= from && at <= to)
+    if (steady.length < 2) continue
+    ms += steady.at(-1)! - steady[0]!
+    steps += steady.length - 1
+  }
+  return steps === 0 ? undefined : ms / steps
 }
 
 function add<Point extends object>(into: Map<string, Point & { ms: number[] }>, point: Point, ms: number): void {

@@ -15,6 +15,9 @@ export interface FittedProfile {
   /** Mean relative errors of the fit over its own points: 0.1 is ten percent. */
   readonly prefillError: number
   readonly decodeError: number
+  /** The point that each of them is farthest off at; above 0 it takes less long than the fit says. */
+  readonly prefillWorst: StepPoints['prefill'][number] & { readonly error: number }
+  readonly decodeWorst: StepPoints['decode'][number] & { readonly error: number }
 }
 
 /** Prompts longer than `chunkTokens` were computed in several passes. */
@@ -41,6 +44,8 @@ export function fitProfile(points: StepPoints, name: string, chunkTokens: number
     },
     prefillError: prefill.error,
     decodeError: decode.error,
+    prefillWorst: { ...points.prefill[prefill.worst]!, error: prefill.errors[prefill.worst]! },
+    decodeWorst: { ...points.decode[decode.worst]!, error: decode.errors[decode.worst]! },
   }
 }
 
@@ -61,7 +66,16 @@ interface Observation {
   readonly features: readonly number[]
 }
 
-function fit(observations: readonly Observation[]): { readonly weights: number[]; readonly error: number } {
+interface Fit {
+  readonly weights: number[]
+  /** Mean of what is off, and per observation: what is predicted over what was measured, less one. */
+  readonly error: number
+  readonly errors: readonly number[]
+  /** The observation that is farthest off. */
+  readonly worst: number
+}
+
+function fit(observations: readonly Observation[]): Fit {
   const size = observations[0]!.features.length
   let used = Array.from({ length: size }, (_, index) => index)
   for (;;) {
@@ -69,8 +83,10 @@ function fit(observations: readonly Observation[]): { readonly weights: number[]
     const worst = used.reduce((least, index) => (solved[index]! < solved[least]! ? index : least), used[0]!)
     if (solved[worst]! >= 0 || used.length === 1) {
       const weights = solved.map((weight) => Math.max(0, weight))
-      const error = observations.reduce((sum, it) => sum + Math.abs(dot(weights, it.features) / it.ms - 1), 0)
-      return { weights, error: error / observations.length }
+      const errors = observations.map(({ features, ms }) => dot(weights, features) / ms - 1)
+      const error = errors.reduce((sum, it) => sum + Math.abs(it), 0) / errors.length
+      const farthest = errors.reduce((most, it, at) => (Math.abs(it) > Math.abs(errors[most]!) ? at : most), 0)
+      return { weights, error, errors, worst: farthest }
     }
     used = used.filter((index) => index !== worst)
   }

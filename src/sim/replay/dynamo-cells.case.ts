@@ -1,5 +1,5 @@
 /** Dynamo's own replays, recorded, and how near ours comes to them. Used by the tests and by `npm run docs:sim`. */
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
 import { dynamo12Profile, dynamoProfile } from '../engine/timing.js'
 import { plainKvRouter } from './dynamo-policy.case.js'
@@ -22,7 +22,9 @@ export interface ReplayCell {
   readonly eventDelayMs: number
   /** Settings of the router, as `--set` takes them. */
   readonly settings: readonly string[]
+  /** Of several recorded runs, their mean. */
   readonly summary: Readonly<Record<string, number>>
+  readonly runs: number
 }
 
 export interface ComparedFigure {
@@ -53,6 +55,7 @@ export function readReplayCells(): ReplayCell[] {
       const name = file.slice(0, -'.json'.length)
       const [, version, workers, routerMode, blockTokens, blocks, speedup] = namePattern.exec(name)!
       const { summary, arguments: asked } = JSON.parse(readFileSync(`${folder}/${file}`, 'utf8')) as Recording
+      const runs = [summary, ...readFurtherRuns(file)]
       return {
         name,
         version: version!,
@@ -63,9 +66,23 @@ export function readReplayCells(): ReplayCell[] {
         arrivalSpeedup: Number(speedup),
         eventDelayMs: asked?.kv_event_lag_ms ?? 0,
         settings: Object.entries(asked?.router_config ?? {}).map(([key, value]) => `${key}=${value}`),
-        summary,
+        summary: runs.length === 1 ? summary : meanSummary(runs),
+        runs: runs.length,
       }
     })
+}
+
+/** The same call again, where one draw of its ties says too little. */
+function readFurtherRuns(file: string): Recording['summary'][] {
+  const path = `${folder}/again/${file}`
+  if (!existsSync(path)) return []
+  return (JSON.parse(readFileSync(path, 'utf8')) as { runs: Recording['summary'][] }).runs
+}
+
+/** Over the figures that every run has. */
+function meanSummary(runs: readonly Recording['summary'][]): Record<string, number> {
+  const shared = Object.keys(runs[0]!).filter((key) => runs.every((run) => typeof run[key] === 'number'))
+  return Object.fromEntries(shared.map((key) => [key, runs.reduce((sum, run) => sum + run[key]!, 0) / runs.length]))
 }
 
 export function readTrace(): TraceRequest[] {

@@ -23,6 +23,8 @@ describe('every policy', () => {
       expect(result.imbalance.prefill_tokens).toBeGreaterThanOrEqual(1)
       expect(result.ttft_quantiles_ms[50]).toBe(result.ttft_ms.p50)
       expect(result.timeline.reduce((sum, { requests }) => sum + requests, 0)).toBe(250)
+      for (const of of [result.timeline, result.workers])
+        expect(of.reduce((sum, it) => sum + it.prefill_tokens, 0)).toBe(result.prefill_tokens)
     }
     expect(JSON.stringify(run({ policies: policyNames, isIdealWanted: true }))).toBe(JSON.stringify(results))
   })
@@ -103,4 +105,37 @@ it('knows less with late events and with routers that do not talk', () => {
   const one = dynamo({})
   expect(dynamo({ eventDelayMs: 20_000 }).reuse).toBeLessThan(one.reuse)
   expect(dynamo({ routers: 4 }).ttft_ms.mean).toBeGreaterThan(one.ttft_ms.mean)
+})
+
+it('splits a fleet into workers that prefill and workers that decode', () => {
+  const paired = { workers: 4, prefillWorkers: 2, policies: ['warm', 'dynamo', 'round-robin'] } as const
+  const results = runExperiment(trace.slice(0, 100), paired)
+  for (const { completed, remote_prefills: remote, workers } of results) {
+    expect([completed, remote]).toEqual([100, 100])
+    expect(workers.map(({ output_tokens: tokens }) => tokens > 0)).toEqual([false, false, true, true])
+  }
+  expect(new Set(results.map(({ ttft_ms: it }) => it.mean)).size).toBe(3)
+})
+
+it.each([
+  ['nobody who decodes', { workers: 2, prefillWorkers: 2 }, 'nobody is left to decode'],
+  ['a policy that knows no pairs', { workers: 2, prefillWorkers: 1, policies: ['random'] }, 'random does not know'],
+  ['several routers', { workers: 2, prefillWorkers: 1, routers: 2 }, 'not simulated'],
+] as const)('refuses a fleet of pairs with %s', (_, options, words) => {
+  expect(() => runExperiment(trace.slice(0, 2), { policies: ['warm'], ...options })).toThrow(words)
+})
+
+it('says where requests waited: in the router, in an engine, per worker and over time', () => {
+  const [early, late] = runExperiment(trace, { workers: 2, policies: ['dynamo', 'warm'], arrivalSpeedup: 3 })
+  expect(early!.held_ms.mean).toBe(0) // parks nothing: all of its queue stands in front of the engines
+  expect(early!.queued_ms.mean).toBeGreaterThan(50)
+  expect(late!.held_ms.mean).toBeGreaterThan(0)
+  expect(late!.queued_ms.mean).toBeGreaterThan(late!.held_ms.mean)
+  for (const { workers, timeline, queued_ms: queued, requests } of [early!, late!]) {
+    const ofWorkers = workers.reduce((sum, it) => sum + it.requests * it.queued_ms_mean, 0) / requests
+    expect(ofWorkers).toBeCloseTo(queued.mean, 6)
+    const overTime = timeline.reduce((sum, it) => sum + it.requests * it.queued_ms_mean, 0) / requests
+    expect(overTime).toBeCloseTo(queued.mean, 6)
+    for (const { imbalance } of timeline) expect(imbalance).toBeGreaterThanOrEqual(1)
+  }
 })

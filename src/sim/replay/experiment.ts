@@ -31,6 +31,10 @@ export interface ExperimentOptions {
   readonly smoothMs?: number
   readonly eventDelayMs?: number
   readonly routers?: number
+  /** The first of the workers that only prefill; the others decode. */
+  readonly prefillWorkers?: number
+  /** For the KV of a prompt on its way between them. */
+  readonly transferMsPerToken?: number
   readonly profile?: TimingProfile
   readonly slow?: SlowShare
   /** `key=value` in the names of the config file, for `warm` and `dynamo`. */
@@ -56,9 +60,13 @@ interface Run {
   readonly config: RouterConfigInput
 }
 
+/** About 64 GB/s for the KV of an 8B model. */
+export const defaultTransferMsPerToken = 0.002
+
 /** Runs every policy over the same arrivals. The same options give the same results, byte for byte. */
 export function runExperiment(trace: readonly TraceRequest[], options: ExperimentOptions): PolicyResult[] {
   const { workers, seed = 1, routers = 1, arrivalSpeedup = 1, smoothMs = 0, traceBlockTokens = 512 } = options
+  const { prefillWorkers = 0, transferMsPerToken = defaultTransferMsPerToken } = options
   const engine: EngineOptions = {
     ...dynamoEngine,
     profile: options.profile ?? dynamoProfile,
@@ -69,13 +77,14 @@ export function runExperiment(trace: readonly TraceRequest[], options: Experimen
   const runs = plan(options)
   const achievable = achievableReuse(arrivals, engine.blockTokens, traceBlockTokens)
   const results: PolicyResult[] = runs.map(({ policy, settings, config }, index) => {
-    const router = createPolicy(policy, { workers, seed, routers, settings: config })
+    const router = createPolicy(policy, { workers, seed, routers, prefillWorkers, settings: config })
     const label = [policy, ...settings].join(' ')
     const tell = (done: number): void =>
       options.progress?.({ label, run: index + 1, runs: runs.length, done, total: trace.length })
     tell(0)
     const report = replay(arrivals, {
       workers,
+      ...(prefillWorkers > 0 ? { pairs: { prefillWorkers, transferMsPerToken } } : {}),
       policy: router,
       engine,
       arrivalSpeedup,

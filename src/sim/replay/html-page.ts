@@ -1,6 +1,6 @@
 /** The report as one page that needs nothing from outside: figures first, then plots, then how to get it again. */
 import type { PolicyResult } from './experiment.js'
-import { labelOf } from './markdown-table.js'
+import { labelOf, notesOf } from './markdown-table.js'
 import { barPlot, escapeText, linePlot, workerPlot } from './svg-plots.js'
 
 export interface PageFacts {
@@ -24,6 +24,7 @@ export function htmlPage(results: readonly PolicyResult[], facts: PageFacts): st
     `<p class="lead">${escapeText(leadOf(results))}</p>`,
     legend(runs),
     tableOf(runs),
+    ...notesOf(results).map((note) => `<p class="note">${escapeText(note)}</p>`),
     section(
       'How long until the first token',
       'Each line says which share of the requests had its first token by then. Further left is better.',
@@ -118,6 +119,7 @@ function tableOf(runs: readonly Run[]): string {
     'E2E p99',
     'reuse',
     'held',
+    'queued',
     'imbalance',
     'tokens/s',
   ]
@@ -127,6 +129,7 @@ function tableOf(runs: readonly Run[]): string {
       ...[ttft.mean, ttft.p50, ttft.p90, ttft.p99, itl.mean, e2e.mean, e2e.p99].map(duration),
       `${(result.reuse * 100).toFixed(1)} %`,
       duration(result.held_ms.mean),
+      duration(result.queued_ms.mean),
       result.imbalance.prefill_tokens.toFixed(2),
       result.output_tokens_per_s.toFixed(0),
     ]

@@ -40,10 +40,10 @@ export function idealReplay(
   for (const [index, request] of trace.entries()) {
     const { promptTokens, outputTokens, follows } = request
     const own = request.arrivalMs / arrivalSpeedup
-    const arrivalMs = follows ? Math.max(own, ends[follows.index]! + follows.delayMs / arrivalSpeedup) : own
+    const arrivalMs = follows ? ends[follows.index]! + follows.delayMs / arrivalSpeedup : own
     let done = cache.take(request)
-    meter.dispatched(0, 0)
-    meter.admitted(0, promptTokens, done)
+    meter.dispatched(0, 0, arrivalMs)
+    meter.admitted({ worker: 0, arrivalMs, queuedMs: 0, promptTokens, cachedTokens: done })
     let ms = 0
     while (done < promptTokens) {
       const tokens = Math.min(engine.batchedTokensMax, promptTokens - done)

@@ -13,6 +13,7 @@ const columns: readonly (readonly [string, (result: PolicyResult) => string])[] 
   ['E2E p99', ({ e2e_ms: e2e }) => ms(e2e.p99)],
   ['reuse', ({ reuse }) => reuse.toFixed(3)],
   ['held mean', ({ held_ms: held }) => ms(held.mean)],
+  ['queued mean', ({ queued_ms: queued }) => ms(queued.mean)],
   ['imbalance', ({ imbalance }) => imbalance.prefill_tokens.toFixed(2)],
   ['tokens/s', ({ output_tokens_per_s: rate }) => rate.toFixed(0)],
 ]
@@ -30,6 +31,16 @@ export function markdownTable(results: readonly PolicyResult[]): string {
     `|${columns.map((_, index) => (index === 0 ? '---' : '--:')).join('|')}|`,
     ...results.map((result) => line(columns.map(([, cell]) => cell(result)))),
   ].join('\n')
+}
+
+/** What the figures do not show: requests that never ran. */
+export function notesOf(results: readonly PolicyResult[]): string[] {
+  return results
+    .filter(({ rejected }) => rejected > 0)
+    .map(
+      (result) =>
+        `${labelOf(result)}: ${result.rejected} of ${result.requests} requests were rejected, their prompts being longer than the KV of an engine; no figure counts them.`,
+    )
 }
 
 function ms(value: number): string {

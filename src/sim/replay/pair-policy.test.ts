@@ -41,3 +41,9 @@ it('leaves short or cached prompts where they decode, when told to', () => {
 it('is the same every time', () => {
   expect(run({ conditional })).toEqual(run({ conditional }))
 })
+
+it('chooses decode workers at once, also where the prefill side holds requests until a worker is free', () => {
+  const report = run({ config: { policy: 'warm', routerLateBinding: true } })
+  expect(report).toMatchObject({ completed: 200, remote_prefills: 200, rejected: 0 })
+  expect(run({ config: { policy: 'warm', routerLateBinding: true } })).toEqual(report)
+})

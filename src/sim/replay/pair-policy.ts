@@ -28,7 +28,8 @@ export class PairPolicy implements ReplayPolicy {
     this.#options = options
     this.#prefill = new CorePolicy({ config: prefillRouterConfig(completeRouterConfig(config)), seed })
     // The KV is on its way when a decode worker is chosen: nobody waits there.
-    this.#decode = new CorePolicy({ config: { ...config, routerQueueThreshold: undefined }, seed: seed + 1 })
+    const decode = { ...config, routerQueueThreshold: undefined, routerLateBinding: false }
+    this.#decode = new CorePolicy({ config: decode, seed: seed + 1 })
   }
 
   start(fleet: Fleet): void {
@@ -66,6 +67,10 @@ export class PairPolicy implements ReplayPolicy {
 
   firstToken(request: ReplayRequest, worker: number, nowMs: number): void {
     if (worker >= this.#options.prefillWorkers) this.#decode.firstToken(request, worker, nowMs)
+  }
+
+  outputBlock(request: ReplayRequest, worker: number, blocks: number, nowMs: number): void {
+    if (worker >= this.#options.prefillWorkers) this.#decode.outputBlock(request, worker, blocks, nowMs)
   }
 
   finished(request: ReplayRequest, worker: number, nowMs: number): void {

@@ -1,6 +1,8 @@
 /** The policies of `warmroute replay`, by name. */
 import type { RouterConfigInput } from '../../core/protocol/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import { CorePolicy } from './core-policy.js'
+import { PairPolicy } from './pair-policy.js'
 import { leastLoaded, prefixHash, randomChoice } from './plain-policies.js'
 import type { ReplayPolicy } from './replay.js'
 import { roundRobin } from './round-robin.js'
@@ -14,6 +16,8 @@ export interface PolicyOptions {
   readonly seed: number
   /** Replicas of the router, which do not share their bookings. */
   readonly routers: number
+  /** The first workers only prefill, the others decode; 0: everybody does both. */
+  readonly prefillWorkers?: number
   /** Settings of the router, over the policy's own; the others have none. */
   readonly settings: RouterConfigInput
 }
@@ -24,7 +28,8 @@ export function isRouterPolicy(name: PolicyName): name is 'warm' | 'dynamo' {
 }
 
 export function createPolicy(name: PolicyName, options: PolicyOptions): ReplayPolicy {
-  const { workers, seed, routers, settings } = options
+  const { workers, seed, routers, settings, prefillWorkers = 0 } = options
+  if (prefillWorkers > 0) return createPairPolicy(name, options, prefillWorkers)
   switch (name) {
     case 'warm':
     case 'dynamo': {
@@ -44,6 +49,26 @@ export function createPolicy(name: PolicyName, options: PolicyOptions): ReplayPo
     case 'prefix-hash':
       return prefixHash(workers)
   }
+}
+
+/** Policies that know of pairs: our own router, and taking turns on both sides. */
+function createPairPolicy(name: PolicyName, options: PolicyOptions, prefillWorkers: number): ReplayPolicy {
+  const { workers, seed, routers, settings } = options
+  if (prefillWorkers >= workers)
+    refuse(`of ${workers} workers, ${prefillWorkers} only prefill: nobody is left to decode`)
+  if (routers > 1) refuse('several routers of a fleet of pairs are not simulated')
+  if (isRouterPolicy(name))
+    return new PairPolicy({ prefillWorkers, config: { ...configOf(name, 1), ...settings }, seed })
+  if (name !== 'round-robin') refuse(`${name} does not know of prefill workers: take warm, dynamo or round-robin`)
+  const decode = roundRobin(workers - prefillWorkers)
+  return {
+    route: roundRobin(prefillWorkers).route,
+    routeDecode: (request, nowMs) => prefillWorkers + decode.route(request, nowMs),
+  }
+}
+
+function refuse(reason: string): never {
+  throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason })
 }
 
 /** Nothing is parked by default, as in the recorded replays. Late binding trusts its bookings, so it is for one router. */

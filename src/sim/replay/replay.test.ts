@@ -138,7 +138,7 @@ it('makes a slow worker slow', () => {
 
 it.each([
   ['is no JSON', '{"timestamp":0'],
-  ['lacks', '{"timestamp":0,"input_length":5,"output_length":1}'],
+  ['lacks', '{"timestamp":0,"input_length":5,"hash_ids":[1]}'],
   ['lacks', '{"timestamp":0,"input_length":0,"output_length":1,"hash_ids":[]}'],
 ])('names the line of a trace that %s', (text, row) => {
   const good = '{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1]}'

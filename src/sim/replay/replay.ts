@@ -179,7 +179,7 @@ export function replay(trace: readonly TraceRequest[], options: ReplayOptions): 
     )
   const dispatch = (request: ReplayRequest, worker: number): void => {
     const job = jobs[request.index]!
-    meter.dispatched(worker, clock.now() - job.arrivalMs)
+    meter.dispatched(worker, clock.now() - job.arrivalMs, job.arrivalMs)
     submit(job, worker, worker < prefillWorkers ? 'prefill' : 'whole')
   }
   /** The KV of a finished prefill goes to the decode worker; until it is there, both hold it. */
@@ -209,10 +209,10 @@ export function replay(trace: readonly TraceRequest[], options: ReplayOptions): 
     if (others) others.push(job)
     else followers.set(job.follows.index, [job])
   }
-  /** The next turn of a session comes when the one before it is answered, and never before its own time. */
+  /** The next turn of a session comes when the one before it is answered, and its delay is over. */
   const wake = (ended: Job): void => {
     for (const job of followers.get(ended.index) ?? []) {
-      job.arrivalMs = Math.max(job.arrivalMs, clock.now() + job.follows!.delayMs / (options.arrivalSpeedup ?? 1))
+      job.arrivalMs = clock.now() + job.follows!.delayMs / (options.arrivalSpeedup ?? 1)
       clock.at(job.arrivalMs, () => accept(job, clock.now()))
     }
   }
@@ -301,7 +301,9 @@ function listenTo(
     hostRemoved() {},
     admitted({ tag, cachedTokens }) {
       // A decode leg's prompt was counted where it was prefilled.
-      if (tag.kind !== 'decode') meter.admitted(worker, tag.job.promptTokens, cachedTokens)
+      if (tag.kind === 'decode') return
+      const { arrivalMs, promptTokens } = tag.job
+      meter.admitted({ worker, arrivalMs, queuedMs: clock.now() - arrivalMs, promptTokens, cachedTokens })
     },
     computed: flush,
     token(request) {

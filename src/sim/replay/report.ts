@@ -13,7 +13,11 @@ export interface WorkerReport {
   readonly requests: number
   readonly prompt_tokens: number
   readonly cached_tokens: number
+  /** Prompt tokens that were computed. */
+  readonly prefill_tokens: number
   readonly output_tokens: number
+  /** Mean time from arrival to the first pass, of the requests that it took. */
+  readonly queued_ms_mean: number
   readonly passes: number
   readonly preemptions: number
 }
@@ -23,6 +27,13 @@ export interface TimelineEntry {
   readonly start_ms: number
   readonly requests: number
   readonly ttft_ms_mean: number
+  /** In the router, and until the first pass of an engine. */
+  readonly held_ms_mean: number
+  readonly queued_ms_mean: number
+  readonly reuse: number
+  readonly prefill_tokens: number
+  /** The worker with the most prefill over the mean one; 1 is even. */
+  readonly imbalance: number
 }
 
 /** What a report needs to know of an engine. */
@@ -53,6 +64,8 @@ export interface ReplayReport {
   readonly e2e_ms: Spread
   /** From arrival to being sent to a worker: what a policy that holds requests adds. */
   readonly held_ms: Spread
+  /** From arrival to the first pass: in the router, and then in the engine's own queue. */
+  readonly queued_ms: Spread
   /** Share of prompt tokens that did not have to be computed. */
   readonly reuse: number
   readonly prompt_tokens: number
@@ -74,24 +87,38 @@ export class ReplayMeter {
   readonly #ttftArrivals: number[] = []
   readonly #e2e: number[] = []
   readonly #held: number[] = []
+  readonly #heldArrivals: number[] = []
+  readonly #admissions: Admission[] = []
   readonly #itl = new LogHistogram()
-  readonly #perWorker: { requests: number; prompt: number; cached: number; output: number }[]
+  readonly #perWorker: WorkerSums[]
   #completed = 0
   #rejected = 0
   #remotePrefills = 0
 
   constructor(workers: number) {
-    this.#perWorker = Array.from({ length: workers }, () => ({ requests: 0, prompt: 0, cached: 0, output: 0 }))
+    this.#perWorker = Array.from({ length: workers }, () => ({
+      requests: 0,
+      prompt: 0,
+      cached: 0,
+      output: 0,
+      queuedMs: 0,
+      admitted: 0,
+    }))
   }
 
-  dispatched(worker: number, heldMs: number): void {
+  dispatched(worker: number, heldMs: number, arrivalMs: number): void {
     this.#perWorker[worker]!.requests++
     this.#held.push(heldMs)
+    this.#heldArrivals.push(arrivalMs)
   }
 
-  admitted(worker: number, promptTokens: number, cachedTokens: number): void {
-    this.#perWorker[worker]!.prompt += promptTokens
-    this.#perWorker[worker]!.cached += cachedTokens
+  admitted(admission: Admission): void {
+    const worker = this.#perWorker[admission.worker]!
+    worker.prompt += admission.promptTokens
+    worker.cached += admission.cachedTokens
+    worker.queuedMs += admission.queuedMs
+    worker.admitted++
+    this.#admissions.push(admission)
   }
 
   handedOver(): void {
@@ -117,7 +144,7 @@ export class ReplayMeter {
   }
 
   report(durationMs: number, engines: readonly EngineFacts[]): ReplayReport {
-    const sum = (of: (worker: { prompt: number; cached: number; output: number }) => number): number =>
+    const sum = (of: (worker: WorkerSums) => number): number =>
       this.#perWorker.reduce((total, worker) => total + of(worker), 0)
     const prompt = sum((worker) => worker.prompt)
     const output = sum((worker) => worker.output)
@@ -137,6 +164,7 @@ export class ReplayMeter {
       },
       e2e_ms: spreadOf(this.#e2e),
       held_ms: spreadOf(this.#held),
+      queued_ms: spreadOf(this.#admissions.map(({ queuedMs }) => queuedMs)),
       reuse: prompt === 0 ? 0 : cached / prompt,
       prompt_tokens: prompt,
       cached_tokens: cached,
@@ -148,17 +176,84 @@ export class ReplayMeter {
         prefill_tokens: imbalanceOf(this.#perWorker.map((worker) => worker.prompt - worker.cached)),
       },
       ttft_quantiles_ms: quantilesOf(this.#ttft),
-      timeline: timelineOf(this.#ttftArrivals, this.#ttft),
+      timeline: this.#timeline(),
       workers: this.#perWorker.map((worker, index) => ({
         requests: worker.requests,
         prompt_tokens: worker.prompt,
         cached_tokens: worker.cached,
+        prefill_tokens: worker.prompt - worker.cached,
         output_tokens: worker.output,
+        queued_ms_mean: worker.admitted === 0 ? 0 : worker.queuedMs / worker.admitted,
         passes: engines[index]!.passCount,
         preemptions: engines[index]!.scheduler.preemptionCount,
       })),
     }
   }
+
+  #timeline(): TimelineEntry[] {
+    const lastMs = [this.#ttftArrivals, this.#heldArrivals].reduce(
+      (last, arrivals) => arrivals.reduce((most, arrivalMs) => Math.max(most, arrivalMs), last),
+      0,
+    )
+    const stretchMs = lastMs / stretches || 1
+    const stretchOf = (arrivalMs: number): number => Math.min(stretches - 1, Math.floor(arrivalMs / stretchMs))
+    const sums = Array.from({ length: stretches }, () => ({
+      ...{ firsts: 0, ttftMs: 0, held: 0, heldMs: 0, admitted: 0, queuedMs: 0, prompt: 0, cached: 0 },
+      prefill: new Float64Array(this.#perWorker.length),
+    }))
+    for (const [index, arrivalMs] of this.#ttftArrivals.entries()) {
+      const into = sums[stretchOf(arrivalMs)]!
+      into.firsts++
+      into.ttftMs += this.#ttft[index]!
+    }
+    for (const [index, arrivalMs] of this.#heldArrivals.entries()) {
+      const into = sums[stretchOf(arrivalMs)]!
+      into.held++
+      into.heldMs += this.#held[index]!
+    }
+    for (const { worker, arrivalMs, promptTokens, cachedTokens, queuedMs } of this.#admissions) {
+      const into = sums[stretchOf(arrivalMs)]!
+      into.admitted++
+      into.queuedMs += queuedMs
+      into.prompt += promptTokens
+      into.cached += cachedTokens
+      into.prefill[worker]! += promptTokens - cachedTokens
+    }
+    return sums.map((it, stretch) => ({
+      start_ms: stretch * stretchMs,
+      requests: it.firsts,
+      ttft_ms_mean: share(it.ttftMs, it.firsts),
+      held_ms_mean: share(it.heldMs, it.held),
+      queued_ms_mean: share(it.queuedMs, it.admitted),
+      reuse: share(it.cached, it.prompt),
+      prefill_tokens: it.prompt - it.cached,
+      imbalance: imbalanceOf([...it.prefill]),
+    }))
+  }
+}
+
+interface WorkerSums {
+  requests: number
+  prompt: number
+  cached: number
+  output: number
+  queuedMs: number
+  admitted: number
+}
+
+/** A request's first pass on the worker that computes its prompt. */
+export interface Admission {
+  readonly worker: number
+  readonly arrivalMs: number
+  readonly queuedMs: number
+  readonly promptTokens: number
+  readonly cachedTokens: number
+}
+
+const stretches = 60
+
+function share(part: number, whole: number): number {
+  return whole === 0 ? 0 : part / whole
 }
 
 function spreadOf(values: readonly number[]): Spread {
@@ -181,24 +276,4 @@ function quantilesOf(values: readonly number[]): number[] {
 function imbalanceOf(loads: readonly number[]): number {
   const total = loads.reduce((sum, load) => sum + load, 0)
   return total === 0 ? 1 : (Math.max(...loads) * loads.length) / total
-}
-
-const stretches = 60
-
-function timelineOf(arrivals: readonly number[], ttft: readonly number[]): TimelineEntry[] {
-  let lastMs = 0
-  for (const arrivalMs of arrivals) lastMs = Math.max(lastMs, arrivalMs)
-  const stretchMs = lastMs / stretches || 1
-  const counts = new Uint32Array(stretches)
-  const sums = new Float64Array(stretches)
-  for (const [index, arrivalMs] of arrivals.entries()) {
-    const stretch = Math.min(stretches - 1, Math.floor(arrivalMs / stretchMs))
-    counts[stretch]!++
-    sums[stretch]! += ttft[index]!
-  }
-  return Array.from(counts, (requests, stretch) => ({
-    start_ms: stretch * stretchMs,
-    requests,
-    ttft_ms_mean: requests === 0 ? 0 : sums[stretch]! / requests,
-  }))
 }

@@ -27,7 +27,13 @@ export interface RoutingTable {
   readonly rows: readonly TableRow[]
 }
 
-export const routingTables = (): RoutingTable[] => [recordedTable(), fleetTable(), gpuTable(), shapeTable()]
+export const routingTables = (): RoutingTable[] => [
+  recordedTable(),
+  fleetTable(),
+  gpuTable(),
+  pairTable(),
+  shapeTable(),
+]
 
 /** `dynamo` of the product against what Dynamo itself answered for the same arguments. */
 function recordedTable(): RoutingTable {
@@ -83,7 +89,8 @@ export function compareRecorded(cell: ReplayCell, trace: readonly TraceRequest[]
 function keyOf(cell: ReplayCell): string {
   const settings = [...cell.settings, ...(cell.eventDelayMs > 0 ? [`event delay ${cell.eventDelayMs} ms`] : [])]
   const fleet = `${cell.version}, N${cell.workers}, ${cell.blocks} x ${cell.blockTokens}, x${cell.arrivalSpeedup}`
-  return [fleet, ...settings.map((setting) => setting.replace(/^router_/, ''))].join(', ')
+  const runs = cell.runs > 1 ? [`${cell.runs} recorded runs`] : []
+  return [fleet, ...settings.map((setting) => setting.replace(/^router_/, '')), ...runs].join(', ')
 }
 
 type Fleet = Omit<ExperimentOptions, 'policies'>
@@ -117,8 +124,29 @@ function fleetTable(): RoutingTable {
     name: 'fleets',
     seeds: 3,
     head: fleetHead,
-    rows: [...contend(fleets, contenders), ...contend(replicas, contenders.slice(0, 3))],
+    rows: [
+      ...fleets.flatMap((fleet) => [...contend([fleet], contenders), ...recordedBest(fleet[0])]),
+      ...contend(replicas, contenders.slice(0, 3)),
+    ],
   }
+}
+
+/** Dynamo itself with the best settings that were found for it, where such a cell was recorded. */
+const bestRecordings: Readonly<Record<string, string>> = {
+  N4: 'n4-kv_router-bs64-blocks16384-x1-scale30-wspt-thr0',
+  N8: 'n8-kv_router-bs64-blocks16384-x1-scale30-wspt-thr0',
+  N16: 'n16-kv_router-bs64-blocks16384-x1-scale10',
+  'N8 x4': 'n8-kv_router-bs64-blocks16384-x4-scale10-wspt-thr0',
+}
+
+function recordedBest(fleet: string): TableRow[] {
+  const name = bestRecordings[fleet]
+  if (name === undefined) return []
+  const { summary, settings, runs } = readReplayCells().find((cell) => cell.name.endsWith(name))!
+  const figures = ['mean_ttft_ms', 'median_ttft_ms', 'p90_ttft_ms', 'p99_ttft_ms', 'mean_itl_ms', 'mean_e2e_latency_ms']
+  const cells = [...figures, 'prefix_cache_reused_ratio'].map((key) => figure(summary[key]!))
+  const set = settings.map((setting) => setting.replace(/^router_/, '')).join(', ')
+  return [{ key: `${fleet}: recorded, ${set}`, run: () => [...cells, runs === 1 ? '1 run' : `${runs} runs`] }]
 }
 
 /** The same policies over step times of a GPU, where a cached prefix is not free: fitted, and the measured points themselves. */
@@ -134,7 +162,19 @@ function gpuTable(): RoutingTable {
     ...cells('h200-llama8b', h200Profile),
     ...cells('measured points', { kind: 'table', name: 'h200-llama8b-steps', ...table }),
   ]
-  return { name: 'gpu', seeds: 1, head: fleetHead, rows: contend(all, contenders.slice(0, 3)) }
+  return { name: 'gpu', seeds: 3, head: fleetHead, rows: contend(all, contenders.slice(0, 3)) }
+}
+
+/** Some workers only prefill, the others decode; the same number of workers that do both stands beside them in the table of fleets. */
+function pairTable(): RoutingTable {
+  const cells: typeof fleets = [
+    ['2 prefill + 2 decode', { workers: 4, prefillWorkers: 2 }],
+    ['4 prefill + 4 decode', { workers: 8, prefillWorkers: 4 }],
+    ['4 prefill + 4 decode x2', { workers: 8, prefillWorkers: 4, arrivalSpeedup: 2 }],
+    ['h200-llama8b 4 prefill + 4 decode', { workers: 8, prefillWorkers: 4, profile: h200Profile }],
+  ]
+  const policies: typeof contenders = [...contenders, ['round-robin', 'round-robin', []]]
+  return { name: 'pairs', seeds: 3, head: fleetHead, rows: contend(cells, policies) }
 }
 
 /** Generated traces, a new one for every seed. */

@@ -34,6 +34,30 @@ it('gives every recorded kv_router cell a row, with its settings and its event d
   expect(rows).toContain('1.6.1, N8, 16384 x 64, x1, event delay 10 ms')
 })
 
+it('takes the mean of a cell that was recorded more than once', () => {
+  const cell = readReplayCells().find(({ runs }) => runs > 1)!
+  expect(cell).toMatchObject({ name: 'v1.6.1-conversation-n16-kv_router-bs64-blocks16384-x4', runs: 10 })
+  expect(cell.summary['p99_itl_ms']).toBeCloseTo(28.794, 3)
+  expect(cell.summary['completed_requests']).toBe(12_031)
+})
+
+it('has every recorded kv_router cell within its limits in docs/routing.md', () => {
+  const page = readFileSync('docs/routing.md', 'utf8')
+  const rows = /<!-- recorded -->([\s\S]*)<!-- \/recorded -->/.exec(page)![1]!.trim().split('\n').slice(2)
+  expect(rows).toHaveLength(routingTables()[0]!.rows.length)
+  for (const row of rows) expect(row).toMatch(/\| 5 \| yes \|$/)
+})
+
+it('writes every table of docs/routing.md but the one of settings, which has no figures', () => {
+  const page = readFileSync('docs/routing.md', 'utf8')
+  const rest = routingTables().reduce(
+    (text, { name }) => text.replace(new RegExp(`<!-- ${name} -->[\\s\\S]*<!-- /${name} -->`), ''),
+    page,
+  )
+  expect(rest.match(/^\|-{3}/gm)).toHaveLength(1)
+  expect(rest).toContain('| Setting | When to touch it |')
+})
+
 it('leaves no row in docs/routing.md that it does not make', () => {
   const page = readFileSync('docs/routing.md', 'utf8')
   for (const { name, rows } of routingTables()) {

@@ -5,7 +5,7 @@ import { readTrace } from './read-trace.js'
 import { replay } from './replay.js'
 import { roundRobin } from './round-robin.js'
 import { smoothArrivals } from './smooth-arrivals.js'
-import { formatMooncake, parseMooncake } from './trace.js'
+import { formatMooncake, parseMooncake, parseTrace } from './trace.js'
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
 const row = (fields: Record<string, unknown>): string =>
@@ -15,7 +15,7 @@ describe('readTrace', () => {
   it('reads plain and gzip alike, by content and not by name', () => {
     const text = `${row({})}\n${row({ timestamp: 40 })}\n`
     expect(readTrace(gzipSync(text))).toEqual(readTrace(bytesOf(text)))
-    expect(readTrace(bytesOf(text)).map(({ arrivalMs }) => arrivalMs)).toEqual([0, 40])
+    expect(readTrace(bytesOf(text)).requests.map(({ arrivalMs }) => arrivalMs)).toEqual([0, 40])
   })
 
   it('refuses a trace without requests, and gzip that is cut short', () => {
@@ -26,7 +26,7 @@ describe('readTrace', () => {
   it('accepts the names that Dynamo and AIPerf have for the fields', () => {
     const line =
       '{"created_time":7,"input_tokens":700,"output_tokens":3,"hash_ids":[1,2],"request_id":"a","priority":3}'
-    expect(readTrace(bytesOf(line))[0]).toEqual({
+    expect(readTrace(bytesOf(line)).requests[0]).toEqual({
       index: 0,
       arrivalMs: 7,
       promptTokens: 700,
@@ -37,7 +37,7 @@ describe('readTrace', () => {
 
   it('sorts by arrival', () => {
     const text = [row({ timestamp: 50 }), row({ timestamp: 10, output_length: 4 })].join('\n')
-    expect(readTrace(bytesOf(text)).map(({ index, outputTokens }) => [index, outputTokens])).toEqual([
+    expect(readTrace(bytesOf(text)).requests.map(({ index, outputTokens }) => [index, outputTokens])).toEqual([
       [0, 4],
       [1, 3],
     ])
@@ -50,8 +50,11 @@ it.each([
   ['lacks timestamp', '{"input_length":5,"output_length":1,"hash_ids":[1]}'],
   ['lacks a usable timestamp', row({ timestamp: 'soon' })],
   ['lacks a usable timestamp', row({ timestamp: -1 })],
+  ['lacks a usable timestamp', row({ timestamp: 1e300 })],
   ['lacks a usable input_length', row({ input_length: 0 })],
   ['lacks a usable input_length', row({ input_length: 1.5 })],
+  ['lacks a usable input_length', row({ input_length: 1e15 })],
+  ['has 2 hash_ids for 1025 tokens, and ids of 512 tokens cover 1024', row({ input_length: 1025 })],
   ['lacks a usable output_length', row({ output_length: null })],
   ['lacks usable hash_ids', row({ hash_ids: [1, 'two'] })],
   ['lacks a usable delay', row({ session_id: 'a', delay: 'long' })],
@@ -65,11 +68,20 @@ it('reads what it writes', () => {
     arrivalMs: fc.nat(100_000),
     promptTokens: fc.integer({ min: 1, max: 5000 }),
     outputTokens: fc.nat(2000),
-    blockIds: fc.array(fc.nat(), { maxLength: 10 }),
+    blockIds: fc.oneof(fc.constant([]), fc.array(fc.nat(), { minLength: 10, maxLength: 10 })),
+    waits: fc.option(fc.record({ back: fc.integer({ min: 1, max: 3 }), delayMs: fc.nat(5000) })),
   })
   fc.assert(
     fc.property(fc.array(anyRequest, { maxLength: 20 }), (requests) => {
-      const sorted = requests.sort((a, b) => a.arrivalMs - b.arrivalMs).map((request, index) => ({ index, ...request }))
+      const taken = new Set<number>() // a turn has one turn behind it at most
+      const sorted = requests
+        .sort((a, b) => a.arrivalMs - b.arrivalMs)
+        .map(({ waits, ...request }, index) => {
+          const before = index - (waits?.back ?? 0)
+          if (!waits || before < 0 || taken.has(before)) return { index, ...request }
+          taken.add(before)
+          return { index, ...request, follows: { index: before, delayMs: waits.delayMs } }
+        })
       expect(parseMooncake(formatMooncake(sorted))).toEqual(sorted)
     }),
   )
@@ -94,6 +106,36 @@ it('starts a later turn of a session when the turn before it has ended, plus its
   expect(report.completed).toBe(3)
   expect(arrivals).toEqual([0, ends[0]! + 500, ends[1]! + 90_000])
   expect(report.ttft_ms.p99).toBeLessThan(200) // counted from a turn's own arrival
+})
+
+it('lets a turn wait as long as its row is behind the row before, where it has no delay of its own', () => {
+  const turns = [0, 10_000, 12_000].map((timestamp) => row({ timestamp, session_id: 's' }))
+  const last = row({ timestamp: 20_000, session_id: 's', delay: 700 })
+  expect(parseMooncake([...turns, last].join('\n')).map(({ follows }) => follows?.delayMs)).toEqual([
+    undefined,
+    10_000,
+    2000,
+    700,
+  ])
+})
+
+it('takes a prompt without ids for one that nobody else has', () => {
+  const lone = row({ input_length: 5000, hash_ids: undefined })
+  const text = [lone, row({ timestamp: 9000 }), row({ timestamp: 18_000 }), lone].join('\n')
+  const { reuse } = replay(parseMooncake(text), { workers: 1, policy: roundRobin(1) })
+  expect(reuse).toBeCloseTo(640 / 11_400, 5) // the second of the two with ids, but for its last token's block
+})
+
+it('reads what editors of other systems leave: byte order marks, carriage returns, empty lines', () => {
+  const text = `${row({})}\n${row({ timestamp: 5 })}\n`
+  expect(parseMooncake(`\uFEFF${text.replaceAll('\n', '\r\n')}\r\n  \r\n`)).toEqual(parseMooncake(text))
+})
+
+it('doubts a block size that leaves ids over', () => {
+  const fine = row({ input_length: 700, hash_ids: Array.from({ length: 44 }, (_, id) => id) })
+  expect(parseTrace(`${row({})}\n${fine}`).doubt).toContain('1 of 2 lines have more hash_ids than blocks of 512')
+  expect(parseTrace(`${row({})}\n${fine}`).doubt).toContain('line 2: 44 for 700 tokens')
+  expect(parseTrace(fine, 16).doubt).toBeUndefined()
 })
 
 it('smooths arrivals inside the given time, by seed, and keeps turns behind each other', () => {
