@@ -9,9 +9,9 @@ const page = htmlPage(results, { title: 'a <b> & "c"', command: 'warmroute repla
 
 it('is one page with a plot per question and a line per run, and asks for nothing from outside', () => {
   expect(page).not.toMatch(/<script|<link|<img|https?:|url\(|@import/)
-  expect(page.match(/<svg /g)).toHaveLength(3 + 2) // lines, lines, bars, and the workers of two policies
-  expect(page.match(/<svg [^>]*aria-label="[^"]+"/g)).toHaveLength(5)
-  expect(page.match(/<path class="line"/g)).toHaveLength(2 * 3)
+  expect(page.match(/<svg /g)).toHaveLength(4 + 2) // three of lines, bars, and the workers of two policies
+  expect(page.match(/<svg [^>]*aria-label="[^"]+"/g)).toHaveLength(6)
+  expect(page.match(/<path class="line"/g)).toHaveLength(2 * 3 + 2)
   for (const { policy } of results) expect(page).toContain(policy)
   expect(page).not.toMatch(/NaN|Infinity|undefined/)
 })
@@ -29,6 +29,14 @@ it('is well formed: every element that opens closes', () => {
 it('shows foreign text as text', () => {
   expect(page).toContain('a &lt;b&gt; &amp; &quot;c&quot;')
   expect(page).not.toContain('<b>')
+})
+
+it('says which requests no figure counts', () => {
+  const long = [{ ...trace[0]!, promptTokens: 2_000_000 }]
+  const rejected = runExperiment(long, { workers: 1, policies: ['random'] })
+  const text = htmlPage(rejected, { title: 't', command: 'c' })
+  expect(text).toContain('random: 1 of 1 requests were rejected')
+  expect(text).not.toMatch(/NaN|Infinity/)
 })
 
 it('has something to say of a single run, and of equal values', () => {

@@ -54,8 +54,25 @@ export function htmlPage(results: readonly PolicyResult[], facts: PageFacts): st
       ),
     ),
     section(
+      'How long requests waited',
+      'Mean time from arrival to the first pass of an engine, in the router and in front of the engine.',
+      linePlot(
+        runs
+          .filter(({ result }) => result.policy !== 'ideal') // nobody waits there
+          .map(({ result, label, color }) => ({
+            label,
+            color,
+            points: result.timeline
+              .filter(({ requests }) => requests > 0)
+              .map(({ start_ms: startMs, queued_ms_mean: mean }) => [startMs / 1000, mean] as const),
+          })),
+        { title: 'arrival', format: (value) => `${Math.round(value)} s` },
+        { title: 'mean wait', format: duration },
+      ),
+    ),
+    section(
       'What did not have to be computed',
-      'Share of prompt tokens that came out of a cache.',
+      `Share of prompt tokens that came out of a cache. One cache that holds everything would spare ${((results[0]?.reuse_achievable ?? 0) * 100).toFixed(1)} %.`,
       barPlot(
         runs.map(({ result, label, color }) => ({
           label,
@@ -168,15 +185,16 @@ const style = `
 @media (prefers-color-scheme:dark){:root{--ink:#e8eaec;--soft:#9aa4ad;--rule:#30363c;--paper:#1b1f23;--ground:#131619}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:980px;margin:0 auto;padding:40px 20px 64px}
+main{max-width:1060px;margin:0 auto;padding:40px 20px 64px}
 h1{font-size:26px;line-height:1.25;margin:0 0 6px;letter-spacing:-.01em}
 h2{font-size:17px;margin:0 0 2px}
 p{margin:0 0 14px;color:var(--soft)}
 .lead{font-size:17px;color:var(--ink)}
+.note{color:var(--ink);border-left:3px solid #d55e00;padding-left:10px}
 section,.wide{background:var(--paper);border:1px solid var(--rule);border-radius:10px;padding:18px 20px;margin:18px 0}
 .wide{overflow-x:auto;padding:8px 14px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:13.5px}
-th,td{padding:7px 8px;text-align:right;white-space:nowrap;border-top:1px solid var(--rule)}
+th,td{padding:7px 7px;text-align:right;white-space:nowrap;border-top:1px solid var(--rule)}
 thead th{border:0;color:var(--soft);font-weight:500}
 tbody th{text-align:left;font-weight:600}
 i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:7px}
