@@ -72,6 +72,12 @@ export function readReplayCells(): ReplayCell[] {
     })
 }
 
+/** A fleet of as many prefill as decode workers. */
+export function readPairRecording(side: number, routerMode: 'kv_router' | 'round_robin'): Recording['summary'] {
+  const name = `v1.6.1-conversation-p${side}d${side}-${routerMode}-bs64-blocks16384-x1`
+  return (JSON.parse(readFileSync(`${folder}/pairs/${name}.json`, 'utf8')) as Recording).summary
+}
+
 /** The same call again, where one draw of its ties says too little. */
 function readFurtherRuns(file: string): Recording['summary'][] {
   const path = `${folder}/again/${file}`
@@ -119,8 +125,10 @@ export function compareCell(cell: ReplayCell, trace: readonly TraceRequest[], se
     figure('TTFT p50', ours.ttft_ms.p50, 'median_ttft_ms', 0.01, 0.04),
     figure('TTFT p99', ours.ttft_ms.p99, 'p99_ttft_ms', 0.04, 0.04),
     figure('ITL mean', ours.itl_ms.mean, 'mean_itl_ms', 0.01, 0.02),
+    figure('ITL p50', ours.itl_ms.p50, 'median_itl_ms', 0.01, 0.04),
     figure('ITL p99', ours.itl_ms.p99, 'p99_itl_ms', 0.04, 0.1),
     figure('E2E mean', ours.e2e_ms.mean, 'mean_e2e_latency_ms', 0.01, 0.02),
+    figure('E2E p50', ours.e2e_ms.p50, 'median_e2e_latency_ms', 0.01, 0.04),
     figure('E2E p99', ours.e2e_ms.p99, 'p99_e2e_latency_ms', 0.04, 0.1),
     figure('output tokens/s', ours.output_tokens_per_s, 'output_throughput_tok_s', 0.01, 0.01),
     figure('reuse', ours.reuse, 'prefix_cache_reused_ratio', 0.01, 0.1),

@@ -12,7 +12,7 @@ it('gives the figures of Dynamo 1.6.1 for round robin over eight workers', () =>
   const name = 'v1.6.1-conversation-n8-round_robin-bs64-blocks16384-x1'
   const rows = compareCell(readReplayCells().find((cell) => cell.name === name)!, readTrace())
   for (const row of rows) expect(Math.abs(row.difference), row.figure).toBeLessThan(row.limit)
-  expect(rows).toHaveLength(9)
+  expect(rows).toHaveLength(11)
 })
 
 const shortTrace: TraceRequest[] = Array.from({ length: 300 }, (_, index) => ({

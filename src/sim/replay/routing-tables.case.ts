@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { dynamo12Profile, dynamoProfile, h200Profile } from '../engine/timing.js'
 import type { TimingProfile } from '../engine/timing.js'
 import { parseStepTable } from '../engine/timing-table.js'
-import { readReplayCells } from './dynamo-cells.case.js'
+import { readPairRecording, readReplayCells } from './dynamo-cells.case.js'
 import type { ReplayCell } from './dynamo-cells.case.js'
 import { runExperiment } from './experiment.js'
 import type { ExperimentOptions, PolicyResult } from './experiment.js'
@@ -143,10 +143,18 @@ function recordedBest(fleet: string): TableRow[] {
   const name = bestRecordings[fleet]
   if (name === undefined) return []
   const { summary, settings, runs } = readReplayCells().find((cell) => cell.name.endsWith(name))!
-  const figures = ['mean_ttft_ms', 'median_ttft_ms', 'p90_ttft_ms', 'p99_ttft_ms', 'mean_itl_ms', 'mean_e2e_latency_ms']
-  const cells = [...figures, 'prefix_cache_reused_ratio'].map((key) => figure(summary[key]!))
   const set = settings.map((setting) => setting.replace(/^router_/, '')).join(', ')
-  return [{ key: `${fleet}: recorded, ${set}`, run: () => [...cells, runs === 1 ? '1 run' : `${runs} runs`] }]
+  return [
+    {
+      key: `${fleet}: recorded, ${set}`,
+      run: () => [...recordedCells(summary), runs === 1 ? '1 run' : `${runs} runs`],
+    },
+  ]
+}
+
+function recordedCells(summary: Readonly<Record<string, number>>): string[] {
+  const figures = ['mean_ttft_ms', 'median_ttft_ms', 'p90_ttft_ms', 'p99_ttft_ms', 'mean_itl_ms', 'mean_e2e_latency_ms']
+  return [...figures, 'prefix_cache_reused_ratio'].map((key) => figure(summary[key]!))
 }
 
 /** The same policies over step times of a GPU, where a cached prefix is not free: fitted, and the measured points themselves. */
@@ -173,8 +181,28 @@ function pairTable(): RoutingTable {
     ['4 prefill + 4 decode x2', { workers: 8, prefillWorkers: 4, arrivalSpeedup: 2 }],
     ['h200-llama8b 4 prefill + 4 decode', { workers: 8, prefillWorkers: 4, profile: h200Profile }],
   ]
-  const policies: typeof contenders = [...contenders, ['round-robin', 'round-robin', []]]
-  return { name: 'pairs', seeds: 3, head: fleetHead, rows: contend(cells, policies) }
+  const plain = [contenders[1]!, ['round-robin', 'round-robin', []]] as const
+  return {
+    name: 'pairs',
+    seeds: 3,
+    head: fleetHead,
+    rows: [
+      ...contend(cells, [...contenders, plain[1]]),
+      // Dynamo's replay lets KV arrive at once: on these terms it can stand beside ours.
+      ...[2, 4].flatMap((side) => {
+        const cell = `${side} prefill + ${side} decode, no transfer time`
+        const fleet = { workers: 2 * side, prefillWorkers: side, transferMsPerToken: 0 }
+        return [...contend([[cell, fleet]], plain), ...recordedPairs(cell, side)]
+      }),
+    ],
+  }
+}
+
+function recordedPairs(cell: string, side: number): TableRow[] {
+  return (['kv_router', 'round_robin'] as const).map((mode) => ({
+    key: `${cell}: recorded, ${mode}`,
+    run: () => [...recordedCells(readPairRecording(side, mode)), '1 run'],
+  }))
 }
 
 /** Generated traces, a new one for every seed. */
