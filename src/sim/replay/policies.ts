@@ -60,9 +60,10 @@ function createPairPolicy(name: PolicyName, options: PolicyOptions, prefillWorke
   if (isRouterPolicy(name))
     return new PairPolicy({ prefillWorkers, config: { ...configOf(name, 1), ...settings }, seed })
   if (name !== 'round-robin') refuse(`${name} does not know of prefill workers: take warm, dynamo or round-robin`)
+  const prefill = roundRobin(prefillWorkers)
   const decode = roundRobin(workers - prefillWorkers)
   return {
-    route: roundRobin(prefillWorkers).route,
+    route: (request, nowMs) => prefill.route(request, nowMs),
     routeDecode: (request, nowMs) => prefillWorkers + decode.route(request, nowMs),
   }
 }

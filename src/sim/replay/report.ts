@@ -198,7 +198,14 @@ export class ReplayMeter {
     const stretchMs = lastMs / stretches || 1
     const stretchOf = (arrivalMs: number): number => Math.min(stretches - 1, Math.floor(arrivalMs / stretchMs))
     const sums = Array.from({ length: stretches }, () => ({
-      ...{ firsts: 0, ttftMs: 0, held: 0, heldMs: 0, admitted: 0, queuedMs: 0, prompt: 0, cached: 0 },
+      firsts: 0,
+      ttftMs: 0,
+      held: 0,
+      heldMs: 0,
+      admitted: 0,
+      queuedMs: 0,
+      prompt: 0,
+      cached: 0,
       prefill: new Float64Array(this.#perWorker.length),
     }))
     for (const [index, arrivalMs] of this.#ttftArrivals.entries()) {
