@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { toHashColumn } from '../protocol/index.js'
 import { cacheOwner } from './cache-owner.case.js'
@@ -150,6 +151,34 @@ it('at its cap it forgets the oldest block first, and counts it', () => {
   store(tier, 1, [1n, 2n])
   expect([tier.heldBlocks, tier.evictedBlocks]).toEqual([3, 1])
   expect(walk([tier], [], [1n, 2n])).toEqual([[0, 2, 0, 0]])
+})
+
+// Goal: a walk of one rank and a walk of many are the same walk. Method: the same facts, with and without the other ranks'.
+it('a rank finds alone what it finds among others', () => {
+  const anyHold = fc.record({
+    rank: fc.nat(3),
+    parent: fc.option(fc.bigInt(101n, 104n), { nil: undefined }),
+    locals: fc.array(fc.bigInt(1n, 4n), { minLength: 1, maxLength: 4 }),
+  })
+  const anyStart = fc.option(fc.record({ position: fc.integer({ min: 1, max: 3 }), last: fc.bigInt(101n, 104n) }), {
+    nil: undefined,
+  })
+  const anyFour = fc.array(anyStart, { minLength: 4, maxLength: 4 })
+  const anyQuery = fc.array(fc.bigInt(1n, 4n), { minLength: 1, maxLength: 6 })
+  fc.assert(
+    fc.property(fc.array(anyHold, { maxLength: 20 }), anyFour, anyQuery, (holds, from, query) => {
+      const together = newTier()
+      for (const { rank, locals, parent } of holds) store(together, rank, locals, parent)
+      const [hits] = walk([together], from, query)
+      for (const rank of [0, 1, 2, 3]) {
+        const alone = newTier()
+        for (const hold of holds) if (hold.rank === rank) store(alone, rank, hold.locals, hold.parent)
+        const own = from.map((it, other) => (other === rank ? it : undefined))
+        expect(walk([alone], own, query)[0]![rank]).toBe(hits![rank])
+      }
+    }),
+    { numRuns: 300 },
+  )
 })
 
 it('three tiers answer what plain lists of facts answer, after every step', () => {

@@ -5,6 +5,7 @@ import { ApplyReport } from './apply-report.js'
 import { EventBatch } from './event-batch.js'
 import { NaiveIndex } from './naive-index.case.js'
 import { PredictedIndex } from './predicted-index.js'
+import { WasmIndex } from './wasm-index.js'
 
 const sequenceOf = (local: readonly bigint[]) =>
   local.map((_, index) => local.slice(0, index + 1).reduce((a, b) => a * 31n + b, 7n))
@@ -53,14 +54,37 @@ it('refuses a decision whose hashes do not pair up, and stores nothing', () => {
   expect([it.predicted.predictedBlocks, it.index.stats().heldBlocks]).toEqual([0, 0])
 })
 
-it('a decision that the index refuses starts no timer', () => {
-  const it = predictions(1000)
-  it.predicted.index.apply = (batch, report) => {
-    report.begin(batch.eventCount)
-    report.statuses[0] = 5
+it('a decision that the index refuses stores nothing and starts no timer', () => {
+  const index = WasmIndex.create({ seedLo: 1, seedHi: 2, maxBytes: 3 << 20 })!
+  const predicted = new PredictedIndex(index, { ttlMs: 1000, startMs: 0, seed: 3, blocksMax: 1e6 })
+  const record = (rank: number, first: number) => {
+    const local = toHashColumn(Array.from({ length: 500 }, (_, at) => BigInt(first + at)))
+    return predicted.record(rank, local, local, 0)
   }
-  expect(it.record(0, [1n, 2n], 0)).toBe('capacity_exhausted')
-  expect([it.predicted.predictedBlocks, it.predicted.nextExpiryMs]).toEqual([0, undefined])
+  let first = 1
+  while (record(0, first) === 'ok') first += 500
+  // Memory ran out inside a decision: what had got in is taken back.
+  const before = [predicted.predictedBlocks, index.stats().heldBlocks, index.blocksOf(1)]
+  expect(before[0]).toBe(before[1])
+  expect(record(1, 9_000_000)).toBe('capacity_exhausted')
+  expect([predicted.predictedBlocks, index.stats().heldBlocks, index.blocksOf(1)]).toEqual(before)
+  expect(predicted.expire(1000)).toBe(before[0]) // what was recorded, and nothing of what was refused
+  expect([predicted.predictedBlocks, predicted.nextExpiryMs, index.stats().heldBlocks]).toEqual([0, undefined, 0])
+})
+
+it('a prediction that is asked for again and again has one timer: no earlier end acts, and no memory is kept for it', () => {
+  const it = predictions(1000)
+  it.record(0, [1n, 2n], 0)
+  let bytes = 0
+  for (let nowMs = 0; nowMs <= 900_000; nowMs += 90) {
+    expect(it.predicted.expire(nowMs)).toBe(0) // ends that were moved come and go
+    it.record(0, [1n, 2n], nowMs)
+    if (nowMs === 9_000) bytes = it.predicted.timerBytesUsed
+  }
+  expect([it.predicted.predictedBlocks, it.find([1n, 2n])]).toEqual([2, [2, 0, 0]])
+  expect(it.predicted.timerBytesUsed).toBeLessThanOrEqual(bytes)
+  expect([it.predicted.expire(900_999), it.predicted.expire(901_000)]).toEqual([0, 2])
+  expect(it.predicted.nextExpiryMs).toBeUndefined()
 })
 
 it('a prediction is gone after its time to live, rounded up to a bucket', () => {

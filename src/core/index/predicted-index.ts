@@ -82,6 +82,7 @@ export class PredictedIndex {
     if (count === 0) return 'ok'
     this.#findReported(rank, sequence, count)
     const status = this.#store(rank, local, sequence, count)
+    if (status === 'capacity_exhausted') this.#takeBack(rank, sequence, count)
     if (status !== 'ok' && status !== 'duplicate_store') return status
     this.#expiry.start(rank, sequence, count, nowMs, this.#hasReported ? this.#isReported : undefined)
     this.#evict()
@@ -136,6 +137,17 @@ export class PredictedIndex {
     this.#batch.stored(rank, parent, sequence.subarray(2 * known), local.subarray(2 * known), count - known)
     this.index.apply(this.#batch, this.#report)
     return this.#report.statusOf(0)
+  }
+
+  /** Memory ran out half way: what got in would have no timer, and would be credited for ever. */
+  #takeBack(rank: Rank, sequence: HashColumn, count: number): void {
+    this.#batch.clear()
+    for (let block = 0; block < count; block++) {
+      const name = sequence.subarray(2 * block, 2 * block + 2)
+      const isOlder = this.#expiry.has(rank, name[0]!, name[1]!) || (this.#hasReported && this.#isReported[block] === 1)
+      if (!isOlder && this.index.holds(rank, name)) this.#batch.removed(rank, name)
+    }
+    this.index.apply(this.#batch, this.#report)
   }
 
   /**

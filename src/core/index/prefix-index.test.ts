@@ -1,7 +1,9 @@
 // One suite and one property over every implementation, alone and in shards.
 import { expect, it } from 'vitest'
+import { branchConformance } from './branches.case.js'
 import { Differential, type Shape } from './differential.case.js'
-import { indexConformance, type MakeIndex } from './prefix-index.case.js'
+import { driver, indexConformance, type MakeIndex, range } from './prefix-index.case.js'
+import type { Shard } from './shard.js'
 import { ShardedIndex } from './sharded-index.js'
 import { TsIndex } from './ts-index.js'
 import { WasmIndex } from './wasm-index.js'
@@ -16,11 +18,31 @@ const sharded =
 const shardedTs: MakeIndex = (options = {}) =>
   new ShardedIndex(3, options, () => new TsIndex({ ...seeds, ...options, isShard: true }))
 
-indexConformance('wasm', wasm)
-indexConformance('ts', ts)
-indexConformance('1 shard', sharded(1))
-indexConformance('3 shards', sharded(3), false)
-indexConformance('3 ts shards', shardedTs, false)
+const implementations: Record<string, MakeIndex> = {
+  wasm,
+  ts,
+  '1 shard': sharded(1),
+  '3 shards': sharded(3),
+  '3 ts shards': shardedTs,
+}
+for (const [name, make] of Object.entries(implementations)) {
+  indexConformance(name, make, !name.startsWith('3'))
+  branchConformance(name, make)
+}
+
+it('deals ranks to shards in turn, so that ranks of one worker lie in different ones', () => {
+  const shards: Shard[] = []
+  const index = new ShardedIndex(3, seeds, () => {
+    shards.push(WasmIndex.create({ ...seeds, isShard: true })!)
+    return shards.at(-1)!
+  })
+  const { store, find } = driver(index)
+  for (let rank = 0; rank < 7; rank++) store(rank, range(1, 10 + rank))
+  expect(find(range(1, 20)).slice(0, 7)).toEqual(range(10, 16))
+  for (const [number, shard] of shards.entries()) {
+    for (let rank = 0; rank < 7; rank++) expect(shard.blocksOf(rank)).toBe(rank % 3 === number ? 10 + rank : 0)
+  }
+})
 
 it('a snapshot written by one implementation is read by the other', () => {
   for (const [one, two] of [

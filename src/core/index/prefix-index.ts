@@ -13,7 +13,8 @@ import type { EventBatch } from './event-batch.js'
 export interface PrefixIndex {
   /**
    * Applies the events in order. Each has a status; one that fails changes nothing, except that a remove takes away
-   * what it can and reports `block_not_found` if a hash was unknown.
+   * what it can and reports `block_not_found` if a hash was unknown, and that a store for which memory runs out keeps the
+   * blocks before that point and reports `capacity_exhausted`.
    */
   apply(batch: EventBatch, report: ApplyReport): void
 
