@@ -46,6 +46,7 @@ function measure(
   for (let turn = -Math.min(turns, 1500); turn < turns; turn++) {
     const prompt = fleet.prompts[(turn + 1_000_000) % promptCount]!
     const requestId = `measured-${turn}`
+    fleet.moment.nowMs++ // what a rank usually carries is averaged anew once time has passed
     const switches = involuntarySwitches()
     const started = performance.now()
     const worker = fleet.decide(prompt, requestId)

@@ -26,6 +26,8 @@ interface RankState {
   readonly active?: number
   readonly context?: number
   readonly used?: number
+  readonly usually?: number
+  readonly usualContext?: number
 }
 
 function scene(
@@ -56,6 +58,8 @@ function scene(
     load.detail.prefillRequests[rank] = state.prefilling ?? 0
     load.detail.contextBlocks[rank] = state.context ?? 0
     load.detail.sharedBlocks[rank] = state.shared ?? 0
+    load.detail.usualDecoding[rank] = state.usually ?? 0
+    load.detail.usualContextBlocks[rank] = state.usualContext ?? 0
   }
   const request: SelectionRequest = {
     promptTokens,
@@ -118,17 +122,29 @@ it('avoids a pool that is nearly full', () => {
 it('takes part of the price off a second copy of a prefix that requests crowd around', () => {
   const states = [{ cached: 8 }, {}, { cached: 2 }]
   expect(scene(states, 160, [[8, 1]]).costs()).toEqual([32, 160, 128]) // one request each: nobody crowds
-  // Four blocks have four requests at their holder, four more have two: worth 3/4 and 1/2 of 64 ms each.
+  expect(scene(states, 160, [[8, 1.5]]).costs()).toEqual([32, 160, 128]) // three for two holders: no crowd yet
+  // Four blocks have six requests at their holder, four more have three: worth 3/4 and 1/2 of 64 ms each.
   const crowded = scene(states, 160, [
-    [4, 4],
-    [8, 2],
+    [4, 6],
+    [8, 3],
   ])
   expect(crowded.costs()).toEqual([32, 160 - 48 - 32, 128 - 24 - 32])
   expect(crowded.explain(1)).toMatchObject({ own: 160, copy: 80 })
 })
 
 it('gives nothing for blocks that nobody holds, however crowded they will be', () => {
-  expect(scene([{ cached: 2 }, {}], 160, [[10, 5]]).costs()).toEqual([128, 160 - 32 * 0.8])
+  expect(scene([{ cached: 2 }, {}], 160, [[10, 7.5]]).costs()).toEqual([128, 160 - 32 * 0.8])
+})
+
+it('counts what a rank usually carries where a crowded prefix is not everywhere, and nowhere else', () => {
+  const busy = { cached: 4, usually: 3, usualContext: 200 }
+  const idle = { cached: 4 }
+  const spreading = scene([busy, idle, {}], 160, [[4, 6]])
+  expect(spreading.explain(0)).toMatchObject({ own: 96, stall: 96 * 3 })
+  expect(spreading.explain(1)).toMatchObject({ own: 96, stall: 0, decode: 0 })
+  expect(spreading.costs()[0]).toBeGreaterThan(spreading.costs()[1]! + (96 * 3) / 15)
+  for (const calm of [scene([busy, idle], 160, [[4, 6]]), scene([busy, idle, {}], 160, [[4, 1]])])
+    expect(calm.costs().slice(0, 2)).toEqual([96, 96])
 })
 
 // Goal: the loop over columns is the sum of the terms that a receipt shows, whatever the state of a rank.
@@ -141,6 +157,8 @@ it('prices rows as their terms add up', () => {
     active: fc.nat(8),
     context: fc.nat(900),
     used: fc.nat(1200),
+    usually: fc.nat(5),
+    usualContext: fc.nat(900),
   })
   const crowd = fc.constantFrom(
     [],

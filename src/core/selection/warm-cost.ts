@@ -5,11 +5,15 @@
  *
  *   own     estimated prefill of the tokens that are neither cached nor about to be (running requests share their prefix)
  *   copy    the part of `own` that is an investment: a prefix that another rank has, and that several running requests crowd
- *           around there. Of a stretch that each holder serves to c requests, a second copy is worth 1 - 1/c of its price.
+ *           around there. Of a stretch that each holder serves to c requests, a second copy is worth 1 - 1.5/c of its price:
+ *           between the c that ask for it and the c/2 that would find it there, all of whom share in the price.
  *   wait    estimated prefill that is booked on the rank and not computed yet
  *   stall   own * decoding: requests that decode there stand still while we prefill
  *   decode  what our context slows their steps by and theirs ours, over a mean answer
  *   full    waiting for blocks to be freed where the pool is nearly taken
+ *
+ * Where a crowded prefix is not everywhere yet, whoever starts there comes back: the load that a rank usually has counts in
+ * stall and decode as well as what it has now.
  *
  * A first token is worth `ttftWeight` times the same time spread over answers. Measured in docs/routing.md.
  */
@@ -57,7 +61,7 @@ export class WarmCostPolicy implements CostPolicy {
     const { detail } = inputs.load
     this.#refreshSpeeds()
     if (detail) this.#fillColumns(rows, inputs, detail)
-    else for (let row = 0; row < rows.count; row++) rows.costs[row] = this.#price(rows.ranks[row]!, inputs, 0)
+    else for (let row = 0; row < rows.count; row++) rows.costs[row] = this.#price(rows.ranks[row]!, inputs, noCrowd)
   }
 
   explain(rows: CandidateRows, row: number, inputs: CostInputs): CostBreakdown {
@@ -66,7 +70,8 @@ export class WarmCostPolicy implements CostPolicy {
     const { match } = cache
     const isTracked = load.isTracked[rank] === 1
     const hasTiers = rank < match.rankCount
-    const cost = this.#price(rank, inputs, load.detail ? this.#knownTokensMax(rows, inputs, load.detail.crowds) : 0)
+    const crowd = load.detail ? this.#crowdOf(rows, inputs, load.detail.crowds) : noCrowd
+    const cost = this.#price(rank, inputs, crowd)
     return {
       deviceBlocks: hasTiers ? match.device[rank]! : 0,
       hostBlocks: hasTiers && match.hasLowerTiers ? match.hostPinned[rank]! : 0,
@@ -92,15 +97,14 @@ export class WarmCostPolicy implements CostPolicy {
 
   /** What was last priced for this rank: its own prefill and the wait before it. */
   outlook(rank: Rank, inputs: CostInputs): { readonly ownMs: number; readonly waitMs: number } {
-    this.#price(rank, inputs, 0)
+    this.#price(rank, inputs, noCrowd)
     return { ownMs: this.#terms.own, waitMs: this.#terms.wait }
   }
 
   /** Of the row priced last, for receipts. */
   readonly #terms = { own: 0, copy: 0, wait: 0, stall: 0, decode: 0, full: 0 }
 
-  /** `knownTokensMax`: see `#knownTokensMax`. */
-  #price(rank: Rank, inputs: CostInputs, knownTokensMax: number): number {
+  #price(rank: Rank, inputs: CostInputs, { knownTokensMax, isSpreading }: Crowd): number {
     const { load, promptTokens, blockTokens } = inputs
     const detail = load.detail
     const terms = this.#terms
@@ -115,10 +119,11 @@ export class WarmCostPolicy implements CostPolicy {
     const copied = copiedTokens(detail.crowds, cached, knownTokensMax, blockTokens)
     terms.copy = (prefillMs - model.fleetPrefillMs(promptTokens - cached - copied, cached)) * speed
     const active = load.activeRequests[rank]!
-    const decoding = Math.max(0, active - detail.prefillRequests[rank]!)
+    const usual = isSpreading ? 1 : 0
+    const decoding = Math.max(0, active - detail.prefillRequests[rank]!) + usual * detail.usualDecoding[rank]!
     terms.wait = detail.prefillMs[rank]!
     terms.stall = terms.own * decoding
-    const contextTokens = detail.contextBlocks[rank]! * blockTokens
+    const contextTokens = (detail.contextBlocks[rank]! + usual * detail.usualContextBlocks[rank]!) * blockTokens
     terms.decode = model.outputBlocks * blockTokens * contextTokenStepMs * (contextTokens + decoding * promptTokens)
     terms.full = this.#fullMs(load.decodeBlocks[rank]!, this.#totalBlocksOf(rank))
     return terms.wait + terms.own - terms.copy + (terms.stall + terms.decode) / this.#ttftWeight + terms.full
@@ -130,7 +135,8 @@ export class WarmCostPolicy implements CostPolicy {
     const { load, promptTokens, blockTokens, settings, cache } = inputs
     const { match } = cache
     const { isTracked, activeRequests, decodeBlocks } = load
-    const { prefillMs, prefillRequests, contextBlocks, sharedBlocks, crowds } = detail
+    const { prefillMs, prefillRequests, contextBlocks, sharedBlocks, crowds, usualDecoding, usualContextBlocks } =
+      detail
     const isPlain = !cache.effectiveBlocks && !match.hasLowerTiers
     const speeds = this.#speeds
     const totals = this.#workers.totalKvBlocks
@@ -138,7 +144,7 @@ export class WarmCostPolicy implements CostPolicy {
     // Per answer and token of context, weighed: their contexts slow our steps, ours slows each of theirs.
     const weight = 1 / this.#ttftWeight
     const perContextToken = model.outputBlocks * blockTokens * contextTokenStepMs * weight
-    const knownMax = this.#knownTokensMax(rows, inputs, crowds)
+    const { knownTokensMax: knownMax, isSpreading } = this.#crowdOf(rows, inputs, crowds)
     let lastCached = -1
     let lastMs = 0
     let lastPaidMs = 0
@@ -165,8 +171,13 @@ export class WarmCostPolicy implements CostPolicy {
         continue
       }
       const behind = activeRequests[rank]! - prefillRequests[rank]!
-      const decoding = behind > 0 ? behind : 0
-      const contexts = contextBlocks[rank]! * blockTokens + decoding * promptTokens
+      let decoding = behind > 0 ? behind : 0
+      let blocks = contextBlocks[rank]!
+      if (isSpreading) {
+        decoding += usualDecoding[rank]!
+        blocks += usualContextBlocks[rank]!
+      }
+      const contexts = blocks * blockTokens + decoding * promptTokens
       const stall = lastMs * decoding * weight
       const cost = prefillMs[rank]! + (lastPaidMs + stall) * speed + perContextToken * contexts
       const total = totals[rank]! > 0 ? totals[rank]! : unknownBlocks
@@ -175,12 +186,17 @@ export class WarmCostPolicy implements CostPolicy {
     }
   }
 
-  /** Tokens of the prompt that some row need not compute; 0, without a look at the rows, where nothing is crowded. */
-  #knownTokensMax(rows: CandidateRows, inputs: CostInputs, crowds: Crowds): number {
-    if (!isCrowded(crowds)) return 0
+  /** `noCrowd`, without a look at the rows, where nothing is crowded. */
+  #crowdOf(rows: CandidateRows, inputs: CostInputs, crowds: Crowds): Crowd {
+    if (!isCrowded(crowds)) return noCrowd
     let most = 0
-    for (let row = 0; row < rows.count; row++) most = Math.max(most, this.cachedTokens(rows.ranks[row]!, inputs))
-    return most
+    let least = Number.POSITIVE_INFINITY
+    for (let row = 0; row < rows.count; row++) {
+      const cached = this.cachedTokens(rows.ranks[row]!, inputs)
+      if (cached > most) most = cached
+      if (cached < least) least = cached
+    }
+    return { knownTokensMax: most, isSpreading: copiedTokens(crowds, least, most, inputs.blockTokens) > 0 }
   }
 
   #refreshSpeeds(): void {
@@ -208,8 +224,20 @@ export class WarmCostPolicy implements CostPolicy {
   }
 }
 
+interface Crowd {
+  /** Tokens of the prompt that some row need not compute. */
+  readonly knownTokensMax: number
+  /** Some row lacks some of what is crowded: copies are worth something there. */
+  readonly isSpreading: boolean
+}
+
+const noCrowd: Crowd = { knownTokensMax: 0, isSpreading: false }
+
+/** Requests for each holder of a prefix, up to which they are no crowd; see `copy` above, and docs/decisions/0145. */
+const crowdMin = 1.5
+
 function isCrowded({ count, perHolder }: Crowds): boolean {
-  for (let at = 0; at < count; at++) if (perHolder[at]! > 1) return true
+  for (let at = 0; at < count; at++) if (perHolder[at]! > crowdMin) return true
   return false
 }
 
@@ -220,7 +248,8 @@ function copiedTokens(crowds: Crowds, cached: number, knownMax: number, blockTok
   for (let at = 0; at < crowds.count && from < knownMax; at++) {
     const end = Math.min(crowds.ends[at]! * blockTokens, knownMax)
     if (end <= from) continue
-    copied += (end - from) * (1 - 1 / crowds.perHolder[at]!)
+    const perHolder = crowds.perHolder[at]!
+    if (perHolder > crowdMin) copied += (end - from) * (1 - crowdMin / perHolder)
     from = end
   }
   return copied

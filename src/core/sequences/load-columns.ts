@@ -22,6 +22,9 @@ export interface LoadDetail {
   prefillRequests: Uint32Array
   /** Blocks of all running requests, each counted for every request that reads it: decoding reads them all. */
   contextBlocks: Float64Array
+  /** Requests that decode there, and `contextBlocks`, averaged over the last half minute or so. */
+  usualDecoding: Float64Array
+  usualContextBlocks: Float64Array
   /** Leading blocks of the query that running requests of the rank have or are about to compute. */
   sharedBlocks: Uint32Array
   readonly crowds: Crowds
@@ -55,6 +58,8 @@ export function newLoadDetail(rankCapacity = 0): LoadDetail {
     prefillMs: new Float64Array(rankCapacity),
     prefillRequests: new Uint32Array(rankCapacity),
     contextBlocks: new Float64Array(rankCapacity),
+    usualDecoding: new Float64Array(rankCapacity),
+    usualContextBlocks: new Float64Array(rankCapacity),
     sharedBlocks: new Uint32Array(rankCapacity),
     crowds: newCrowds(),
   }

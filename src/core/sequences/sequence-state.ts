@@ -13,6 +13,7 @@ import { PrefillQueue } from './prefill-queue.js'
 import { PromptChains } from './prompt-chains.js'
 import { RankBlocks, toUnits } from './rank-blocks.js'
 import type { PrefillLoadHint } from './sequence-event.js'
+import { UsualLoad } from './usual-load.js'
 
 /** Load placed on a rank for one request. */
 export interface Booking {
@@ -41,6 +42,7 @@ export class SequenceState {
   readonly blocks = new RankBlocks()
   readonly chains = new PromptChains(this.blocks)
   readonly prefill: PrefillQueue
+  readonly usual = new UsualLoad()
   readonly loraCounts = new Map<string, number>()
   readonly #limits: SequenceLimits
   #promptBlockCount = 0
@@ -83,6 +85,7 @@ export class SequenceState {
     this.#isTracked[rank] = 1
     this.#trackedCount++
     this.checkedAtMs[rank] = nowMs
+    this.usual.forget(rank)
     return true
   }
 
@@ -193,6 +196,10 @@ export class SequenceState {
   #fillDetail(detail: LoadDetail, rankCount: number, nowMs: number): void {
     this.prefill.fillRemainingMs(detail.prefillMs, detail.prefillRequests, rankCount, nowMs)
     detail.contextBlocks.set(this.#contextBlocks.subarray(0, rankCount))
+    const { usual } = this
+    usual.see(nowMs, rankCount, this.#activeRequests, detail.prefillRequests, this.#contextBlocks)
+    detail.usualDecoding.set(usual.decoding.subarray(0, rankCount))
+    detail.usualContextBlocks.set(usual.contextBlocks.subarray(0, rankCount))
     detail.sharedBlocks.fill(0, 0, rankCount)
     detail.crowds.count = 0
   }
@@ -230,6 +237,7 @@ export class SequenceState {
     this.#depth = new Uint32Array(length)
     this.blocks.makeRoom(length)
     this.prefill.makeRoomForRanks(length)
+    this.usual.makeRoomForRanks(length)
   }
 }
 
