@@ -42,8 +42,11 @@ export function bump(bytes: u32): usize {
   const have = <u64>memory.size() * WASM_PAGE
   if (end > have) {
     const need = <u32>((end - have + WASM_PAGE - 1) / WASM_PAGE)
-    // Large steps: each growth makes the host re-create its views.
-    const step = max(need, max(16, <u32>memory.size() >> 3))
+    // Large steps: each growth makes the host re-create its views, and V8 collect all garbage once this is over 64 MB.
+    // What is never touched costs no real memory.
+    const size = <u32>memory.size()
+    const room = <u32>((limit + WASM_PAGE - 1) / WASM_PAGE) - size
+    const step = max(need, min(room, max(256, size >> 1)))
     if (memory.grow(step) < 0 && memory.grow(need) < 0) return 0
   }
   const at = <usize>top
