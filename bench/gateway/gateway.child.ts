@@ -2,6 +2,7 @@
  * The gateway as it is served, in a process of its own. `isExact` makes tokens, otherwise prompts are compared by bytes;
  * `isPaired` makes the first half of the engines prefill workers.
  */
+import { letHeapGrow } from '../../src/cli/collector.js'
 import { InProcessRouter } from '../../src/routing/index.js'
 import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
 import { TokenService } from '../../src/tokens/index.js'
@@ -13,6 +14,7 @@ const { ports, isExact, isPaired } = JSON.parse(process.argv[2]!) as {
   isExact: boolean
   isPaired?: boolean
 }
+letHeapGrow() // as the command does
 const newRouter = (): Promise<InProcessRouter> =>
   InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
 const router = await newRouter()

@@ -16,6 +16,7 @@ import { prefillEstimatorOf } from './assemble/prefill-times.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
 import { tokenPlacesOf } from './assemble/token-places.js'
 import type { KeeperTimes } from './assemble/worker-keeper.js'
+import { letHeapGrow } from './collector.js'
 import { commandLog } from './log.js'
 import type { Settings } from './settings.js'
 import { readAddress, readSettings, settingsHelp } from './settings.js'
@@ -65,6 +66,7 @@ ${settingsHelp(['serve', 'server', 'routing'])}
 Exit status: 0 ended by a signal, 1 could not start, 2 the settings are wrong.`,
     )
     .action(async (_: readonly string[], flags: { readonly config?: string }, command: Command) => {
+      letHeapGrow()
       const served = await serve({ words: command.args, configPath: flags.config, say: (line) => console.log(line) })
       const signal = await stopSignal()
       console.log(`${signal}: no new requests; streams may end`)

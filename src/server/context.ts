@@ -10,6 +10,7 @@ import type { Deadlines, EndedRequest, HealthOptions, Limits, Log } from './opti
 import type { DeadlineClock } from './request/deadlines.js'
 import type { LoopTurns } from './request/loop-turns.js'
 import type { Meters } from './telemetry/request-meters.js'
+import type { Roster } from './roster.js'
 import type { StageMeters } from './telemetry/stage-meters.js'
 
 export interface GatewayContext {
@@ -37,7 +38,7 @@ export interface GatewayContext {
   readonly showsWorker: boolean
   readonly passesAuthorization: boolean
   /** Requests under way; `close` walks them. */
-  readonly running: Set<Inference>
+  readonly running: Roster<'seat', Inference>
   /** Set when the gateway drains: no new work. */
   isDraining: boolean
   nextRequestId(): string

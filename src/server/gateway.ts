@@ -16,6 +16,7 @@ import type { GatewayOptions, ListenOptions, Log, ModelSpec, WorkerSpec } from '
 import { defaultDeadlines, defaultHealth, defaultLimits } from './options.js'
 import { DeadlineClock } from './request/deadlines.js'
 import { LoopTurns } from './request/loop-turns.js'
+import { Roster } from './roster.js'
 import { createDoor } from './routes/door.js'
 import { Meters } from './telemetry/request-meters.js'
 import { StageMeters } from './telemetry/stage-meters.js'
@@ -264,7 +265,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     allowedEngineFields: new Set(options.allowedEngineFields),
     showsWorker: options.showsWorker ?? true,
     passesAuthorization: (options.apiKeyHashes ?? []).length === 0,
-    running: new Set(),
+    running: new Roster('seat'),
     isDraining: false,
     nextRequestId: () => `${boot}-${(++requests).toString(36)}`,
     samplesUsage: () => usageSampleEvery > 0 && streams++ % usageSampleEvery === 0,

@@ -53,6 +53,9 @@ export class Inference implements Timed {
   #tokens: Uint32Array | undefined
   countsFromMs: number
   silentSinceMs: number
+  /** Among those under way, and among those that the clock watches. */
+  seat = -1
+  clockSeat = -1
   /** The client asked for a stream, and a comment may open it before a worker is known. */
   #mayOpen = false
 

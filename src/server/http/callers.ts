@@ -11,24 +11,27 @@ export interface Caller {
 }
 
 export class Callers {
-  readonly #bySocket = new WeakMap<Socket, Set<Caller>>()
+  /** Lists, not sets: mostly one stands in it, and what a set leaves behind keeps callers in memory (roster.ts). */
+  readonly #bySocket = new WeakMap<Socket, Caller[]>()
 
   /** Once per connection. */
   watch(socket: Socket): void {
-    const callers = new Set<Caller>()
+    const callers: Caller[] = []
     this.#bySocket.set(socket, callers)
     const leave = (): void => {
-      for (const caller of callers) caller.left()
+      for (const caller of callers.slice()) if (callers.includes(caller)) caller.left()
     }
     socket.once('end', leave) // Node ends its side as well: nothing that is sent from here on arrives
     socket.once('close', leave)
   }
 
   add(socket: Socket, caller: Caller): void {
-    this.#bySocket.get(socket)?.add(caller)
+    this.#bySocket.get(socket)?.push(caller)
   }
 
   delete(socket: Socket, caller: Caller): void {
-    this.#bySocket.get(socket)?.delete(caller)
+    const callers = this.#bySocket.get(socket)
+    const at = callers?.indexOf(caller) ?? -1
+    if (at >= 0) callers!.splice(at, 1)
   }
 }

@@ -7,6 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { BufferPool } from './buffer-pool.js'
 import { pooledBytesMin } from './buffer-pool.js'
+import { letGo } from './let-go.js'
 
 export interface ReadBodyOptions {
   readonly bytesMax: number
@@ -39,9 +40,11 @@ export function readBody(
     }
     const onData = (part: Buffer): void => {
       if (size === 0 && buffers && part.length < declared && declared >= pooledBytesMin) whole = buffers.take(declared)
-      if (whole) part.copy(whole, size)
-      else parts.push(part)
       size += part.length
+      if (whole) {
+        part.copy(whole, size - part.length)
+        letGo(part)
+      } else parts.push(part)
       if (size > bytesMax) settle(() => reject(tooLarge(bytesMax)))
     }
     const onEnd = (): void =>

@@ -45,6 +45,7 @@ export class PrefillLeg implements AnswerHandlers, Timed {
   /** No client listens to it. */
   readonly silentSinceMs = Number.POSITIVE_INFINITY
   byteAtMs: number
+  clockSeat = -1
   readonly #options: PrefillLegOptions
   readonly #parts: Buffer[] = []
   readonly #answered: Promise<PrefillAnswer>

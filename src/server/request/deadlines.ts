@@ -4,6 +4,7 @@
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Deadlines } from '../options.js'
+import { Roster } from '../roster.js'
 
 /** A request as the clock sees it. */
 export interface Timed {
@@ -23,6 +24,8 @@ export interface Timed {
   readonly silentSinceMs: number
   /** A prefill's answer, or the first token after one, must be there by then. */
   readonly answerBeforeMs?: number | undefined
+  /** The clock's own; begins as -1. */
+  clockSeat: number
   comment(): void
   expire(error: WarmrouteError): void
 }
@@ -31,7 +34,7 @@ export class DeadlineClock {
   readonly #deadlines: Deadlines
   readonly #keepAliveMs: number
   readonly #now: () => number
-  readonly #running = new Set<Timed>()
+  readonly #running = new Roster<'clockSeat', Timed>('clockSeat')
   #timer: NodeJS.Timeout | undefined
   #tickedAtMs = Number.NEGATIVE_INFINITY
   #tickedBeforeMs = Number.NEGATIVE_INFINITY

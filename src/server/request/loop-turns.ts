@@ -3,7 +3,7 @@
  * forty that become readable in the same turn of the loop would hold up every stream, timer and health check for as long
  * as all of them take. Past a few milliseconds of one turn the others wait for the next.
  */
-const budgetMsDefault = 4
+const budgetMsDefault = 2
 /** Looks for time that is left, per turn: one call each, and what it lets go runs before the next. */
 const stepsMax = 32
 
