@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { expect, it, vi } from 'vitest'
 import { StickySessions } from '../core/sessions/index.js'
 import type { SessionPort, SessionReply } from './agent-controller.js'
@@ -129,4 +130,69 @@ it('closing waits for a session that is being closed instead of cutting it off',
   finish()
   await closed
   expect(wasCut).toBe(false)
+})
+
+it('binds nothing that was opened while its worker restarted or left, and closes it wherever it is', async () => {
+  let answer = (_: SessionReply): void => {}
+  const { agent, sessions, asked } = scene({ open: () => new Promise((resolve) => (answer = resolve)) })
+  const opening = agent.begin({ sessionId: 's', action: 'open' }, 7n)
+  await vi.waitFor(() => expect(asked).toEqual(['available?']))
+  await Promise.resolve()
+  agent.removeWorker(7n)
+  answer({ status: 'ok' })
+  await expect(opening).rejects.toMatchObject({
+    code: 'WR_SESSION_OPEN_FAILED',
+    details: { reason: 'the worker left or restarted meanwhile' },
+  })
+  await agent.close()
+  expect([sessions.size, asked.at(-1)]).toEqual([0, 'close s on 7'])
+})
+
+it('holds a session exactly while the process that opened it is the one that serves', async () => {
+  const step = fc.record({
+    does: fc.constantFrom('open', 'answer', 'refuse', 'restart', 'close'),
+    worker: fc.nat(1),
+    session: fc.nat(2),
+  })
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+      const pending: { settle: (reply: SessionReply) => void; worker: number; session: number; life: number }[] = []
+      const lives = [0, 0]
+      /** Who holds a session, by the life of the process that opened it. */
+      const held = new Map<string, { worker: number; life: number }>()
+      let asking = { worker: 0, session: 0 }
+      const { agent } = scene({
+        open: () => {
+          const { worker, session } = asking
+          return new Promise((settle) => pending.push({ settle, worker, session, life: lives[worker]! }))
+        },
+      })
+      for (const { does, worker, session } of steps) {
+        const id = `s${session}`
+        if (does === 'open') {
+          asking = { worker, session }
+          void agent.begin({ sessionId: id, action: 'open' }, BigInt(worker)).catch(() => {})
+        } else if (does === 'restart') {
+          lives[worker]!++
+          agent.removeWorker(BigInt(worker))
+          for (const [name, holder] of held) if (holder.worker === worker) held.delete(name)
+        } else if (does === 'close') {
+          await agent.begin({ sessionId: id, action: 'close' }, BigInt(worker))
+          held.delete(id)
+        } else {
+          const it = pending.shift()
+          it?.settle(does === 'answer' ? { status: 'ok' } : { status: 'error' })
+          if (it && does === 'answer' && it.life === lives[it.worker])
+            held.set(`s${it.session}`, { worker: it.worker, life: it.life })
+        }
+        await new Promise(setImmediate)
+        for (const name of ['s0', 's1', 's2']) {
+          const holder = held.get(name)
+          expect(agent.resolve({ sessionId: name })).toBe(holder && BigInt(holder.worker))
+        }
+      }
+      for (const { settle } of pending) settle({ status: 'ok' })
+    }),
+    { numRuns: 60 },
+  )
 })

@@ -59,9 +59,18 @@ const surplusSecs = 30
 /** How long the first call waits for a worker that can hold sessions. */
 const availabilityTimeoutMs = 5_000
 
+/** A session that a worker is being asked to open. */
+interface Opening {
+  readonly workerId: bigint
+  /** Whoever answers, it may not be the process that serves from now on. */
+  isStale: boolean
+}
+
 export class AgentController {
   readonly #options: AgentControllerOptions
   readonly #closing = new Set<Promise<void>>()
+  /** Calls under way. */
+  readonly #opening = new Set<Opening>()
   readonly #stop = new AbortController()
   #isAvailable: Promise<boolean> | undefined
 
@@ -90,9 +99,10 @@ export class AgentController {
     return { isInside: true }
   }
 
-  /** The sessions of a worker that left are gone with it. */
+  /** The worker left, or is another process now: its sessions are gone, those included that it is just opening. */
   removeWorker(workerId: bigint): void {
     this.#options.sessions.removeWorker(workerId)
+    for (const opening of this.#opening) if (opening.workerId === workerId) opening.isStale = true
   }
 
   /** Fire and forget, as after a lapsed session; `close()` waits for what is under way. */
@@ -116,17 +126,29 @@ export class AgentController {
     const { sessions, port, now } = this.#options
     const timeoutSecs = control.timeoutSecs ?? defaultTimeoutSecs
     const request = { sessionId: control.sessionId, timeoutSecs: timeoutSecs + surplusSecs, capacityOfStrLen: 65_536 }
-    const reply = await port.open(workerId, request, this.#deadline()).catch((cause: unknown) => {
-      throw new WarmrouteError(
-        'WR_SESSION_OPEN_FAILED',
-        { session_id: control.sessionId, reason: String(cause) },
-        { cause },
-      )
-    })
+    const opening: Opening = { workerId, isStale: false }
+    this.#opening.add(opening)
+    const reply = await port
+      .open(workerId, request, this.#deadline())
+      .catch((cause: unknown) => {
+        throw new WarmrouteError(
+          'WR_SESSION_OPEN_FAILED',
+          { session_id: control.sessionId, reason: String(cause) },
+          { cause },
+        )
+      })
+      .finally(() => this.#opening.delete(opening))
     if (reply.status !== 'ok') {
       const reason =
         reply.message ?? (reply.status === undefined ? 'the worker gave no status' : `status ${reply.status}`)
       throw new WarmrouteError('WR_SESSION_OPEN_FAILED', { session_id: control.sessionId, reason })
+    }
+    if (opening.isStale) {
+      this.closeLater(control.sessionId, workerId) // the new process may have been the one that opened it
+      throw new WarmrouteError('WR_SESSION_OPEN_FAILED', {
+        session_id: control.sessionId,
+        reason: 'the worker left or restarted meanwhile',
+      })
     }
     sessions.bind(control.sessionId, workerId, timeoutSecs * 1000, now())
   }

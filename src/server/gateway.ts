@@ -45,6 +45,8 @@ export interface Gateway {
   removeWorker(workerId: bigint): boolean
   /** No new requests; settles when the worker has none and is gone. */
   drainWorker(workerId: bigint): Promise<void>
+  /** The same worker is another process now: what lived inside the one before is gone. */
+  workerRestarted(workerId: bigint): void
   /** It takes no new requests, and waits for its last one. */
   isDraining(workerId: bigint): boolean
   workers(): readonly WorkerReport[]
@@ -145,6 +147,10 @@ class HttpGateway implements Gateway {
       if (fleet) return fleet.drain(workerId)
     }
     throw new WarmrouteError('WR_WORKER_NOT_FOUND', { reason: `worker ${workerId}` })
+  }
+
+  workerRestarted(workerId: bigint): void {
+    for (const model of this.#context.hub.all()) model.restarted(workerId)
   }
 
   isDraining(workerId: bigint): boolean {

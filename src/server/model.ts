@@ -129,6 +129,11 @@ export class Model {
     else this.fleet.set(spec)
   }
 
+  /** Sessions inside a worker end with its process; the others only lose what was cached for them. */
+  restarted(workerId: bigint): void {
+    if (this.fleet.get(workerId)) this.agents.removeWorker(workerId)
+  }
+
   /** The side that a worker belongs to. */
   fleetOf(workerId: bigint): Fleet | undefined {
     if (this.fleet.get(workerId)) return this.fleet

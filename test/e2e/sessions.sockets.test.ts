@@ -1,6 +1,8 @@
 // Sessions inside SGLang, from `nvext.session_control` to the engine: open, bind, use, close, expire. The simulated engine
 // refuses what a real one refuses: a second session of one name, and a request that names a session which is not open.
 import { afterEach, expect, it } from 'vitest'
+import { serve } from '../../src/cli/serve.js'
+import { startSimEngine } from '../../src/sim/index.js'
 import type { SimHouse } from './sim-house.js'
 import { openSimHouse } from './sim-house.js'
 
@@ -26,7 +28,12 @@ interface Asked {
   readonly text: string
 }
 
-async function ask(path: '/generate' | '/v1/chat/completions', action?: 'open' | 'close', id = 's'): Promise<Asked> {
+async function ask(
+  path: '/generate' | '/v1/chat/completions',
+  action?: 'open' | 'close',
+  id = 's',
+  to = house!.url,
+): Promise<Asked> {
   const control = { session_id: id, timeout: 60, ...(action ? { action } : {}) }
   const text = 'the whole conversation, every time. '.repeat(10)
   const prompt =
@@ -34,7 +41,7 @@ async function ask(path: '/generate' | '/v1/chat/completions', action?: 'open' |
       ? { text, sampling_params: { max_new_tokens: 4 } }
       : { messages: [{ role: 'user', content: text }], max_tokens: 4 }
   const body = JSON.stringify({ model: 'sim', ...prompt, nvext: { session_control: control } })
-  const response = await fetch(`${house!.url}${path}`, {
+  const response = await fetch(`${to}${path}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body,
@@ -119,4 +126,38 @@ it('leaves the rank to the router where a worker has several', async () => {
   await open(2)
   const { worker } = await ask('/generate', 'open')
   for (let turn = 0; turn < 3; turn++) expect(await ask('/generate')).toMatchObject({ status: 200, worker })
+})
+
+it('is unbound when its worker comes back as another process, seen through serve', async () => {
+  const engines = await Promise.all(
+    [0, 1].map(() => startSimEngine({ engine: 'sglang', speedup: 50, blockTokens: 16, healthMs: 0 })),
+  )
+  const served = await serve({
+    words: ['--port=0', '--log=off', ...engines.map(({ url }) => url)],
+    env: {},
+    times: { watchMs: 20, retryMs: [20, 100], probeMs: 2_000 },
+  })
+  const settled = (): Promise<boolean> =>
+    served.assembly.until((reports) => reports.every(({ verdict }) => verdict?.mode === 'exact'), 10_000)
+  try {
+    await settled()
+    const to = served.address.url
+    const { worker } = await ask('/generate', 'open', 's', to)
+    expect(await ask('/generate', undefined, 's', to)).toMatchObject({ status: 200, worker })
+    const engine = engines[Number(worker) - 1]!
+    expect(engine.stats()).toMatchObject({ sessions: 1, session_requests: 2 })
+    const restarts = (): number => served.assembly.reports()[Number(worker) - 1]!.restarts
+    await engine.restart()
+    await until(() => restarts() === 1)
+    await settled()
+    const next = await ask('/generate', undefined, 's', to)
+    expect(next.status).toBe(200) // a session that is not open there would be refused
+    const again = await ask('/generate', 'open', 's', to)
+    expect(again.status).toBe(200)
+    expect(await ask('/generate', undefined, 's', to)).toMatchObject({ status: 200, worker: again.worker })
+    expect(engines.map((it) => it.stats().sessions).sort()).toEqual([0, 1])
+  } finally {
+    await served.close()
+    for (const engine of engines) await engine.close()
+  }
 })

@@ -192,7 +192,10 @@ export class Assembly implements KeeperHouse {
       joined.runtime.incarnationChanged(keeper.id, facts.incarnation!.value)
       this.#findSockets(joined)
     }
-    if (isOtherProcess(facts, before)) this.#tokenHosts.left(joined) // its tokenizer and template may be others now
+    if (isOtherProcess(facts, before)) {
+      this.gateway.workerRestarted(keeper.id)
+      this.#tokenHosts.left(joined) // its tokenizer and template may be others now
+    }
     if (!this.#tokenHosts.hasTokens(joined.runtime.name)) await this.#tokenHosts.find(joined.runtime.name)
   }
 
