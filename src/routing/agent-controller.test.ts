@@ -133,7 +133,7 @@ it('closing waits for a session that is being closed instead of cutting it off',
 })
 
 it('binds nothing that was opened while its worker restarted or left, and closes it wherever it is', async () => {
-  let answer = (_: SessionReply): void => {}
+  let answer: (reply: SessionReply) => void = () => {}
   const { agent, sessions, asked } = scene({ open: () => new Promise((resolve) => (answer = resolve)) })
   const opening = agent.begin({ sessionId: 's', action: 'open' }, 7n)
   await vi.waitFor(() => expect(asked).toEqual(['available?']))

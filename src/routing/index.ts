@@ -6,6 +6,8 @@ export { WorkerMonitor } from './worker-monitor.js'
 export type { Watched, WorkerMonitorOptions, WorkerMonitorPorts } from './worker-monitor.js'
 export { parseRouterRequest, requestIdOr, stringifyRouterResponse } from './request-protocol.js'
 export type { NewRequest, RequestContext, RouterRequest, RouterResponse } from './request-protocol.js'
+export { InProcessAffinityCarrier } from './affinity-carrier.js'
+export type { AffinityCarrier, AffinityLink, AffinityPhase, AffinityTopic } from './affinity-carrier.js'
 export { AgentController } from './agent-controller.js'
 export type {
   AgentControllerOptions,
@@ -51,6 +53,7 @@ export {
   radixStateBucket,
   radixStateFile,
   routerEndpointId,
+  sessionAffinitySubject,
   workerKvIndexerBufferSize,
   workerKvIndexerQueryEndpoint,
 } from './upstream-names.js'

@@ -10,6 +10,7 @@ it('are as the original has them', () => {
     activeSequencesSubject: 'active_sequences_events',
     radixStateBucket: 'radix-bucket',
     radixStateFile: 'radix-state',
+    sessionAffinitySubject: 'session_affinity_events',
     workerKvIndexerBufferSize: 1024,
     kvRouterEndpoint: 'router-discovery',
   })

@@ -10,6 +10,8 @@ export const kvMetricsSubject = 'kv_metrics'
 export const prefillSubject = 'prefill_events'
 /** Subject of bookings that replicas share, in a component. */
 export const activeSequencesSubject = 'active_sequences_events'
+/** Subject of sessions' workers that routers share, in a namespace (1.5.0-dev). */
+export const sessionAffinitySubject = 'session_affinity_events'
 export const radixStateBucket = 'radix-bucket'
 export const radixStateFile = 'radix-state'
 /** Events that a worker keeps for those who missed some. */

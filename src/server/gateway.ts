@@ -123,6 +123,7 @@ class HttpGateway implements Gateway {
       now,
       hasher,
       metersOf: (name) => meters.of(name),
+      sessionPeers: this.#options.sessionPeers,
       metrics: this.metrics,
     })
     this.#context.hub.add(model)

@@ -4,11 +4,11 @@ import { createHashScheme } from '../core/hashing/index.js'
 import type { WorkerCapacity } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import { reapIntervalMs, StickySessions } from '../core/sessions/index.js'
-import type { GuardHooks, PromptHashes, Watched } from '../routing/index.js'
+import type { AffinityPhase, GuardHooks, PromptHashes, Watched } from '../routing/index.js'
 import { AgentController, WorkerMonitor } from '../routing/index.js'
 import type { Metrics, RouterMetrics } from '../telemetry/index.js'
 import { instanceId, removeWorkerSeries, routerMetricsOf } from '../telemetry/index.js'
-import type { Deadlines, HealthOptions, Log, ModelSpec, WorkerSpec } from './options.js'
+import type { Deadlines, HealthOptions, Log, ModelSpec, SessionPeers, WorkerSpec } from './options.js'
 import { PrefillSide } from './pairs/index.js'
 import { isPolicyRouter } from './policies/policy-router.js'
 import type { PromptTokens } from './request/prompt.js'
@@ -26,6 +26,7 @@ export interface ModelContext {
   readonly hasher: BlockHasher
   readonly metersOf: (model: string) => ModelMeters
   readonly metrics: Metrics
+  readonly sessionPeers: SessionPeers | undefined
 }
 
 /** Schemes of tenants and adapters that are kept; the plain one always is. */
@@ -51,6 +52,8 @@ export class Model {
   readonly agents: AgentController
   /** Sessions that clients name in headers; absent unless they are to be kept together. */
   readonly affinity: SessionAffinity | undefined
+  /** Of the prefill halves of requests: their workers are others. */
+  readonly prefillAffinity: SessionAffinity | undefined
   /** What the guard of each request tells the router's metrics. */
   readonly guardHooks: Omit<GuardHooks, 'closeSession'>
 
@@ -82,9 +85,8 @@ export class Model {
       now,
       warn: (fields, sentence) => log.warn({ model: spec.name, ...fields }, sentence),
     })
-    const { sessionAffinityTtlSecs: ttlSecs } = spec
-    this.affinity =
-      ttlSecs === undefined ? undefined : new SessionAffinity({ ttlMs: ttlSecs * 1000, routerId: instanceId, now })
+    this.affinity = this.#createAffinity('decode', this.fleet)
+    this.prefillAffinity = this.prefill && this.#createAffinity('prefill', this.prefill.fleet)
     this.guardHooks = {
       onFirstToken: (sinceStartMs) => this.routerMetrics.requestFirstToken(sinceStartMs),
       onOutputBlock: (meanGapMs) => this.routerMetrics.requestOutputBlock(meanGapMs),
@@ -160,6 +162,7 @@ export class Model {
     this.#stopLoads()
     clearInterval(this.#reaper)
     this.affinity?.close()
+    this.prefillAffinity?.close()
     await this.agents.close()
     await this.prefill?.close()
     this.fleet.close()
@@ -179,6 +182,20 @@ export class Model {
     return scheme
   }
 
+  #createAffinity(phase: AffinityPhase, fleet: Fleet): SessionAffinity | undefined {
+    const { name, sessionAffinityTtlSecs: ttlSecs } = this.spec
+    if (ttlSecs === undefined) return undefined
+    const { sessionPeers, now, metrics } = this.#context
+    return new SessionAffinity({
+      ttlMs: ttlSecs * 1000,
+      routerId: sessionPeers?.routerId ?? instanceId,
+      now,
+      join: sessionPeers && ((onEvent) => sessionPeers.carrier.join({ model: name, phase }, onEvent)),
+      isKnownWorker: (workerId) => fleet.get(workerId) !== undefined,
+      onNews: (outcome) => metrics.sessionNews.inc({ model: name, worker_type: phase, outcome }),
+    })
+  }
+
   #createPrefillSide(fleet: ConstructorParameters<typeof PrefillSide>[0]['fleet']): PrefillSide | undefined {
     const { disagg, name, blockSize } = this.spec
     if (!disagg) return undefined
@@ -192,6 +209,7 @@ export class Model {
     this.meters.forget(worker.label)
     this.agents.removeWorker(worker.id)
     this.affinity?.removeWorker(worker.id)
+    this.prefillAffinity?.removeWorker(worker.id)
     const { dataParallelStartRank: start, dataParallelSize: size } = worker.config
     const dpRanks = Array.from({ length: size }, (_, at) => start + at)
     for (const type of ['decode', 'prefill'] as const)

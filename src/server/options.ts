@@ -5,7 +5,7 @@ import type { LoadThresholds, MonitorVersion } from '../core/load/index.js'
 import type { ConditionalSettings } from '../core/prefill/index.js'
 import type { EngineKind, TransferFacts } from '../engines/index.js'
 import type { FeedStatus } from '../events/index.js'
-import type { RouterPort } from '../routing/index.js'
+import type { AffinityCarrier, RouterPort } from '../routing/index.js'
 import type { Metrics, RouterMetrics } from '../telemetry/index.js'
 import type { ModelStatus } from '../tokens/index.js'
 import type { PromptTokenizer } from './request/prompt.js'
@@ -213,6 +213,12 @@ export interface TokenizerSteward {
   replace(model: string, path: string | undefined, signal: AbortSignal): Promise<ModelStatus>
 }
 
+/** Routers that share sessions. Each has an id of its own. */
+export interface SessionPeers {
+  readonly routerId: bigint
+  readonly carrier: AffinityCarrier
+}
+
 export interface GatewayOptions {
   readonly models?: readonly ModelSpec[]
   readonly listen?: ListenOptions
@@ -239,6 +245,8 @@ export interface GatewayOptions {
   readonly steward?: WorkerSteward | undefined
   /** Without one, there are no routes to look at tokenizers and to replace them. */
   readonly tokenizers?: TokenizerSteward | undefined
+  /** Other routers that are told where sessions live, and tell it. */
+  readonly sessionPeers?: SessionPeers | undefined
   readonly metrics?: Metrics
   /** `1.0` gives the routing overhead the buckets and phases of the first generation; for metrics made here. */
   readonly metricsCompat?: '1.0' | '1.2'

@@ -155,7 +155,7 @@ it('is unbound when its worker comes back as another process, seen through serve
     const again = await ask('/generate', 'open', 's', to)
     expect(again.status).toBe(200)
     expect(await ask('/generate', undefined, 's', to)).toMatchObject({ status: 200, worker: again.worker })
-    expect(engines.map((it) => it.stats().sessions).sort()).toEqual([0, 1])
+    expect(engines.reduce((sum, it) => sum + it.stats().sessions, 0)).toBe(1)
   } finally {
     await served.close()
     for (const engine of engines) await engine.close()

@@ -248,3 +248,75 @@ describe('membership', () => {
 function sized(spec: WorkerSpec, more: Partial<NonNullable<WorkerSpec['config']>>): WorkerSpec {
   return { ...spec, config: { dataParallelStartRank: 0, dataParallelSize: 1, ...spec.config, ...more } }
 }
+
+describe('a conversation and the worker that prefills it', () => {
+  const session = (id: string): Record<string, string> => ({ 'x-dynamo-session-id': id })
+  const affinity = { counts: [3, 2], model: { sessionAffinityTtlSecs: 60 } } as const
+  const halves = async (headers: Record<string, string>): Promise<(string | null)[]> => {
+    const response = await ask({}, headers)
+    await response.text()
+    return [said(response, 'prefill-worker-id'), said(response, 'worker-id')]
+  }
+
+  it.each(['vllm', 'sglang'] as const)('stay together, apart from the one that decodes it (%s)', async (engine) => {
+    await open(engine, affinity)
+    const first = await halves(session('a'))
+    expect(await halves(session('b'))).not.toEqual(first)
+    for (let turn = 0; turn < 4; turn++) expect(await halves(session('a'))).toEqual(first)
+    const others = await Promise.all(Array.from({ length: 3 }, () => halves({})))
+    expect(new Set(others.map(([prefill]) => prefill)).size).toBe(3) // nobody else is held
+  })
+
+  it('the others wait while the first chooses, and follow it', async () => {
+    await open('vllm', affinity)
+    const all = await Promise.all(Array.from({ length: 5 }, () => halves(session('a'))))
+    expect(new Set(all.map(String)).size).toBe(1)
+  })
+
+  it.each(['vllm', 'sglang'] as const)(
+    'part when it fails: another prefills, once and for all (%s)',
+    async (engine) => {
+      await open(engine, affinity)
+      const [prefill, decode] = await halves(session('a'))
+      pair.act = (role, at) =>
+        role === 'prefill' && at === Number(prefill) - 1 ? { kind: 'status', status: 500 } : { kind: 'ok' }
+      const [next, stays] = await halves(session('a'))
+      expect(next).not.toBe(prefill)
+      expect(stays).toBe(decode) // the decode half is another session
+      pair.act = () => ({ kind: 'ok' })
+      expect(await halves(session('a'))).toEqual([next, decode])
+    },
+  )
+
+  it('part when it leaves', async () => {
+    await open('vllm', affinity)
+    const [prefill, decode] = await halves(session('a'))
+    house!.gateway.removeWorker(BigInt(prefill!))
+    const [next] = await halves(session('a'))
+    expect(next).not.toBe(prefill)
+    expect(await halves(session('a'))).toEqual([next, decode])
+  })
+
+  it('a request that names another prefill worker than its session has is refused', async () => {
+    await open('vllm', affinity)
+    const [prefill] = await halves(session('a'))
+    const named = (id: string): Record<string, string> => ({ ...session('a'), 'x-dynamo-prefill-instance-id': id })
+    expect((await halves(named(prefill!)))[0]).toBe(prefill)
+    const refused = await ask({}, named(prefill === '1' ? '2' : '1'))
+    expect([refused.status, (await refused.text()).includes('WR_SESSION_TARGET_MISMATCH')]).toEqual([400, true])
+  })
+
+  it('a dry run shows it, and neither begins nor ends it', async () => {
+    await open('vllm', affinity)
+    const dry = { nvext: { annotations: ['query_instance_id:'] } }
+    const shown = async (): Promise<string> => {
+      const answer = (await (await ask(dry, session('a'))).json()) as {
+        nvext: { worker_id: { prefill_worker_id: number } }
+      }
+      return String(answer.nvext.worker_id.prefill_worker_id)
+    }
+    expect(new Set([await shown(), await shown(), await shown()]).size).toBe(3)
+    const [prefill] = await halves(session('a'))
+    expect([await shown(), await shown()]).toEqual([prefill, prefill])
+  })
+})

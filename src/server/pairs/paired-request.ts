@@ -222,6 +222,7 @@ export class PairedRequest {
   /** After everything else: what is booked is freed, and held KV that nobody was sent for is let go of. */
   end(): void {
     this.decodeEnded()
+    this.#runner.end()
     this.#dropHeld()
   }
 
@@ -276,6 +277,7 @@ export class PairedRequest {
   /** A choice or a prefill failed for good: the decode worker does it alone, or the request fails. */
   #withoutPrefill(error: unknown): SkipReason {
     if (!(error instanceof WarmrouteError) || this.#runner.isAborted || isBackPressure(error)) throw error
+    if (error.code.startsWith('WR_SESSION_')) throw error // no worker is to blame
     const { side } = this.#options
     const { enforce, fallsBack = true } = side.disagg
     const isNamed = prefillPin(this.#options) !== undefined // asked for by name, so nobody else will do

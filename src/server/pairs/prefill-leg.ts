@@ -31,6 +31,8 @@ export interface PrefillLegOptions {
   readonly now: () => number
   /** From when the time of the whole request counts. */
   readonly countsFromMs: number
+  /** It went to a connected socket. */
+  readonly onSent?: (() => void) | undefined
 }
 
 const answerBytesMax = 16 * 1024 * 1024
@@ -117,6 +119,10 @@ export class PrefillLeg implements AnswerHandlers, Timed {
   }
 
   comment(): void {}
+
+  onSent(): void {
+    this.#options.onSent?.()
+  }
 
   onHead(head: ResponseHead): void {
     this.#moved()

@@ -1,5 +1,6 @@
 /** What the prefill router is asked, and what its choice means for the choice of a decode worker. */
 import type { WorkerConfig } from '../../core/protocol/index.js'
+import type { AffinityTarget } from '../../core/sessions/index.js'
 import type { PromptHashes, RouteRequest } from '../../routing/index.js'
 import type { Prepared } from '../request/prepare.js'
 import type { PromptTokens } from '../request/prompt.js'
@@ -15,13 +16,15 @@ export interface PrefillQuestion {
   readonly bookingId: string
   readonly isQueryOnly: boolean
   readonly failed: ReadonlySet<bigint>
+  /** Where its session prefills; a worker that the request names comes first. */
+  readonly tiedTo?: AffinityTarget | undefined
   readonly signal: AbortSignal
 }
 
 export function prefillRouteRequest(question: PrefillQuestion): RouteRequest {
   const { side, prepared, prompt, hashes, bookingId, isQueryOnly, failed, signal } = question
   const { model, hints, loraName } = prepared
-  const pin = prefillPin(question)
+  const pin = prefillPin(question) ?? question.tiedTo
   const isSameBlocks = side.blockSize === model.spec.blockSize
   return {
     requestId: bookingId,

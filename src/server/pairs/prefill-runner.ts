@@ -4,6 +4,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import type { AffinityTarget } from '../../core/sessions/index.js'
 import type { LegEdit } from '../../engines/index.js'
 import type { PromptHashes, RouteAnswer, RouterPort } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
@@ -14,11 +15,12 @@ import type { PromptTokens } from '../request/prompt.js'
 import { asReusable } from '../request/verdicts.js'
 import type { RequestRecord } from '../telemetry/request-record.js'
 import type { LegSpan } from '../telemetry/request-span.js'
+import { PrefillTie } from '../sessions/prefill-tie.js'
 import type { Worker } from '../workers/worker.js'
 import { cancelled, prefillFailure, reasonOf } from './leg-errors.js'
 import type { PrefillAnswer } from './prefill-leg.js'
 import { PrefillLeg } from './prefill-leg.js'
-import { prefillRouteRequest } from './prefill-route.js'
+import { prefillPin, prefillRouteRequest } from './prefill-route.js'
 import type { PrefillSide } from './prefill-side.js'
 
 export interface PairOptions {
@@ -63,11 +65,13 @@ export class PrefillRunner {
   #endedAtMs: number | undefined
   #chosen: RouteAnswer | undefined
   #worker: Worker | undefined
+  readonly #tie: PrefillTie
   /** Of the last prefill that failed. */
   failure: WarmrouteError | undefined
 
   constructor(options: PairOptions) {
     this.#options = options
+    this.#tie = new PrefillTie(options, this.#failed)
   }
 
   get isAborted(): boolean {
@@ -101,14 +105,27 @@ export class PrefillRunner {
   /** For a dry run. */
   async query(): Promise<void> {
     const { id, side } = this.#options
-    this.#chosen = this.#asReusable(await this.#inner!.route(this.#question(id, true)))
+    this.#chosen = this.#asReusable(await this.#inner!.route(this.#question(id, true, this.#tie.peek())))
     this.#worker = side.fleet.get(this.#chosen.workerId)
   }
 
   async choose(): Promise<Choice> {
+    const tiedTo = await this.#tie.target()
+    try {
+      return await this.#chooseAt(tiedTo)
+    } catch (error) {
+      // The session's rank is not there any more: the request chooses another.
+      const isGone = error instanceof WarmrouteError && error.code === 'WR_NO_ENDPOINTS'
+      if (!tiedTo || !isGone || prefillPin(this.#options)) throw error
+      this.#tie.lost()
+      return this.#chooseAt(await this.#tie.target())
+    }
+  }
+
+  async #chooseAt(tiedTo: AffinityTarget | undefined): Promise<Choice> {
     const { id, side, signal } = this.#options
     const bookingId = `${id}.p${++this.#bookings}`
-    const answer = this.#asReusable(await this.#inner!.route(this.#question(bookingId, false)))
+    const answer = this.#asReusable(await this.#inner!.route(this.#question(bookingId, false, tiedTo)))
     if (signal.aborted) {
       this.#inner!.free(bookingId)
       throw cancelled()
@@ -140,6 +157,7 @@ export class PrefillRunner {
       deadlines,
       now,
       countsFromMs: this.#options.countsFromMs,
+      onSent: () => this.#tie.sent({ workerId: choice.workerId, dpRank: choice.dpRank }),
     })
     this.#leg = leg
     const { meters } = prepared.model
@@ -183,12 +201,14 @@ export class PrefillRunner {
       this.#failed.add(id)
       this.#options.prepared.model.meters.pairs.prefillFailed(String(id))
     }
+    this.#tie.lost()
     return (this.failure = error.details['leg'] === 'prefill' ? error : prefillFailure(reasonOf(error), id, error))
   }
 
   /** Whatever failed before, nobody else is tried. */
   giveUp(failure: WarmrouteError): WarmrouteError {
     this.#tries = triesMax
+    this.#tie.end() // whoever waits for this request to choose waits for nothing
     return (this.failure ??= failure)
   }
 
@@ -203,13 +223,22 @@ export class PrefillRunner {
     this.#leg?.giveUp(error)
   }
 
+  /** After everything else. */
+  end(): void {
+    this.#tie.end()
+  }
+
   #asReusable(answer: RouteAnswer): RouteAnswer {
     const { prompt, side } = this.#options
     return asReusable(answer, prompt, side.blockSize, side.fleet)
   }
 
-  #question(bookingId: string, isQueryOnly: boolean): Parameters<RouterPort['route']>[0] {
-    return prefillRouteRequest({ ...this.#options, bookingId, isQueryOnly, failed: this.#failed })
+  #question(
+    bookingId: string,
+    isQueryOnly: boolean,
+    tiedTo: AffinityTarget | undefined,
+  ): Parameters<RouterPort['route']>[0] {
+    return prefillRouteRequest({ ...this.#options, bookingId, isQueryOnly, failed: this.#failed, tiedTo })
   }
 
   #requestFor(

@@ -1,9 +1,12 @@
 // Session affinity over sockets: the router takes turns, so that only affinity can keep a conversation together.
 import { afterEach, describe, expect, it } from 'vitest'
 import type { RouterPort } from '../../routing/index.js'
+import { InProcessAffinityCarrier } from '../../routing/index.js'
 import type { House, HouseOptions } from '../house.case.js'
 import { chatBody, openHouse, post } from '../house.case.js'
 import { chatFrames } from '../fake-engine.case.js'
+import type { Gateway } from '../gateway.js'
+import { createGateway } from '../gateway.js'
 import { createPolicyRouter } from '../policies/policy-router.js'
 
 let house: House | undefined
@@ -212,4 +215,70 @@ it('shows a dry run where its session lives, and lets it neither begin nor prolo
   expect(await chosen()).toBe(worker)
   laterMs += 2_000
   expect(new Set([await chosen(), await chosen(), await chosen()]).size).toBe(3)
+})
+
+describe('routers that share sessions', () => {
+  let peer: { readonly gateway: Gateway; readonly url: string; readonly router: RouterPort } | undefined
+  // Before the house is closed, which is where nothing may be left.
+  afterEach(async () => {
+    await peer?.gateway.close()
+    await peer?.router.close()
+    peer = undefined
+  })
+
+  /** Two gateways over the same three engines, each with a router that takes its own turns. */
+  async function openPeers(): Promise<InProcessAffinityCarrier> {
+    const carrier = new InProcessAffinityCarrier()
+    const { engines } = await open({ gateway: { sessionPeers: { routerId: 1n, carrier } } })
+    const workers = engines.map((engine, at) => ({ id: BigInt(at + 1), url: engine.url, engine: 'vllm' as const }))
+    const router = createPolicyRouter({ policy: 'round-robin' })
+    const gateway = createGateway({
+      listen: { port: 0 },
+      health: { intervalMs: 0, metricsMs: 0 },
+      now: () => performance.now() + laterMs,
+      sessionPeers: { routerId: 2n, carrier },
+      models: [{ name: 'm', blockSize: 16, router, workers, sessionAffinityTtlSecs: 60 }],
+    })
+    peer = { gateway, router, url: (await gateway.listen()).url }
+    return carrier
+  }
+
+  const atPeer = async (headers: Record<string, string>): Promise<string> => {
+    const response = await post(peer!.url, path, chatBody(), headers)
+    await response.text()
+    return response.headers.get('x-warmroute-worker-id') ?? `status ${response.status}`
+  }
+  const news = (it: Pick<House, 'gateway'>): string[] =>
+    it.gateway.metrics.registry.text().match(/^warmroute_session_affinity_events_total.*$/gm) ?? []
+
+  it('a conversation stays where another router bound it, and both say what they told and heard', async () => {
+    await openPeers()
+    await workerOf({}) // their turns differ from here on
+    const worker = await workerOf(session('a'))
+    for (let turn = 0; turn < 3; turn++) expect(await atPeer(session('a'))).toBe(worker)
+    expect(await workerOf(session('a'))).toBe(worker)
+    const labels = 'model="m",outcome="sent",worker_type="decode"'
+    expect(news(house!)).toContain(`warmroute_session_affinity_events_total{${labels}} 3`) // bound, ended, ended
+    expect(news(peer!).some((line) => line.includes('outcome="applied"'))).toBe(true)
+  })
+
+  it('using it anywhere keeps it everywhere', async () => {
+    await openPeers()
+    await workerOf({})
+    const worker = await workerOf(session('a'))
+    for (let turn = 0; turn < 3; turn++) {
+      laterMs += 40_000
+      expect(await atPeer(session('a'))).toBe(worker)
+    }
+    expect(await workerOf(session('a'))).toBe(worker)
+  })
+
+  it('a worker that only one of them has is not believed', async () => {
+    await openPeers()
+    await workerOf({})
+    const worker = await workerOf(session('a'))
+    peer!.gateway.removeWorker(BigInt(worker))
+    await workerOf(session('a'))
+    expect(await atPeer(session('a'))).not.toBe(worker)
+  })
 })

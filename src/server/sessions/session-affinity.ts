@@ -2,8 +2,9 @@
  * Session affinity of one model, alive: the coordinator of `core/sessions` with a clock, a reaper, and waiting as a
  * promise. Whose session a request is was read from its headers (`request/session-id.ts`).
  */
-import type { AffinityLease, AffinityTarget } from '../../core/sessions/index.js'
+import type { AffinityEvent, AffinityLease, AffinityTarget } from '../../core/sessions/index.js'
 import { AffinityCoordinator } from '../../core/sessions/index.js'
+import type { AffinityLink } from '../../routing/index.js'
 
 export interface TieRequest {
   readonly sessionId: string
@@ -13,14 +14,36 @@ export interface TieRequest {
   readonly isFinal: boolean
 }
 
+/** What became of news about a session: ours told or lost on the way, theirs believed or not. */
+export type NewsOutcome = 'sent' | 'dropped' | 'applied' | 'ignored'
+
+export interface SessionAffinityOptions {
+  readonly ttlMs: number
+  readonly routerId: bigint
+  readonly now: () => number
+  /** Other routers of the same sessions; none unless told. */
+  readonly join?: ((onEvent: (event: AffinityEvent) => void) => AffinityLink) | undefined
+  /** Whose sessions of other routers are worth remembering. */
+  readonly isKnownWorker?: ((workerId: bigint) => boolean) | undefined
+  readonly onNews?: ((outcome: NewsOutcome) => void) | undefined
+}
+
 export class SessionAffinity {
   readonly #coordinator: AffinityCoordinator
   readonly #now: () => number
   readonly #reaper: NodeJS.Timeout
+  readonly #link: AffinityLink | undefined
 
-  constructor(options: { readonly ttlMs: number; readonly routerId: bigint; readonly now: () => number }) {
-    this.#coordinator = new AffinityCoordinator(options)
-    this.#now = options.now
+  constructor(options: SessionAffinityOptions) {
+    const { ttlMs, routerId, now, onNews } = options
+    this.#now = now
+    this.#link = options.join?.((event) => {
+      const isNews = this.#coordinator.applyRemote(event, now(), options.isKnownWorker ?? (() => true))
+      onNews?.(isNews ? 'applied' : 'ignored')
+    })
+    const link = this.#link
+    const publish = link && ((event: AffinityEvent): void => onNews?.(link.publish(event) ? 'sent' : 'dropped'))
+    this.#coordinator = new AffinityCoordinator({ ttlMs, routerId, ...(publish ? { publish } : {}) })
     this.#reaper = setInterval(() => this.#coordinator.reap(this.#now()), this.#coordinator.reapIntervalMs).unref()
   }
 
@@ -45,6 +68,7 @@ export class SessionAffinity {
 
   close(): void {
     clearInterval(this.#reaper)
+    this.#link?.close()
   }
 
   #acquire(request: TieRequest, signal: AbortSignal): Promise<AffinityLease> {
