@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { readTrace } from './read-trace.js'
 import { replay } from './replay.js'
+import type { ReplayPolicy } from './replay.js'
 import { roundRobin } from './round-robin.js'
 import { smoothArrivals } from './smooth-arrivals.js'
 import { formatMooncake, parseMooncake, parseTrace } from './trace.js'
@@ -117,6 +118,33 @@ it('lets a turn wait as long as its row is behind the row before, where it has n
     2000,
     700,
   ])
+})
+
+it('gives the turns of a session the times that Dynamo 1.6.1 gave them', () => {
+  const line = (tokens: number, output: number, ids: readonly number[], rest: object): string =>
+    JSON.stringify({ input_length: tokens, output_length: output, hash_ids: ids, session_id: 's', ...rest })
+  const text = [
+    line(1000, 100, [1, 2], { timestamp: 0 }),
+    line(1500, 50, [1, 2, 3], { timestamp: 10_000 }),
+    line(1500, 50, [1, 2, 3], { delay: 500 }),
+    line(1500, 50, [1, 2, 3], { timestamp: 20_000, delay: 700 }),
+  ].join('\n')
+  const times: number[][] = [[], [], [], []]
+  const policy: ReplayPolicy = {
+    route: ({ index }, now) => (times[index]!.push(now), 0),
+    firstToken: ({ index }, _, now) => void times[index]!.push(now),
+    finished: ({ index }, _, now) => void times[index]!.push(now),
+  }
+  replay(parseMooncake(text), { workers: 1, policy })
+  const theirs = [
+    [0, 32.105859, 605.717553],
+    [10_605.717553, 10_630.540794, 10_915.647058],
+    [11_415.647058, 11_432.573944, 11_717.680208],
+    [12_417.680208, 12_434.607094, 12_719.713358],
+  ]
+  // They round every pass to a millionth of a second.
+  for (const [turn, row] of theirs.entries())
+    for (const [at, ms] of row.entries()) expect(Math.abs(times[turn]![at]! - ms), `turn ${turn}`).toBeLessThan(0.05)
 })
 
 it('takes a prompt without ids for one that nobody else has', () => {
