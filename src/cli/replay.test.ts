@@ -132,6 +132,8 @@ it.each([
     'did you mean prefill_load_scale',
   ],
   ['a sweep of nothing', [trace, '--requests', '5', '--sweep', 'prefill_load_scale=3:1:1'], '--sweep'],
+  ['a profile nobody knows', [trace, '--requests', '5', '--engine-profile', 'h100'], 'is none of dynamo, '],
+  ['a sweep without values', [trace, '--requests', '5', '--sweep', 'policy'], 'expected name=from:to:step'],
   ['blocks that do not divide', [trace, '--requests', '5', '--block-size', '48'], 'does not divide'],
 ])('ends with status 2 for %s', async (_, words, text) => {
   expect(await call(...words)).toMatchObject({ status: 2, errors: expect.stringContaining(text) })

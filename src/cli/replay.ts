@@ -193,7 +193,16 @@ function factsOf(path: string | undefined, flags: ReplayFlags): { title: string;
 }
 
 function readProfile(name: string): TimingProfile {
-  return timingProfiles[name] ?? parseEngineProfile(readFileSync(name, 'utf8'), basename(name))
+  const known = timingProfiles[name]
+  if (known) return known
+  try {
+    return parseEngineProfile(readFileSync(name, 'utf8'), basename(name))
+  } catch (cause) {
+    if (!isFileError(cause)) throw cause
+    const names = Object.keys(timingProfiles).join(', ')
+    const reason = `--engine-profile ${name} is none of ${names}, and no file that can be read: ${cause.message}`
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason }, { cause })
+  }
 }
 
 function policies(text: string): PolicyName[] {

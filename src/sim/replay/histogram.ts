@@ -27,7 +27,8 @@ export class LogHistogram {
   }
 
   quantile(share: number): number {
-    const rank = share * (this.#count - 1)
+    if (this.#count === 0) return 0
+    const rank = Math.ceil(share * this.#count) - 1 // of few values the 99th percentile is the largest
     let below = 0
     for (let bucket = 0; bucket < this.#counts.length; bucket++) {
       below += this.#counts[bucket]!

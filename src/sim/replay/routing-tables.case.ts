@@ -178,8 +178,6 @@ function pairTable(): RoutingTable {
   const cells: typeof fleets = [
     ['2 prefill + 2 decode', { workers: 4, prefillWorkers: 2 }],
     ['4 prefill + 4 decode', { workers: 8, prefillWorkers: 4 }],
-    ['4 prefill + 4 decode x2', { workers: 8, prefillWorkers: 4, arrivalSpeedup: 2 }],
-    ['h200-llama8b 4 prefill + 4 decode', { workers: 8, prefillWorkers: 4, profile: h200Profile }],
   ]
   const plain = [contenders[1]!, ['round-robin', 'round-robin', []]] as const
   return {

@@ -54,7 +54,8 @@ export function parseSweep(text: string): Sweep {
 
 function splitAssignment(text: string, flag: string): [string, string] {
   const at = text.indexOf('=')
-  if (at < 1 || at === text.length - 1) refuse(`${flag} ${text}: expected name=value`)
+  if (at < 1 || at === text.length - 1)
+    refuse(`${flag} ${text}: expected name=${flag === '--sweep' ? 'from:to:step' : 'value'}`)
   return [text.slice(0, at).trim(), text.slice(at + 1).trim()]
 }
 
