@@ -37,6 +37,13 @@ it('never holds a prompt that costs no more than two empty passes', () => {
   expect(outcome(fleet.ask('short', { promptTokens: 499 }))).toBe('0')
 })
 
+it('never holds a request whose prompt is computed elsewhere, whatever its worker has to compute', () => {
+  const fleet = heldFleet()
+  const decodeLeg = { ...longPrompt, override: { trackPrefillTokens: false, overlapScoreCredit: 0 } }
+  expect(outcome(fleet.ask('decode', decodeLeg))).toBe('0')
+  expect(outcome(fleet.ask('whole', longPrompt))).toBe('parked')
+})
+
 it('lets who comes in one burst with one long beginning go along with the first of them', () => {
   const model = new FleetModel({ profile, isLearning: false })
   const fleet = new Fleet({ workers: 1, config: warm, model })

@@ -317,6 +317,8 @@ export class Scheduler {
   /** Pins and queries are never held, and a class that an operator wrote without a threshold never waits. */
   #mayHold(request: SchedulingRequest, policy: PolicyClass): boolean {
     if (request.pin || request.isQueryOnly) return false
+    // Its prompt is computed elsewhere: there is no prefill to wait for, and its KV is on the way or held for it.
+    if (!tracksPrefillTokens(this.#options.config, request.override)) return false
     return this.#options.profile.isSynthetic === true || mayPark(policy)
   }
 

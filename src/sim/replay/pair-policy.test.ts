@@ -42,6 +42,22 @@ it('is the same every time', () => {
   expect(run({ conditional })).toEqual(run({ conditional }))
 })
 
+it('holds prompts that stay whole until a decode worker can compute them, and sends each of them once', () => {
+  const busy = generateTrace('rag', { requests: 300, seed: 5, requestsPerSecond: 60 })
+  const report = replay(busy, {
+    workers: 3,
+    pairs: { prefillWorkers: 1, transferMsPerToken: 0.002 },
+    policy: new PairPolicy({
+      prefillWorkers: 1,
+      config: { policy: 'warm', routerLateBinding: true, routerQueueThreshold: undefined },
+      conditional: { policy: 'isl_bounding', effIslThreshold: 1_000_000, effIslRatioThreshold: 1 },
+    }),
+  })
+  expect(report).toMatchObject({ requests: 300, completed: 300, rejected: 0 })
+  expect(report.workers[0]!.requests).toBe(0)
+  expect(report.held_ms.mean).toBeGreaterThan(0)
+})
+
 it('chooses decode workers at once, also where the prefill side holds requests until a worker is free', () => {
   const report = run({ config: { policy: 'warm', routerLateBinding: true } })
   expect(report).toMatchObject({ completed: 200, remote_prefills: 200, rejected: 0 })

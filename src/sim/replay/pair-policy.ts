@@ -28,19 +28,20 @@ export class PairPolicy implements ReplayPolicy {
     this.#options = options
     this.#prefill = new CorePolicy({ config: prefillRouterConfig(completeRouterConfig(config)), seed })
     // The KV is on its way when a decode worker is chosen: nobody waits there.
-    const decode = { ...config, routerQueueThreshold: undefined, routerLateBinding: false }
-    this.#decode = new CorePolicy({ config: decode, seed: seed + 1 })
+    this.#decode = new CorePolicy({ config: { ...config, routerQueueThreshold: undefined }, seed: seed + 1 })
   }
 
   start(fleet: Fleet): void {
     const { prefillWorkers: count } = this.#options
     this.#prefill.start({ ...fleet, workers: count })
-    this.#decode.start({ ...fleet, workers: fleet.workers - count })
+    const dispatch: Fleet['dispatch'] = (request, worker) => fleet.dispatch(request, count + worker)
+    this.#decode.start({ ...fleet, workers: fleet.workers - count, dispatch })
   }
 
   route(request: ReplayRequest, nowMs: number): number {
     if (!this.#staysWhole(request, nowMs)) return this.#prefill.route(request, nowMs)
-    return this.#options.prefillWorkers + this.#decode.route(request, nowMs)
+    const worker = this.#decode.route(request, nowMs)
+    return worker < 0 ? worker : this.#options.prefillWorkers + worker // held until it can be prefilled where it decodes
   }
 
   routeDecode(request: ReplayRequest, nowMs: number): number {
