@@ -54,8 +54,9 @@ it('holds prompts that stay whole until a decode worker can compute them, and se
     }),
   })
   expect(report).toMatchObject({ requests: 300, completed: 300, rejected: 0 })
-  expect(report.workers[0]!.requests).toBe(0)
-  expect(report.held_ms.mean).toBeGreaterThan(0)
+  expect(report.remote_prefills).toBe(report.workers[0]!.requests)
+  expect(report.remote_prefills).toBeLessThan(20)
+  expect(report.held_ms.p90).toBeGreaterThan(0) // so it was not the prefill worker alone that held any
 })
 
 it('chooses decode workers at once, also where the prefill side holds requests until a worker is free', () => {
