@@ -134,6 +134,30 @@ describe('membership', () => {
     expect([router.failedActivations, warnings]).toEqual([0, ['the old prefill router could not be closed']])
   })
 
+  it('a router that is still being built when the old workers return does not take their place', async () => {
+    let built: (inner: string) => void = () => {}
+    const { router, steps } = scene({
+      buildInner: (endpoint) =>
+        endpoint === 'q#1' ? new Promise((resolve) => (built = resolve)) : Promise.resolve(`inner ${endpoint[0]}`),
+    })
+    await router.activate('p#1')
+    router.deactivate()
+    const dropped = router.reactivate('q#1')
+    for (let i = 0; i < 10; i++) await Promise.resolve()
+    router.deactivate()
+    await router.reactivate('p#2')
+    built('inner q')
+    await dropped
+    expect(router.route()).toEqual({ kind: 'remote', inner: 'inner p' })
+    expect(steps.filter((step) => step.startsWith('close'))).toEqual(['close inner q'])
+    router.deactivate()
+    const again = router.reactivate('q#1')
+    for (let i = 0; i < 10; i++) await Promise.resolve()
+    built('inner q again')
+    await again
+    expect(router.route()).toEqual({ kind: 'remote', inner: 'inner q again' })
+  })
+
   it('an inner router that the monitor refuses is closed before the next try', async () => {
     let refusals = 1
     const { router, steps } = scene({

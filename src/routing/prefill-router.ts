@@ -76,7 +76,12 @@ export class PrefillRouter<Endpoint, Inner> {
   /** The first prefill worker appeared. Settles when the inner router stands, or the router is closed. Once per identity. */
   activate(endpoint: Endpoint): Promise<void> {
     const identity = this.#options.identityOf(endpoint)
-    if (this.#stop.signal.aborted || this.#built?.identity === identity) return Promise.resolve()
+    if (this.#stop.signal.aborted) return Promise.resolve()
+    if (this.#built?.identity === identity) {
+      this.#activating?.stop.abort() // whoever it was for has left again
+      this.#activating = undefined
+      return Promise.resolve()
+    }
     if (this.#activating?.identity === identity) return this.#activating.done
     this.#activating?.stop.abort()
     const stop = new AbortController()

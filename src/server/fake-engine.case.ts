@@ -2,6 +2,8 @@
 import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { MemoryNet } from './memory-net.case.js'
 
 export interface SeenRequest {
   readonly path: string
@@ -29,9 +31,9 @@ export interface FakeEngine {
 
 export type Responder = (request: SeenRequest, response: ServerResponse) => void | Promise<void>
 
-export async function startFakeEngine(respond: Responder = answerChat): Promise<FakeEngine> {
+export async function startFakeEngine(respond: Responder = answerChat, net?: MemoryNet): Promise<FakeEngine> {
   const seen: SeenRequest[] = []
-  const sockets = new Set<object>()
+  const sockets = new Set<Duplex>()
   let aborted = 0
   let waiting: (() => void)[] = []
   const server = createServer((request, response) => {
@@ -60,8 +62,8 @@ export async function startFakeEngine(respond: Responder = answerChat): Promise<
     sockets.add(socket)
     socket.on('close', () => sockets.delete(socket))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  if (!net) await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = net ? net.add(server) : (server.address() as AddressInfo).port
   const engine: FakeEngine = {
     url: `http://127.0.0.1:${port}`,
     seen,
@@ -74,6 +76,9 @@ export async function startFakeEngine(respond: Responder = answerChat): Promise<
     pages: new Map(),
     close: () =>
       new Promise((resolve) => {
+        net?.delete(port)
+        for (const socket of sockets) socket.destroy()
+        if (net) return resolve()
         server.close(() => resolve())
         server.closeAllConnections()
       }),

@@ -1,8 +1,9 @@
 /** The front door: listeners, routes, models, and an orderly end. Everything it decides is decided elsewhere. */
 import { createServer } from 'node:http'
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { RequestListener, Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { createBlockHasher } from '../core/hashing/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { Metrics } from '../telemetry/index.js'
@@ -17,6 +18,7 @@ import { defaultDeadlines, defaultHealth, defaultLimits } from './options.js'
 import { DeadlineClock } from './request/deadlines.js'
 import { LoopTurns } from './request/loop-turns.js'
 import { Roster } from './roster.js'
+import type { DoorOptions } from './routes/door.js'
 import { createDoor } from './routes/door.js'
 import { Meters } from './telemetry/request-meters.js'
 import { StageMeters } from './telemetry/stage-meters.js'
@@ -36,6 +38,8 @@ export interface GatewayAddress {
 export interface Gateway {
   readonly metrics: Metrics
   listen(): Promise<GatewayAddress>
+  /** Serves a connection that somebody else accepted, whether or not it listens itself. */
+  accept(socket: Duplex): void
   addModel(spec: ModelSpec): void
   /** Its requests are given up; the router is the caller's to close. */
   removeModel(name: string): Promise<void>
@@ -75,6 +79,9 @@ class HttpGateway implements Gateway {
   readonly #caretaker: Caretaker
   readonly #gauges: WorkerGauges
   readonly #servers: Server[] = []
+  /** For connections that were accepted elsewhere; listens nowhere. */
+  #lobby: Server | undefined
+  readonly #accepted = new Set<Duplex>()
   #closing: Promise<void> | undefined
 
   constructor(options: GatewayOptions) {
@@ -99,19 +106,31 @@ class HttpGateway implements Gateway {
 
   async listen(): Promise<GatewayAddress> {
     const { adminListen, listen = {} } = this.#options
-    const own = {
+    const common = this.#doorOptions()
+    const url = await this.#open(listen, createDoor({ ...common, serves: adminListen ? 'clients' : 'all' }))
+    const adminUrl = adminListen && (await this.#open(adminListen, createDoor({ ...common, serves: 'admin' })))
+    this.#caretaker.start()
+    const { hostname, port } = new URL(url)
+    return { url, host: hostname, port: Number(port), adminUrl }
+  }
+
+  accept(socket: Duplex): void {
+    const serves = this.#options.adminListen ? 'clients' : 'all'
+    this.#lobby ??= this.#newServer({}, createDoor({ ...this.#doorOptions(), serves }))
+    this.#accepted.add(socket)
+    socket.once('close', () => this.#accepted.delete(socket))
+    this.#lobby.emit('connection', socket)
+  }
+
+  #doorOptions(): Omit<DoorOptions, 'serves'> {
+    const admin = {
       setWorker: this.setWorker.bind(this),
       removeWorker: this.removeWorker.bind(this),
       drainWorker: this.drainWorker.bind(this),
       workers: this.workers.bind(this),
       steward: this.#options.steward,
     }
-    const common = { context: this.#context, options: this.#options, admin: own }
-    const url = await this.#open(listen, createDoor({ ...common, serves: adminListen ? 'clients' : 'all' }))
-    const adminUrl = adminListen && (await this.#open(adminListen, createDoor({ ...common, serves: 'admin' })))
-    this.#caretaker.start()
-    const { hostname, port } = new URL(url)
-    return { url, host: hostname, port: Number(port), adminUrl }
+    return { context: this.#context, options: this.#options, admin }
   }
 
   addModel(spec: ModelSpec): void {
@@ -121,6 +140,7 @@ class HttpGateway implements Gateway {
       health,
       log,
       now,
+      connect: this.#options.connect,
       hasher,
       metersOf: (name) => meters.of(name),
       sessionPeers: this.#options.sessionPeers,
@@ -200,6 +220,7 @@ class HttpGateway implements Gateway {
     for (const request of running) request.giveUp(new WarmrouteError('WR_SHUTTING_DOWN', {}))
     await this.#whenIdle(1_000)
     for (const server of this.#servers) server.closeAllConnections()
+    for (const socket of this.#accepted) socket.destroy()
     await Promise.all(closed)
     for (const model of hub.all()) await model.close()
   }
@@ -211,11 +232,7 @@ class HttpGateway implements Gateway {
     return running.size === 0
   }
 
-  async #open(
-    listen: ListenOptions,
-    handler: (request: IncomingMessage, response: ServerResponse) => void,
-  ): Promise<string> {
-    const { host = '127.0.0.1', port = 8080, tls } = listen
+  #newServer({ tls }: ListenOptions, handler: RequestListener): Server {
     const { limits, callers } = this.#context
     const settings = {
       maxHeaderSize: limits.headerBytesMax,
@@ -227,6 +244,12 @@ class HttpGateway implements Gateway {
     const server = tls ? createTlsServer({ ...settings, ...tls }, handler) : createServer(settings, handler)
     server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => callers.watch(socket))
     server.on('checkContinue', handler) // whoever reads the body asks for it
+    return server
+  }
+
+  async #open(listen: ListenOptions, handler: RequestListener): Promise<string> {
+    const { host = '127.0.0.1', port = 8080, tls } = listen
+    const server = this.#newServer(listen, handler)
     this.#servers.push(server)
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)

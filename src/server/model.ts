@@ -15,6 +15,7 @@ import type { PromptTokens } from './request/prompt.js'
 import type { ModelMeters } from './telemetry/request-meters.js'
 import { EngineSessions } from './sessions/engine-sessions.js'
 import { SessionAffinity } from './sessions/session-affinity.js'
+import type { Connect } from './wire/engine-link.js'
 import { Fleet } from './workers/fleet.js'
 import type { Worker } from './workers/worker.js'
 
@@ -23,6 +24,7 @@ export interface ModelContext {
   readonly health: HealthOptions
   readonly log: Log
   readonly now: () => number
+  readonly connect?: Connect | undefined
   readonly hasher: BlockHasher
   readonly metersOf: (model: string) => ModelMeters
   readonly metrics: Metrics
@@ -70,6 +72,7 @@ export class Model {
       health,
       log,
       now,
+      connect: context.connect,
       onChange: () => this.meters.setReady(this.isReady),
       onGone: (worker: Worker) => this.#gone(worker),
     }

@@ -9,6 +9,7 @@ import type { AffinityCarrier, RouterPort } from '../routing/index.js'
 import type { Metrics, RouterMetrics } from '../telemetry/index.js'
 import type { ModelStatus } from '../tokens/index.js'
 import type { PromptTokenizer } from './request/prompt.js'
+import type { Connect } from './wire/engine-link.js'
 
 /** A request goes to at most this many workers. */
 export const attemptsMax = 2
@@ -257,6 +258,8 @@ export interface GatewayOptions {
   readonly tracer?: Tracer | undefined
   /** A clock that only goes forward, in milliseconds. */
   readonly now?: () => number
+  /** Opens connections to engines whose addresses are `http`; sockets of the system unless told. */
+  readonly connect?: Connect | undefined
   readonly random?: () => number
 }
 

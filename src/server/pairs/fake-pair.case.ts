@@ -6,6 +6,7 @@ import type { ServerResponse } from 'node:http'
 import type { RouterPort } from '../../routing/index.js'
 import type { FakeEngine, SeenRequest } from '../fake-engine.case.js'
 import { answerChat, startFakeEngine } from '../fake-engine.case.js'
+import type { MemoryNet } from '../memory-net.case.js'
 import type { Gateway } from '../gateway.js'
 import { createGateway } from '../gateway.js'
 import type { DisaggSpec, GatewayOptions, ModelSpec, WorkerSpec } from '../options.js'
@@ -52,6 +53,8 @@ class AwakeClock {
 interface Hold {
   readonly atMs: number
   state: 'held' | 'read' | 'expired'
+  /** Its parameters reached whoever asked. */
+  isDelivered: boolean
 }
 
 interface Room {
@@ -72,20 +75,31 @@ export class FakePair {
   readonly wrongs: string[] = []
   readonly holds = new Map<string, Hold>()
   readonly rooms = new Map<string, Room>()
-  readonly #clock = new AwakeClock()
+  readonly #clock: { now(): number; stop(): void }
   #nextHold = 0
 
-  constructor(engine: 'vllm' | 'sglang', leaseMs: number) {
+  constructor(engine: 'vllm' | 'sglang', leaseMs: number, now?: () => number) {
     this.engine = engine
     this.leaseMs = leaseMs
+    this.#clock = now ? { now, stop() {} } : new AwakeClock()
   }
 
-  static async start(engine: 'vllm' | 'sglang', leaseMs: number, counts: readonly [number, number]): Promise<FakePair> {
-    const pair = new FakePair(engine, leaseMs)
-    for (let at = 0; at < counts[0]; at++)
-      pair.prefill.push(await startFakeEngine((request, response) => pair.#serve('prefill', at, request, response)))
-    for (let at = 0; at < counts[1]; at++)
-      pair.decode.push(await startFakeEngine((request, response) => pair.#serve('decode', at, request, response)))
+  /** On sockets of the system and its time, unless a world of its own is given. */
+  static async start(
+    engine: 'vllm' | 'sglang',
+    leaseMs: number,
+    counts: readonly [number, number],
+    world?: { readonly net: MemoryNet; readonly now: () => number },
+  ): Promise<FakePair> {
+    const pair = new FakePair(engine, leaseMs, world?.now)
+    for (const [role, count] of [
+      ['prefill', counts[0]],
+      ['decode', counts[1]],
+    ] as const)
+      for (let at = 0; at < count; at++)
+        pair[role].push(
+          await startFakeEngine((request, response) => pair.#serve(role, at, request, response), world?.net),
+        )
     return pair
   }
 
@@ -148,7 +162,9 @@ export class FakePair {
     const id = `hold-${++this.#nextHold}`
     const params = act.kind === 'params' ? act.params : this.#paramsOf(id)
     if (act.kind !== 'params') {
-      const hold: Hold = { atMs: this.#clock.now(), state: 'held' }
+      const hold: Hold = { atMs: this.#clock.now(), state: 'held', isDelivered: false }
+      const { socket } = response
+      response.once('finish', () => setImmediate(() => (hold.isDelivered = socket?.destroyed === false)))
       this.holds.set(id, hold)
       setTimeout(() => (hold.state = hold.state === 'held' ? 'expired' : hold.state), this.leaseMs).unref()
     }
@@ -248,6 +264,8 @@ export interface PairHouseOptions {
   readonly newRouter?: () => Promise<RouterPort>
   /** Says more of a worker. */
   readonly change?: (spec: WorkerSpec) => WorkerSpec
+  /** Nothing listens: connections are handed to the gateway. */
+  readonly isVirtual?: boolean
   /** Stands around the router that chooses decode workers. */
   readonly around?: (router: RouterPort) => RouterPort
 }
@@ -285,6 +303,6 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
       },
     ],
   })
-  const { url } = await gateway.listen()
+  const url = options.isVirtual ? '' : (await gateway.listen()).url
   return { gateway, url, main, inner, close: () => gateway.close() }
 }

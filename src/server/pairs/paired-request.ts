@@ -310,7 +310,10 @@ export class PairedRequest {
     const { body } = answer
     this.terminal = terminalAnswer(this.#options.prepared.body, body)
     if (this.#connector !== 'nixl') return nothing()
-    const span = scanFields(body)?.findLast((field) => field.name === 'kv_transfer_params')
+    const fields = scanFields(body)
+    if (!fields)
+      throw new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'the answer of the prefill is no JSON object' })
+    const span = fields.findLast((field) => field.name === 'kv_transfer_params')
     const text = span && body.toString('utf8', span.valueStart, span.valueEnd)
     return new HeldKv(worker, this.#connector, answer, readTransferParams(text, this.#peerHost()))
   }

@@ -18,8 +18,12 @@ export interface EngineLinkOptions {
   /** Engines close idle connections after 5 s; one that is older than this is not used again. */
   readonly idleMs?: number
   readonly idleConnectionsMax?: number
-  readonly now?: () => number
+  readonly now?: (() => number) | undefined
+  /** Opens a connection to an `http` address; a socket of the system unless told. */
+  readonly connect?: Connect | undefined
 }
+
+export type Connect = (address: { readonly host: string; readonly port: number }) => Socket
 
 export interface EngineCall {
   abort(): void
@@ -32,7 +36,9 @@ export interface EngineCall {
 }
 
 export class EngineLink implements ConnectionOwner {
-  readonly #options: Required<Omit<EngineLinkOptions, 'apiKey'>>
+  readonly #options: {
+    readonly [Name in keyof Omit<EngineLinkOptions, 'apiKey'>]-?: NonNullable<EngineLinkOptions[Name]>
+  }
   readonly #url: URL
   readonly #authorization: readonly [string, string] | undefined
   readonly #basePath: string
@@ -47,8 +53,9 @@ export class EngineLink implements ConnectionOwner {
       connectMs: 5_000,
       idleMs: 3_500,
       idleConnectionsMax: 512,
-      now: () => performance.now(),
       ...options,
+      now: options.now ?? (() => performance.now()),
+      connect: options.connect ?? ((address) => connect(address)),
     }
     if (options.apiKey !== undefined && !/^[\x20-\x7e]*$/.test(options.apiKey))
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'an API key with other than plain characters' })
@@ -98,7 +105,7 @@ export class EngineLink implements ConnectionOwner {
     const address = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (isTls ? 443 : 80)) }
     const socket = isTls
       ? connectTls({ ...address, servername: isIP(address.host) ? '' : address.host, ALPNProtocols: ['http/1.1'] })
-      : connect(address)
+      : this.#options.connect(address)
     const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), this.#options.connectMs)
     let isSettled = false
     const settle = (): boolean => {

@@ -6,6 +6,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { RouterPort } from '../../routing/index.js'
 import type { Deadlines, HealthOptions, Log, WorkerSpec } from '../options.js'
 import { fetchText } from '../wire/fetch-text.js'
+import type { Connect } from '../wire/engine-link.js'
 import { Worker } from './worker.js'
 
 export interface FleetOptions {
@@ -16,6 +17,8 @@ export interface FleetOptions {
   readonly health: HealthOptions
   readonly log: Log
   readonly now: () => number
+  /** Opens connections to its workers. */
+  readonly connect?: Connect | undefined
   readonly onChange?: () => void
   readonly onGone?: (worker: Worker) => void
 }
@@ -72,7 +75,8 @@ export class Fleet {
       return known
     }
     if (known) this.remove(spec.id)
-    const worker = new Worker(spec, this.#options.deadlines.connectMs, this.#options.now())
+    const { deadlines, connect, now } = this.#options
+    const worker = new Worker(spec, { connectMs: deadlines.connectMs, connect, now })
     this.#workers.set(spec.id, worker)
     this.#options.router.setWorker(spec.id, worker.config)
     this.#changed()

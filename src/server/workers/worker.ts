@@ -12,11 +12,18 @@ import type { WorkerConfig } from '../../core/protocol/index.js'
 import { defaultWorkerConfig } from '../../core/protocol/index.js'
 import type { FeedStatus } from '../../events/index.js'
 import type { WorkerMode, WorkerRole, WorkerSpec } from '../options.js'
+import type { Connect } from '../wire/engine-link.js'
 import { EngineLink } from '../wire/engine-link.js'
 import type { RankReport } from './rank-report.js'
 import { rankReportOf } from './rank-report.js'
 
 export type WorkerState = 'ready' | 'draining' | 'gone'
+
+export interface WorkerOptions {
+  readonly connectMs: number
+  readonly connect?: Connect | undefined
+  readonly now: () => number
+}
 
 export class Worker {
   readonly id: bigint
@@ -37,15 +44,14 @@ export class Worker {
   /** Called when the last request of a draining worker ended and nobody reads its KV any more. */
   onIdle: (() => void) | undefined
 
-  constructor(spec: WorkerSpec, connectMs: number, now: number) {
+  constructor(spec: WorkerSpec, { connectMs, connect, now }: WorkerOptions) {
     this.id = spec.id
     this.label = String(spec.id)
     this.#spec = spec
     this.#config = withTopology(spec.config)
     this.mode = spec.mode ?? 'approximate'
-    this.link = new EngineLink({ url: spec.url, apiKey: spec.apiKey, connectMs })
-    this.addedAtMs = now
-    this.progressAtMs = now
+    this.link = new EngineLink({ url: spec.url, apiKey: spec.apiKey, connectMs, connect, now })
+    this.addedAtMs = this.progressAtMs = now()
   }
 
   get spec(): WorkerSpec {
