@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { Command, Option } from 'commander'
-import { loadTokenizer, parseEngineProfile, parseFaults, startSimEngine, timingProfiles } from '../sim/index.js'
-import type { SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
+import { loadTokenizer, pairKinds, parseEngineProfile, parseFaults, startSimEngine, timingProfiles } from '../sim/index.js'
+import type { PairKind, SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
 import { count, port, positive, whole } from './numbers.js'
 
 interface SimFlags {
@@ -29,7 +29,7 @@ interface SimFlags {
   readonly scaleOut: boolean
   readonly tokenizerInfo: boolean
   readonly events: boolean
-  readonly pair?: 'nixl' | 'prefill' | 'decode'
+  readonly pair?: PairKind
   readonly pairPort: number
 }
 
@@ -70,8 +70,8 @@ export function simCommand(): Command {
     .addOption(
       new Option(
         '--pair <kind>',
-        'half of a disaggregated pair: nixl (vllm, both halves), prefill or decode (sglang)',
-      ).choices(['nixl', 'prefill', 'decode']),
+        'half of a disaggregated pair: a connector (vllm, both halves), or prefill or decode (sglang)',
+      ).choices([...pairKinds]),
     )
     .option('--pair-port <port>', 'side channel or bootstrap port of the first engine; 0 takes free ports', port, 0)
     .action(runSim)

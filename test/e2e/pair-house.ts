@@ -17,6 +17,10 @@ export interface PairHouse {
 
 export interface PairHouseOptions {
   readonly engine: 'vllm' | 'sglang'
+  /** Of vLLM; NIXL's pull unless told. */
+  readonly connector?: 'nixl' | 'nixl_push' | 'mooncake' | 'shared_cache'
+  /** How long legs that start together wait for each other. */
+  readonly rendezvousMs?: number
   readonly prefill?: number
   readonly decode?: number
   readonly words?: readonly string[]
@@ -29,8 +33,11 @@ export interface PairHouseOptions {
   readonly about?: (role: 'prefill' | 'decode', engine: SimEngine) => object
 }
 
+let houses = 0
+
 export async function openPairHouse(options: PairHouseOptions): Promise<PairHouse> {
   const { engine, prefill: prefills = 2, decode: decodes = 2 } = options
+  houses++
   const start = (role: 'prefill' | 'decode', worker: number): Promise<SimEngine> =>
     startSimEngine({
       engine,
@@ -43,8 +50,11 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
       ...options.sim,
       ...(role === 'prefill' ? options.prefillSim : {}),
       pair: {
-        kind: engine === 'vllm' ? 'nixl' : role,
+        kind: engine === 'vllm' ? (options.connector ?? 'nixl') : role,
+        engineId: `engine-${worker}`,
+        store: `store-${process.pid}-${houses}`,
         connectMs: 200,
+        ...(options.rendezvousMs === undefined ? {} : { rendezvousMs: options.rendezvousMs }),
         ...(engine === 'vllm' ? { kvRole: role === 'prefill' ? 'kv_producer' : 'kv_consumer' } : {}),
         ...(options.leaseMs === undefined ? {} : { leaseMs: options.leaseMs }),
       },
@@ -54,6 +64,10 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
   const about = (role: 'prefill' | 'decode', sim: SimEngine): object => ({
     url: sim.url,
     ...(engine === 'vllm' ? roleFields(role, options.roleFrom ?? 'config') : {}),
+    ...(options.connector === undefined ? {} : { connector: options.connector }),
+    ...(options.connector === 'nixl_push' || options.connector === 'mooncake'
+      ? { engine_ids: [`engine-${prefill.indexOf(sim)}`], transfer_port: sim.pairPort }
+      : {}),
     ...(role === 'prefill' && options.leaseMs !== undefined ? { kv_lease_ms: options.leaseMs } : {}),
     ...options.about?.(role, sim),
   })
@@ -72,7 +86,8 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
     metrics: async () => (await fetch(`${url}/metrics`)).text(),
     async close() {
       for (const side of [prefill, decode])
-        for (const sim of side) await vi.waitFor(() => expect(sim.stats()).toMatchObject({ held: 0, in_flight: 0 }))
+        for (const sim of side)
+          await vi.waitFor(() => expect(sim.stats()).toMatchObject({ held: 0, in_flight: 0 }), 5_000)
       await served.close()
       expect([served.assembly.gateway.inFlight, served.assembly.gateway.engineConnections]).toEqual([0, 0])
       for (const sim of [...prefill, ...decode]) await sim.close()

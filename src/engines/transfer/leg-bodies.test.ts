@@ -107,6 +107,7 @@ describe('legs that go together', () => {
           remote_block_ids: null,
           remote_host: null,
           remote_port: null,
+          transfer_id: 'xfer-r1',
         },
       },
       decode: {
@@ -120,9 +121,12 @@ describe('legs that go together', () => {
           tp_size: 2,
           pp_size: 1,
           remote_request_id: 'r1',
+          transfer_id: 'xfer-r1',
         },
       },
     })
+    const { prefill, decode } = appointment({ ...input, connector: 'nixl_push' })
+    expect([prefill.requestId, decode.requestId]).toEqual(['r1', 'r1']) // older versions match by it
   })
 
   it('Mooncake: one transfer id for both, and the bootstrap server for the decode', () => {

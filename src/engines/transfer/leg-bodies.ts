@@ -9,6 +9,8 @@ export interface LegEdit {
   readonly remove: readonly string[]
   /** The body itself leads to the rank: to name it besides would contradict it where one body becomes several sequences. */
   readonly leadsToRank?: boolean
+  /** The engines match the legs by what they are called; so it must be the same, and nobody else's. */
+  readonly requestId?: string
 }
 
 /** The two halves of a transfer that is agreed before anything is computed. */
@@ -103,7 +105,12 @@ function mooncakeAppointment({ body, host, facts, dpRank, transferId }: Appointm
   }
 }
 
+/**
+ * vLLM matches the legs by `transfer_id`, and before it knew that by the request id that both were sent; a client's own id may
+ * come twice, so they get one of ours.
+ */
 function pushAppointment({ body, host, facts, dpRank, transferId }: AppointmentInput): Appointment {
+  const shared = { transfer_id: `xfer-${transferId}` }
   const decode = {
     do_remote_decode: false,
     do_remote_prefill: true,
@@ -113,10 +120,11 @@ function pushAppointment({ body, host, facts, dpRank, transferId }: AppointmentI
     tp_size: facts?.tpSize ?? 1,
     pp_size: facts?.ppSize ?? 1,
     remote_request_id: transferId,
+    ...shared,
   }
   return {
-    prefill: prefillOnly(body, unread),
-    decode: { set: { kv_transfer_params: JSON.stringify(decode) }, remove: [] },
+    prefill: { ...prefillOnly(body, { ...unread, ...shared }), requestId: transferId },
+    decode: { set: { kv_transfer_params: JSON.stringify(decode) }, remove: [], requestId: transferId },
   }
 }
 

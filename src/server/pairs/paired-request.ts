@@ -162,7 +162,7 @@ export class PairedRequest {
     this.#requireFit(worker)
     if (!this.isRemote) return { set: {}, remove: transferFields }
     const edit = this.#meeting ? this.#agree(this.#meeting).decode : await this.#takeHeld()
-    return { set: edit.set, remove: [...transferFields, ...edit.remove] }
+    return { ...edit, remove: [...transferFields, ...edit.remove] }
   }
 
   /** The decode is on its way; where both legs go together the prefill follows in the same turn. */

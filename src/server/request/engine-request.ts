@@ -43,7 +43,7 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
   const headers: (readonly [string, string])[] = [
     ['content-type', 'application/json'],
     ['accept-encoding', 'identity'], // what is compressed cannot be looked into
-    ['x-request-id', requestId],
+    ['x-request-id', options.leg?.requestId ?? requestId],
   ]
   for (const name of passedOn) {
     const value = options.headers[name]

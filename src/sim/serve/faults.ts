@@ -34,6 +34,9 @@ export const faultKinds = [
   'trickle',
   'status',
   'abort_streams',
+  // The prefill half of a pair (vLLM)
+  'transfer_missing_keys',
+  'transfer_wrong_port',
   'slow_metrics',
 ] as const
 

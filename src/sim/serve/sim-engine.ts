@@ -16,6 +16,8 @@ import { createHttpServer } from './http/http-server.js'
 import { wireForm } from './kv-wire.js'
 import { KvRank } from './kv-rank.js'
 import { Latencies } from './latencies.js'
+import { MeetingSide } from './meeting-side.js'
+import { MooncakeBootstrap } from './mooncake.js'
 import { NixlSide } from './nixl.js'
 import { KvPublisher } from './publisher.js'
 import { RealClock } from './real-clock.js'
@@ -31,6 +33,8 @@ export interface SimStats {
   readonly restarts: number
   /** Prefills that wait for the other half of their pair. */
   readonly held: number
+  /** vLLM: reads that came after the lease, as its own `nixl_num_notifications_after_expiry` counts them. */
+  readonly late_reads: number
   /** SGLang: sessions that are open, and requests that ran inside one. */
   readonly sessions: number
   readonly session_requests: number
@@ -66,7 +70,7 @@ export interface SimEngine {
   readonly port: number
   readonly eventPorts: readonly number[]
   readonly replayPorts: readonly number[]
-  /** NIXL's side channel or SGLang's bootstrap server; 0 where there is none. */
+  /** NIXL's side channel, Mooncake's or SGLang's bootstrap server; 0 where there is none. */
   readonly pairPort: number
   stats(): SimStats
   /** Digests of the blocks that a rank holds now, as hex, with their copies: what an index should know. */
@@ -112,6 +116,8 @@ export class SimServer implements SimEngine {
   publishers: KvPublisher[] = []
   nixl: NixlSide | undefined
   bootstrap: BootstrapServer | undefined
+  meeting: MeetingSide | undefined
+  mooncake: MooncakeBootstrap | undefined
   readonly sessions = new SglangSessions(() => this.clock.now())
   /** Generations that run, by the id their client knows. */
   readonly live = new Map<string, Generation>()
@@ -151,7 +157,7 @@ export class SimServer implements SimEngine {
   }
 
   get pairPort(): number {
-    return this.nixl?.port ?? this.bootstrap?.port ?? 0
+    return (this.mooncake ?? this.meeting ?? this.nixl ?? this.bootstrap)?.port ?? 0
   }
 
   async open(): Promise<void> {
@@ -167,7 +173,8 @@ export class SimServer implements SimEngine {
       restarts: this.#restarts,
       sessions: this.sessions.size,
       session_requests: this.sessions.requests,
-      held: (this.nixl?.heldCount ?? 0) + (this.bootstrap?.roomCount ?? 0),
+      late_reads: this.nixl?.lateReadCount ?? 0,
+      held: (this.nixl ?? this.meeting)?.heldCount ?? this.bootstrap?.roomCount ?? 0,
       ranks: this.ranks.map(({ engine: { scheduler }, totals }, rank) => {
         const counts = this.publishers[rank]?.counts
         return {
@@ -263,14 +270,7 @@ export class SimServer implements SimEngine {
   async #openRanks(ports: Ports | undefined): Promise<void> {
     const { options } = this
     this.publishers = options.events ? await this.#openPublishers(ports) : []
-    if (options.pair?.kind === 'nixl') {
-      const { host } = options
-      this.nixl = new NixlSide({ ...options.pair, host }, randomUUID(), this.clock)
-      await this.nixl.open(ports?.pair || options.pair.port)
-    } else if (options.pair?.kind === 'prefill') {
-      this.bootstrap = new BootstrapServer(this.clock)
-      await this.bootstrap.open(options.host, ports?.pair || options.pair.port)
-    }
+    await this.#openPair(ports?.pair)
     const loraIds = new Map(options.adapters.map((name, index) => [name, index + 1]))
     this.ranks = Array.from({ length: options.ranks }, (_, rank) => {
       const publisher = this.publishers[rank]
@@ -292,6 +292,28 @@ export class SimServer implements SimEngine {
         (events) => feed?.publish(events),
       )
     })
+  }
+
+  async #openPair(before: number | undefined): Promise<void> {
+    const { pair, host } = this.options
+    if (!pair) return
+    const port = before || pair.port
+    const engineId = pair.engineId ?? randomUUID()
+    if (pair.kind === 'nixl') {
+      this.nixl = new NixlSide({ ...pair, host }, engineId, this.clock)
+      await this.nixl.open(port)
+    } else if (pair.kind === 'nixl_push' || pair.kind === 'mooncake') {
+      const meeting = (this.meeting = new MeetingSide({ ...pair, host }, engineId, this.clock))
+      await meeting.open(pair.kind === 'mooncake' ? 0 : port)
+      if (pair.kind === 'nixl_push') return
+      this.mooncake = new MooncakeBootstrap(() => ({
+        '0': { engine_id: engineId, worker_addr: `${host}:${meeting.port}` },
+      }))
+      await this.mooncake.open(host, port)
+    } else if (pair.kind === 'prefill') {
+      this.bootstrap = new BootstrapServer(this.clock)
+      await this.bootstrap.open(host, port)
+    }
   }
 
   /** Ranks listen on neighbouring ports, because SGLang names only the first; a taken neighbour means trying elsewhere. */
@@ -342,7 +364,8 @@ export class SimServer implements SimEngine {
     for (const { engine } of this.ranks) engine.stop()
     this.#timed.close()
     for (const publisher of this.publishers) publisher.retire()
-    await Promise.all([this.nixl?.close(), this.bootstrap?.close()])
+    const sides = [this.nixl, this.meeting, this.mooncake, this.bootstrap]
+    await Promise.all(sides.map((side) => side?.close()))
     this.inFlight = 0
     this.live.clear()
     this.sessions.clear()

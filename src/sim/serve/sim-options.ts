@@ -16,20 +16,27 @@ export interface EventSocketOptions {
   readonly bufferSteps: number
 }
 
+export const pairKinds = ['nixl', 'nixl_push', 'mooncake', 'shared_cache', 'prefill', 'decode'] as const
+export type PairKind = (typeof pairKinds)[number]
+
 /** One side of a disaggregated pair. */
 export interface PairOptions {
-  /** vLLM: `nixl`, on both sides. SGLang: which side this is. */
-  readonly kind: 'nixl' | 'prefill' | 'decode'
+  /** vLLM: the connector, on both sides. SGLang: which side this is. */
+  readonly kind: PairKind
+  /** vLLM's fixed id of the engine, which connectors whose legs start together need; otherwise a random one. */
+  readonly engineId?: string | undefined
+  /** Which cache beside the engines is used (`shared_cache`). */
+  readonly store: string
   /** vLLM's own word for the half, shown in development mode. */
   readonly kvRole?: 'kv_producer' | 'kv_consumer' | 'kv_both' | undefined
-  /** NIXL's side channel or SGLang's bootstrap server; 0 takes a free port. */
+  /** NIXL's side channel, Mooncake's or SGLang's bootstrap server; 0 takes a free port. */
   readonly port: number
   /** How long held KV waits to be read (vLLM 0.22 and later: 30 s). */
   readonly leaseMs: number
   readonly transferMsPerToken: number
   /** How long a decode engine tries to reach a prefill engine. */
   readonly connectMs: number
-  /** SGLang: how long one leg waits for the other. */
+  /** How long one leg waits for the other, where both start together. */
   readonly rendezvousMs: number
 }
 
@@ -139,6 +146,7 @@ export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
     queuedMax: options.queuedMax ?? Number.POSITIVE_INFINITY,
     pair: options.pair && {
       port: 0,
+      store: 'shared',
       leaseMs: 30_000,
       transferMsPerToken: 0.002,
       connectMs: 5000,

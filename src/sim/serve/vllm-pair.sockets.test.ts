@@ -104,6 +104,7 @@ it('answers a late decode with 200 and wrong words, and keeps the wrong KV for t
   for (let other = 10; other < 16; other++) await complete(prefill, { prompt: prompt(other), max_tokens: 1 }) // its blocks are reused
   const late = await complete(decode, { prompt: prompt(4), max_tokens: 6, kv_transfer_params: held.kv_transfer_params })
   expect(late.choices[0]!.text).not.toBe(control.choices[0]!.text)
+  expect(prefill.stats().late_reads).toBe(1)
   const next = await complete(decode, { prompt: prompt(4), max_tokens: 6 })
   expect(next.usage.prompt_tokens_details.cached_tokens).toBe(96)
   expect(next.choices[0]!.text).not.toBe(control.choices[0]!.text)

@@ -23,13 +23,44 @@ const fakeHost = '2.2.2.2'
 export async function preparePair(exchange: Exchange, body: Json, pinned: string | undefined): Promise<PairLeg> {
   const { server } = exchange
   const kind = server.options.pair?.kind
-  const room = numberOf(body, 'bootstrap_room')
-  const isPlain = kind === undefined || kind === 'nixl' || textOf(body, 'bootstrap_host') === fakeHost
+  const isPlain = (kind !== 'prefill' && kind !== 'decode') || textOf(body, 'bootstrap_host') === fakeHost
   if (isPlain)
     return { rank: sglangRank(server, body, pinned), spec: {}, started() {}, finished: () => Promise.resolve() }
-  if (room === undefined || !Number.isSafeInteger(room) || room < 0)
+  const rooms = roomsOf(body)
+  if (!rooms.every((room) => Number.isSafeInteger(room) && room >= 0))
     throw sglangRefusal('Disaggregated request received without bootstrap room id.')
-  return kind === 'prefill' ? prefillLeg(exchange, body, pinned, room) : decodeLeg(exchange, body, pinned, room)
+  if (isParallel(body)) await neverMeets(exchange, rooms)
+  return kind === 'prefill' ? prefillLeg(exchange, body, pinned, rooms) : decodeLeg(exchange, body, pinned, rooms)
+}
+
+/** One room per prompt; of a single one the engine makes neighbours. */
+function roomsOf(body: Json): readonly number[] {
+  const given = body['bootstrap_room']
+  const count = promptCount(body)
+  if (!Array.isArray(given))
+    return Array.from({ length: count }, (_, at) => (numberOf(body, 'bootstrap_room') ?? -1) + at)
+  if (given.length !== count) throw sglangRefusal('The length of bootstrap_room must be the batch size.')
+  return given as number[]
+}
+
+function promptCount(body: Json): number {
+  for (const name of ['prompt', 'text', 'input_ids']) {
+    const value = body[name]
+    if (Array.isArray(value) && typeof value[0] !== 'number') return Math.max(1, value.length)
+  }
+  return 1
+}
+
+function isParallel(body: Json): boolean {
+  const own = (body['sampling_params'] as { n?: unknown } | null | undefined)?.n
+  return Number(numberOf(body, 'n') ?? own ?? 1) > 1
+}
+
+/** Of several answers to one prompt all are sent into one room, where they wait until their time is over (0.5.18). */
+async function neverMeets(exchange: Exchange, rooms: readonly number[]): Promise<never> {
+  const { clock, options } = exchange.server
+  await new Promise<void>((resolve) => clock.at(clock.now() + options.pair!.rendezvousMs, resolve))
+  throw broken(`Decode transfer failed for room=${rooms[0]}: several requests wait in one room`)
 }
 
 /** Runs a generation on a leg's rank; the reply waits for the leg, and a leg that fails is the reply. */
@@ -53,28 +84,37 @@ export function runLeg(exchange: Exchange, leg: PairLeg, spec: GenerationSpec, s
   leg.started(generation)
 }
 
-async function prefillLeg(exchange: Exchange, body: Json, pinned: string | undefined, room: number): Promise<PairLeg> {
+async function prefillLeg(
+  exchange: Exchange,
+  body: Json,
+  pinned: string | undefined,
+  rooms: readonly number[],
+): Promise<PairLeg> {
   const { server } = exchange
   const bootstrap = server.bootstrap!
   const { rendezvousMs, transferMsPerToken } = server.options.pair!
+  const [room] = rooms as [number]
   const rank = room % server.ranks.length
+  const fail = (reason: string): void => rooms.forEach((it) => bootstrap.fail(it, reason))
+  if (rooms.some((it) => it % server.ranks.length !== rank)) throw broken('rooms of several ranks are not simulated')
   const isPinned =
     pinned !== undefined || body['routed_dp_rank'] !== undefined || body['data_parallel_rank'] !== undefined
   const asked = isPinned ? sglangRank(server, body, pinned) : rank
   if (asked !== rank && body['disagg_prefill_dp_rank'] === undefined) {
-    bootstrap.fail(room, 'follow_bootstrap_room conflict')
+    fail('follow_bootstrap_room conflict')
     throw broken(`Prefill bootstrap failed: follow_bootstrap_room conflict, room ${room} belongs to rank ${rank}`)
   }
   const gone = goneSignal(exchange)
   let left: Promise<void>
   try {
-    left = (await bootstrap.awaitDecode(room, rendezvousMs, gone)).left
+    const met = await Promise.all(rooms.map((it) => bootstrap.awaitDecode(it, rendezvousMs, gone)))
+    left = Promise.race(met.map((it) => it.left))
   } catch (error) {
     throw broken(`Prefill bootstrap failed for request rank=${rank} room=${room}: ${String(error)}`)
   }
   let isAlone = false
   let tokens = 0
-  gone.addEventListener('abort', () => bootstrap.fail(room, 'the prefill side was aborted'), { once: true })
+  gone.addEventListener('abort', () => fail('the prefill side was aborted'), { once: true })
   return {
     rank: asked,
     spec: { outputTokensMax: 1 },
@@ -89,20 +129,27 @@ async function prefillLeg(exchange: Exchange, body: Json, pinned: string | undef
       const { clock } = server
       await new Promise<void>((resolve) => clock.at(clock.now() + tokens * transferMsPerToken, resolve))
       if (isAlone) throw broken(`Prefill transfer failed for room=${room}: the decode side left`)
-      bootstrap.complete(room)
+      for (const it of rooms) bootstrap.complete(it)
     },
   }
 }
 
-async function decodeLeg(exchange: Exchange, body: Json, pinned: string | undefined, room: number): Promise<PairLeg> {
+async function decodeLeg(
+  exchange: Exchange,
+  body: Json,
+  pinned: string | undefined,
+  rooms: readonly number[],
+): Promise<PairLeg> {
   const { server } = exchange
   const rank = sglangRank(server, body, pinned)
   const host = textOf(body, 'bootstrap_host') ?? ''
   const port = numberOf(body, 'bootstrap_port') ?? 8998
   try {
-    await awaitPrefill({ host, port, room }, server.options.pair!.rendezvousMs, goneSignal(exchange))
+    const gone = goneSignal(exchange)
+    const { rendezvousMs } = server.options.pair!
+    await Promise.all(rooms.map((room) => awaitPrefill({ host, port, room }, rendezvousMs, gone)))
   } catch (error) {
-    throw broken(`Decode transfer failed for request rank=${rank} room=${room}: ${String(error)}`)
+    throw broken(`Decode transfer failed for request rank=${rank} room=${rooms.join()}: ${String(error)}`)
   }
   return {
     rank,

@@ -1,5 +1,6 @@
 /** vLLM's development routes (`VLLM_SERVER_DEV_MODE=1`): configuration, cache reset, sleep, pause. */
 import type { SimServer } from '../sim-engine.js'
+import type { PairKind } from '../sim-options.js'
 import type { Exchange, Routes } from './exchange.js'
 import { sendJson, sendText } from './exchange.js'
 import { vllmBody } from './vllm-errors.js'
@@ -68,7 +69,7 @@ function vllmConfig(server: SimServer): Record<string, unknown> {
       policy: 'fcfs',
     },
     kv_transfer_config: options.pair
-      ? { kv_connector: 'NixlConnector', kv_role: options.pair.kvRole ?? 'kv_both' }
+      ? { kv_connector: connectorNames[options.pair.kind], kv_role: options.pair.kvRole ?? 'kv_both' }
       : null,
     kv_events_config: eventSources(server)['0'] ?? null,
   }
@@ -77,4 +78,11 @@ function vllmConfig(server: SimServer): Record<string, unknown> {
 function configText(server: SimServer): string {
   const { root, modelTokensMax, ranks } = server.options
   return `model='${root}', tokenizer='${root}', max_seq_len=${modelTokensMax}, data_parallel_size=${ranks}`
+}
+
+const connectorNames: Readonly<Partial<Record<PairKind, string>>> = {
+  nixl: 'NixlConnector',
+  nixl_push: 'NixlPushConnector',
+  mooncake: 'MooncakeConnector',
+  shared_cache: 'LMCacheConnectorV1',
 }

@@ -1,19 +1,12 @@
-/** `kv_transfer_params` of vLLM with a NIXL connector: what a request asks of a pair, and what a reply says. */
-import type { Choice, Generation, GenerationSpec } from '../generation.js'
+/** `kv_transfer_params` of vLLM: what a request asks of a pair by its connector, and what a reply says. NIXL's pull is here. */
 import { numberOf, objectOf, textOf } from './body.js'
 import type { EventStream } from './event-stream.js'
 import type { Exchange, Json } from './exchange.js'
 import { Refusal } from './exchange.js'
 import { vllmError } from './vllm-errors.js'
-
-export interface Transfer {
-  /** What it changes of the generation. */
-  readonly spec: Partial<GenerationSpec>
-  /** The reply's `kv_transfer_params`, once the generation has ended. */
-  params(generation: Generation, choices: readonly Choice[]): Json | null
-}
-
-const none: Transfer = { spec: {}, params: () => null }
+import type { Transfer } from './transfer.js'
+import { goneController, none } from './transfer.js'
+import { meetOther, shareWithOthers } from './vllm-meeting.js'
 
 export interface TransferContext {
   /** The answer's id, and what vLLM puts between it and its own. */
@@ -52,6 +45,10 @@ async function transferOf(
 ): Promise<Transfer> {
   const { server } = exchange
   const params = objectOf(body, 'kv_transfer_params')
+  const kind = server.options.pair?.kind
+  if (kind === 'shared_cache') return shareWithOthers(exchange, prompt)
+  if (params && (kind === 'nixl_push' || kind === 'mooncake'))
+    return meetOther(exchange, rank, prompt, params, id.answer)
   if (!params || !server.nixl) return none
   if (params['do_remote_decode'] === true) return holdForDecode(exchange, rank, id)
   if (params['do_remote_prefill'] !== true) return none
@@ -74,14 +71,15 @@ function holdForDecode(exchange: Exchange, rank: number, id: TransferContext): T
       if (choice?.reason === 'abort' || request === undefined) return null // nothing is held for who left
       const requestId = `${id.answer}${id.suffix}-${server.newId().slice(0, 8)}`
       const blocks = nixl.hold(requestId, server.ranks[rank]!, request)
+      const hasBlocks = !server.faults.strike('transfer_missing_keys')
       return {
         do_remote_prefill: true,
         do_remote_decode: false,
-        remote_block_ids: [blocks],
+        ...(hasBlocks ? { remote_block_ids: [blocks] } : {}),
         remote_engine_id: nixl.engineId,
         remote_request_id: requestId,
         remote_host: server.options.host,
-        remote_port: nixl.port,
+        remote_port: server.faults.strike('transfer_wrong_port') ? 1 : nixl.port,
         tp_size: 1,
         dcp_size: 1,
         pp_size: 1,
@@ -100,7 +98,7 @@ async function readFromPrefill(
   prompt: readonly number[],
   params: Json,
 ): Promise<Transfer> {
-  const { server, response } = exchange
+  const { server } = exchange
   const nixl = server.nixl!
   const source = {
     host: textOf(params, 'remote_host') ?? '',
@@ -114,10 +112,7 @@ async function readFromPrefill(
     nixl.forget(source)
     return { spec: { reportedCachedTokens }, params: () => null }
   }
-  const gone = new AbortController()
-  response.once('close', () => {
-    if (!response.writableFinished) gone.abort()
-  })
+  const gone = goneController(exchange)
   // A decode that is given up before it has read says so, and the prefill side lets go.
   const letGo = (): void => nixl.forget(source)
   gone.signal.addEventListener('abort', letGo, { once: true })
