@@ -2,7 +2,14 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { Command, Option } from 'commander'
-import { loadTokenizer, pairKinds, parseEngineProfile, parseFaults, startSimEngine, timingProfiles } from '../sim/index.js'
+import {
+  loadTokenizer,
+  pairKinds,
+  parseEngineProfile,
+  parseFaults,
+  startSimEngine,
+  timingProfiles,
+} from '../sim/index.js'
 import type { PairKind, SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
 import { count, port, positive, whole } from './numbers.js'
 
