@@ -11,7 +11,7 @@ export interface PairHouse {
   readonly prefill: readonly SimEngine[]
   readonly decode: readonly SimEngine[]
   /** Worker ids in the order of the engines, prefill first. */
-  metrics(): Promise<string>
+  readonly metrics: () => Promise<string>
   close(): Promise<void>
 }
 

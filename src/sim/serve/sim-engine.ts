@@ -365,7 +365,7 @@ export class SimServer implements SimEngine {
     this.#timed.close()
     for (const publisher of this.publishers) publisher.retire()
     const sides = [this.nixl, this.meeting, this.mooncake, this.bootstrap]
-    await Promise.all(sides.map((side) => side?.close()))
+    for (const side of sides) await side?.close()
     this.inFlight = 0
     this.live.clear()
     this.sessions.clear()
