@@ -9,7 +9,7 @@ import { apply as applyEvents, epochNow, evictOldestOfAll, nextEpoch, oldestAge,
 import { find as findName, prepare } from './index/buckets'
 import { nameBlocks } from './index/chain'
 import { addRun, chunkCount, externalOf, firstSlab, nodeCount, setOf } from './index/chunks'
-import { collect as collectHeld, describe as describeHeld, discard as discardHeld } from './index/dump'
+import { collect as collectHeld, describe as describeHeld, describeNames as describeNamed, discard as discardHeld } from './index/dump'
 import { edgeCount } from './index/edges'
 import { addHold, clearRank as clear, evictedTotal, heldTotal, nameOf } from './index/holds'
 import { hotList } from './index/hot'
@@ -94,6 +94,9 @@ export function collect(rank: u32): u32 {
 }
 export function describe(rank: u32, from: u32, count: u32, facts: u32): void {
   describeHeld(rank, from, count, facts)
+}
+export function describeNames(rank: u32, names: u32, count: u32, facts: u32): void {
+  describeNamed(rank, names, count, facts)
 }
 export function discard(): void {
   discardHeld()

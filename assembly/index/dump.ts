@@ -1,5 +1,5 @@
 /** Lists what one rank holds contiguously from the root, each block after its parent. */
-import { bucketNumber, bucketTotal, nodeIn, settle, takenIn } from './buckets'
+import { bucketNumber, bucketTotal, find, nodeIn, settle, takenIn } from './buckets'
 import { capOf, chunkOf, indexOf, localAt, parentOf, setOf } from './chunks'
 import { dropLost, nameOf } from './holds'
 import { alloc, classOf, release } from './memory'
@@ -126,5 +126,27 @@ export function describe(rank: u32, from: u32, count: u32, facts: usize): void {
     store<u64>(at, load<u64>(localAt(chunk, capOf(chunk), indexOf(node))), 16)
     store<u64>(at, name, 24)
     at += 32
+  }
+}
+
+/**
+ * For each of `count` names what `describe` writes of its block, the first word being 0 for a name that the rank does not
+ * have or whose parent it does not hold, 1 for a block at the root, 2 for one below another. Needs no list.
+ */
+export function describeNames(rank: u32, names: usize, count: u32, facts: usize): void {
+  const record = recordOf(rank)
+  for (let i: u32 = 0; i < count; i++) {
+    const at = facts + (i << 5)
+    const name = load<u64>(names + (i << 3))
+    const node = find(record, name)
+    store<u32>(at, 0)
+    store<u64>(at, name, 24)
+    if (!node) continue
+    const parent = parentOf(node)
+    if (parent && !hasRank(setOf(parent), rank)) continue
+    const chunk = chunkOf(node)
+    store<u32>(at, parent ? 2 : 1)
+    store<u64>(at, parent ? nameOf(record, parent) : 0, 8)
+    store<u64>(at, load<u64>(localAt(chunk, capOf(chunk), indexOf(node))), 16)
   }
 }

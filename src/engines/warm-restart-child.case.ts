@@ -14,7 +14,7 @@ const index = new KvIndex({ ranks, device, startMs: 0, seed: 1 })
 const options = { decoder: new KvEventDecoder(), sink: index, hasher: createBlockHasher(), blockSize: 4, seed: 1 }
 const source = new ZmqSource((wiring) => new Intake({ ...options, ...wiring }), { tickMs: 10, reconnectMs: 10 })
 const identity = { workerId: 1n, dpRank: 0, source: endpoint }
-const context: SnapshotContext = { intake: source.intake, device, blockSize: 4, identityOf: () => identity }
+const context: SnapshotContext = { intake: source.intake, blocks: index, blockSize: 4, identityOf: () => identity }
 
 const images = await loadSnapshot(path)
 const feed = source.follow({ rank, dpRank: 0, endpoint, replayEndpoint })

@@ -27,6 +27,8 @@ export interface FeedOptions {
   readonly limits?: Partial<RankLimits>
   /** Instead of the intake's, where a stream's decoder has a memory of its own. */
   readonly decoder?: BatchDecoder
+  /** Everything known of it was dropped. */
+  readonly onPurged?: ((reason: PurgeReason) => void) | undefined
   /** What a snapshot gave was proved by the engine, or is gone. */
   readonly onRestored?: ((isProved: boolean) => void) | undefined
 }
@@ -221,6 +223,7 @@ export class Feed {
   #purge(reason: PurgeReason): void {
     this.#purges[reason]++
     this.#forget()
+    this.#options.onPurged?.(reason)
   }
 
   #forget(): void {

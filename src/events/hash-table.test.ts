@@ -41,10 +41,52 @@ it('agrees with a Map after every step', () => {
         expect(table.get(key % 11, Math.floor(key / 11))).toBe(model.get(key) ?? 0)
       }
       const copy = new HashTable(seed + 1)
-      copy.load(table.dump())
+      copy.load(finish(table.freeze().dump()))
       expect(copy.size).toBe(table.size)
       for (const [key, value] of model) expect(copy.get(key % 11, Math.floor(key / 11))).toBe(value)
     }),
     { numRuns: 60 },
+  )
+})
+
+/** A walk in steps, without anything between them. */
+function finish<Result>(steps: Generator<undefined, Result, void>): Result {
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+it('is read as it was when it was frozen, whatever happens to it meanwhile', () => {
+  const anyChange = fc.tuple(
+    fc.constantFrom('set', 'up', 'down', 'delete', 'clear'),
+    fc.nat(9_000),
+    fc.nat({ max: 30 }), // entries that go with it, so that pages of a large table change
+  )
+  fc.assert(
+    fc.property(fc.array(anyChange, { maxLength: 60 }), fc.constantFrom(40, 2_000, 8_500), (changes, size) => {
+      const table = new HashTable(5)
+      for (let key = 0; key < size; key++) table.set(key, 7 * key, 2 + 2 * (key % 3))
+      const frozen = table.freeze()
+      const steps = frozen.dump()
+      let step = steps.next()
+      for (const [kind, key, more] of changes) {
+        for (let at = key; at <= key + more; at++) {
+          if (kind === 'set') table.set(at, 7 * at, 99)
+          else if (kind === 'up') table.countUp(at, 7 * at, 1)
+          else if (kind === 'down') table.countDown(at, 7 * at)
+          else if (kind === 'delete') table.delete(at, 7 * at)
+        }
+        if (kind === 'clear' && key < 500) table.clear()
+        if (!step.done) step = steps.next()
+      }
+      while (!step.done) step = steps.next()
+      frozen.release()
+      const entries = step.value
+      const values = new Map(Array.from({ length: size }, (_, at) => [entries[3 * at], entries[3 * at + 2]]))
+      expect(entries).toHaveLength(3 * size)
+      for (let key = 0; key < size; key++) expect(values.get(key)).toBe(2 + 2 * (key % 3))
+    }),
+    { numRuns: 40 },
   )
 })

@@ -8,15 +8,25 @@
  */
 const slotWords = 3
 const slotsMin = 64
+/** Slots that are copied together, and looked at in one step of a long walk. */
+const pageSlots = 4096
+const pageWords = slotWords * pageSlots
 
 export class HashTable {
   #slots: Uint32Array = new Uint32Array(slotWords * slotsMin)
   #mask = slotsMin - 1
   #size = 0
   readonly #seed: number
+  #frozen: FrozenTable | undefined
 
-  constructor(seed = 0x9e37_79b9) {
+  /** With room for so many entries before it grows. */
+  constructor(seed = 0x9e37_79b9, entries = 0) {
     this.#seed = seed | 1
+    let slots = slotsMin
+    while (3 * entries > 2 * slots) slots *= 2
+    if (slots === slotsMin) return
+    this.#slots = new Uint32Array(slotWords * slots)
+    this.#mask = slots - 1
   }
 
   get size(): number {
@@ -39,8 +49,9 @@ export class HashTable {
   /** `value` is at least 1. */
   set(low: number, high: number, value: number): void {
     const at = this.#find(low, high)
-    if (this.#slots[at + 2] === 0) this.#claim(at, low, high, value)
-    else this.#slots[at + 2] = value
+    if (this.#slots[at + 2] === 0) return this.#claim(at, low, high, value)
+    this.#frozen?.keep(at)
+    this.#slots[at + 2] = value
   }
 
   /** One more copy, perhaps with a mark that stays. Answers how many there were. Such an entry is 2 x copies + mark. */
@@ -48,7 +59,10 @@ export class HashTable {
     const at = this.#find(low, high)
     const value = this.#slots[at + 2]!
     if (value === 0) this.#claim(at, low, high, 2 + mark)
-    else if (value < 0xffff_fffe) this.#slots[at + 2] = (value + 2) | mark
+    else if (value < 0xffff_fffe) {
+      this.#frozen?.keep(at)
+      this.#slots[at + 2] = (value + 2) | mark
+    }
     return value >>> 1
   }
 
@@ -58,7 +72,10 @@ export class HashTable {
     const value = this.#slots[at + 2]!
     if (value === 0) return -1
     if (value < 4) this.#release(at)
-    else this.#slots[at + 2] = value - 2
+    else {
+      this.#frozen?.keep(at)
+      this.#slots[at + 2] = value - 2
+    }
     return (value >>> 1) - 1
   }
 
@@ -75,21 +92,22 @@ export class HashTable {
     if (this.#mask >= 4096 && 8 * this.#size < this.#mask) {
       this.#slots = new Uint32Array(slotWords * slotsMin)
       this.#mask = slotsMin - 1
-    } else this.#slots.fill(0)
+    } else if (this.#frozen) this.#slots = new Uint32Array(this.#slots.length)
+    else this.#slots.fill(0)
+    this.#frozen = undefined // it has the old slots for itself
     this.#size = 0
   }
 
-  /** Entries as flat triples, for a snapshot. */
-  dump(): Uint32Array {
-    const out = new Uint32Array(slotWords * this.#size)
-    let to = 0
-    for (let at = 0; at < this.#slots.length; at += slotWords) {
-      if (this.#slots[at + 2] === 0) continue
-      out[to++] = this.#slots[at]!
-      out[to++] = this.#slots[at + 1]!
-      out[to++] = this.#slots[at + 2]!
-    }
-    return out
+  /**
+   * As it is now, for somebody who reads it in parts while this one changes: nothing is copied but the pages that change
+   * before they were read. One at a time; give it back with `release`.
+   */
+  freeze(): FrozenTable {
+    this.#frozen?.release()
+    const frozen = new FrozenTable(this.#slots, this.#size, () => {
+      if (this.#frozen === frozen) this.#frozen = undefined
+    })
+    return (this.#frozen = frozen)
   }
 
   load(triples: Uint32Array): void {
@@ -119,6 +137,7 @@ export class HashTable {
   }
 
   #claim(at: number, low: number, high: number, value: number): void {
+    this.#frozen?.keep(at)
     this.#slots[at] = low
     this.#slots[at + 1] = high
     this.#slots[at + 2] = value
@@ -129,12 +148,14 @@ export class HashTable {
   /** Shifts later entries of the run back into the hole, so that every entry stays reachable from its home. */
   #release(hole: number): void {
     const slots = this.#slots
+    const frozen = this.#frozen
     let at = this.#next(hole)
     while (slots[at + 2] !== 0) {
       const home = slotWords * this.#home(slots[at]!, slots[at + 1]!)
       // Movable when the home does not lie cyclically in (hole, at].
       const staysBehind = hole <= at ? home > hole && home <= at : home > hole || home <= at
       if (!staysBehind) {
+        frozen?.keep(hole)
         slots[hole] = slots[at]!
         slots[hole + 1] = slots[at + 1]!
         slots[hole + 2] = slots[at + 2]!
@@ -142,12 +163,14 @@ export class HashTable {
       }
       at = this.#next(at)
     }
+    frozen?.keep(hole)
     slots[hole + 2] = 0
     this.#size--
   }
 
   #grow(): void {
     const old = this.#slots
+    this.#frozen = undefined // it has the old slots for itself
     this.#mask = 2 * (this.#mask + 1) - 1
     this.#slots = new Uint32Array(slotWords * (this.#mask + 1))
     this.#size = 0
@@ -156,3 +179,58 @@ export class HashTable {
     }
   }
 }
+
+/** A table as it was at one moment. */
+export class FrozenTable {
+  readonly size: number
+  readonly #slots: Uint32Array
+  readonly #pages: (Uint32Array | undefined)[] = []
+  readonly #onRelease: () => void
+
+  constructor(slots: Uint32Array, size: number, onRelease: () => void) {
+    this.#slots = slots
+    this.size = size
+    this.#onRelease = onRelease
+  }
+
+  /** Before the word is written to. */
+  keep(at: number): void {
+    const page = Math.floor(at / pageWords)
+    this.#pages[page] ??= this.#slots.slice(page * pageWords, (page + 1) * pageWords)
+  }
+
+  release(): void {
+    this.#onRelease()
+  }
+
+  /** Entries as triples, page by page; `triples` has room for `triplesPerPage` of them and is reused. */
+  *pages(triples: Uint32Array): Generator<number, void, void> {
+    for (let from = 0; from < this.#slots.length; from += pageWords) {
+      const page = this.#pages[from / pageWords] ?? this.#slots.subarray(from, from + pageWords)
+      let to = 0
+      for (let at = 0; at < page.length; at += slotWords) {
+        if (page[at + 2] === 0) continue
+        triples[to] = page[at]!
+        triples[to + 1] = page[at + 1]!
+        triples[to + 2] = page[at + 2]!
+        to += slotWords
+      }
+      yield to / slotWords
+    }
+  }
+
+  /** All entries as triples, for a snapshot. */
+  *dump(): Generator<undefined, Uint32Array, void> {
+    const out = new Uint32Array(slotWords * this.size)
+    const triples = new Uint32Array(pageWords)
+    let to = 0
+    for (const count of this.pages(triples)) {
+      out.set(triples.subarray(0, slotWords * count), to)
+      to += slotWords * count
+      yield
+    }
+    return out
+  }
+}
+
+export const triplesPerPage: number = pageSlots

@@ -4,7 +4,7 @@
  */
 import type { BlockHasher } from '../core/hashing/index.js'
 import { TieredBatch } from '../core/index/index.js'
-import type { Rank } from '../core/protocol/index.js'
+import type { Rank, StorageTier } from '../core/protocol/index.js'
 import { Converter } from './converter.js'
 import type { BatchDecoder } from './decoded-batch.js'
 import { DecodedBatch } from './decoded-batch.js'
@@ -37,6 +37,11 @@ export interface IntakeOptions {
   readonly onPending?: () => void
 }
 
+/** Sees every batch before the index does. */
+export interface BatchWatcher {
+  note(batch: TieredBatch): void
+}
+
 /** Above this many blocks a batch crosses at once, so that a flood cannot grow it. */
 const pendingBlocksMax = 65_536
 const blocksPerRankDefault = 8_388_608
@@ -46,6 +51,7 @@ export class Intake {
   readonly #host: FeedHost
   readonly #feeds = new Map<Rank, Feed>()
   readonly #batch = new TieredBatch()
+  readonly #watchers = new Set<BatchWatcher>()
   #crossings = 0
   #isPending = false
 
@@ -108,26 +114,33 @@ export class Intake {
     const { device, hostPinned, disk, external } = batch
     if (device.eventCount + hostPinned.eventCount + disk.eventCount + external.eventCount === 0) return
     this.#crossings++
+    for (const watcher of this.#watchers) watcher.note(batch)
     this.#options.sink.apply(batch)
     batch.clear()
   }
 
+  /** Returns the way to stop. */
+  watch(watcher: BatchWatcher): () => void {
+    this.#watchers.add(watcher)
+    return () => void this.#watchers.delete(watcher)
+  }
+
   /** Blocks of a rank from a snapshot, as `RankImage.runs` holds them; they cross into the index at once. */
-  load(rank: Rank, runs: Uint32Array): void {
-    const { device } = this.#batch
+  load(rank: Rank, tier: StorageTier, runs: Uint32Array): void {
+    const batch = this.#batch.of(tier)
     for (let at = 0; at + 4 <= runs.length; ) {
       const count = runs[at]!
       if (at + 4 + 4 * count > runs.length) break // the checksum has already vouched for it; never read past the end
-      const out = device.openStored(rank, count, runs[at + 1] === 1, runs[at + 2]!, runs[at + 3]!)
+      const out = batch.openStored(rank, count, runs[at + 1] === 1, runs[at + 2]!, runs[at + 3]!)
       for (let block = 0; block < count; block++) {
         const from = at + 4 + 4 * block
-        device.words[out + 2 * block] = runs[from]!
-        device.words[out + 2 * block + 1] = runs[from + 1]!
-        device.words[out + 2 * (count + block)] = runs[from + 2]!
-        device.words[out + 2 * (count + block) + 1] = runs[from + 3]!
+        batch.words[out + 2 * block] = runs[from]!
+        batch.words[out + 2 * block + 1] = runs[from + 1]!
+        batch.words[out + 2 * (count + block)] = runs[from + 2]!
+        batch.words[out + 2 * (count + block) + 1] = runs[from + 3]!
       }
       at += 4 + 4 * count
-      if (device.blockCount > pendingBlocksMax) this.flush()
+      if (batch.blockCount > pendingBlocksMax) this.flush()
     }
     this.flush()
   }

@@ -2,6 +2,7 @@
  * Engines tell a prompt's salt only with its first block; later blocks name a parent. This carries the namespace down the
  * chain, and refuses to guess where one hash was seen under two.
  */
+import type { FrozenTable } from './hash-table.js'
 import { HashTable } from './hash-table.js'
 
 const ambiguous = 1
@@ -27,6 +28,11 @@ export class NamespaceNames {
   nameOf(number: number): string {
     return this.#names[number - firstName]!
   }
+}
+
+export interface NamespaceDump {
+  readonly entries: Uint32Array
+  readonly names: Readonly<Record<number, string>>
 }
 
 export class Namespaces {
@@ -82,17 +88,23 @@ export class Namespaces {
     this.#ofHash.clear()
   }
 
+  /** As they are now, for somebody who reads them while these change. */
+  freeze(): FrozenTable {
+    return this.#ofHash.freeze()
+  }
+
   /** Triples of hash and number, and the names those numbers stand for. */
-  dump(): { readonly entries: Uint32Array; readonly names: Readonly<Record<number, string>> } {
-    const entries = this.#ofHash.dump()
+  *dump(frozen: FrozenTable): Generator<undefined, NamespaceDump, void> {
+    const entries = yield* frozen.dump()
     const names: Record<number, string> = {}
     for (let at = 2; at < entries.length; at += 3) {
-      if (entries[at] !== ambiguous) names[entries[at]!] = this.#names.nameOf(entries[at]!)
+      if (at % 12_288 === 2) yield
+      if (entries[at] !== ambiguous) names[entries[at]!] ??= this.#names.nameOf(entries[at]!)
     }
     return { entries, names }
   }
 
-  load(dump: ReturnType<Namespaces['dump']>): void {
+  load(dump: NamespaceDump): void {
     this.#ofHash.clear()
     const { entries, names } = dump
     for (let at = 0; at + 2 < entries.length; at += 3) {

@@ -4,8 +4,9 @@
  * lose it at the first removal.
  */
 import type { Rank } from '../core/protocol/index.js'
+import type { FrozenTable } from './hash-table.js'
 import { HashTable } from './hash-table.js'
-import type { NamespaceNames } from './namespaces.js'
+import type { NamespaceDump, NamespaceNames } from './namespaces.js'
 import { Namespaces } from './namespaces.js'
 import type { FilterReason, LearnedGroups } from './prefilter.js'
 import { filterReasons } from './prefilter.js'
@@ -119,21 +120,55 @@ export class RankLedger {
     return false
   }
 
-  dump(): LedgerDump {
-    return { device: this.#copies[0]!.dump(), namespaces: this.namespaces.dump(), groups: [...this.groups] }
+  /** Every table of copies, which `copies` also answers. */
+  *tables(): Generator<LedgerTable, void, void> {
+    for (const [tier, table] of this.#copies.entries()) yield { tier, group: 0, table }
+    for (const [key, table] of this.#otherGroups)
+      yield { tier: key % tierCount, group: Math.floor(key / tierCount), table }
   }
 
-  load(dump: LedgerDump): void {
+  /** As it is now, in steps: it may change between them. */
+  dump(): Generator<undefined, LedgerDump, void> {
+    const tables = Array.from(this.tables(), (it) => ({ ...it, table: it.table.freeze() }))
+    return dumpTables(tables, this.namespaces, this.namespaces.freeze(), [...this.groups])
+  }
+
+  load({ copies, namespaces, groups }: LedgerDump): void {
     this.clear()
-    this.#copies[0]!.load(dump.device)
-    this.namespaces.load(dump.namespaces)
-    for (const [group, attention] of dump.groups) this.groups.set(group, attention)
+    for (const { tier, group, entries } of copies) this.copies(tier, group).load(entries)
+    this.namespaces.load(namespaces)
+    for (const [group, attention] of groups) this.groups.set(group, attention)
   }
 }
 
+export interface LedgerTable {
+  readonly tier: number
+  readonly group: number
+  readonly table: HashTable
+}
+
 export interface LedgerDump {
-  /** Triples of hash and copies, device tier. */
-  readonly device: Uint32Array
-  readonly namespaces: ReturnType<Namespaces['dump']>
+  /** Triples of hash and copies, per tier and cache group. */
+  readonly copies: readonly { readonly tier: number; readonly group: number; readonly entries: Uint32Array }[]
+  readonly namespaces: NamespaceDump
   readonly groups: readonly (readonly [number, number])[]
+}
+
+function* dumpTables(
+  tables: readonly (Omit<LedgerTable, 'table'> & { readonly table: FrozenTable })[],
+  namespaces: Namespaces,
+  frozenNames: FrozenTable,
+  groups: LedgerDump['groups'],
+): Generator<undefined, LedgerDump, void> {
+  try {
+    const copies: LedgerDump['copies'][number][] = []
+    for (const { tier, group, table } of tables) {
+      if (table.size > 0) copies.push({ tier, group, entries: yield* table.dump() })
+      table.release()
+    }
+    return { copies, namespaces: yield* namespaces.dump(frozenNames), groups }
+  } finally {
+    for (const { table } of tables) table.release()
+    frozenNames.release()
+  }
 }

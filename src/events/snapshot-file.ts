@@ -1,29 +1,59 @@
 /** A snapshot on disk: replaced whole or not at all, so that a process killed while it writes leaves the last good one. */
+import type { FileHandle } from 'node:fs/promises'
 import { open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { crc32 } from 'node:zlib'
 import { WarmrouteError } from '../core/protocol/index.js'
-import type { RankImage } from './snapshot.js'
-import { decodeSnapshot, encodeImage, encodePreface } from './snapshot.js'
+import type { ImageReading, RankImage } from './snapshot.js'
+import {
+  decodeSnapshot,
+  encodeImage,
+  encodePreface,
+  headerBytesMax,
+  isPreface,
+  prefaceBytes,
+  sectionBytes,
+  sourceOf,
+} from './snapshot.js'
 
 const fileBytesMax = 2 ** 31 - 1
+const chunkBytes = 1 << 20
+/** How long a reading may hold the loop before it lets others have a turn; its last step may take longer. */
+const turnMs = 4
 
 export interface SavedSnapshot {
   readonly ranks: number
+  /** Ranks that could not be read now, of whom the part before was kept. */
+  readonly kept: number
   readonly bytes: number
   /** Ranks that would have made the file larger than one that can be read again. */
   readonly leftOut: number
-  /** The longest time for which one rank held the loop. */
+  /** The longest time for which the loop was held at once. */
   readonly longestMs: number
+  /** Whose parts are in it. */
+  readonly sources: ReadonlySet<string>
 }
 
-/** Takes and writes rank by rank, with a turn of the loop between them. One at a time per path. */
-export async function saveSnapshot(path: string, images: Iterable<RankImage>): Promise<SavedSnapshot> {
+export interface SaveOptions {
+  /** Whether the part of a rank that cannot be read now is taken over from the snapshot before. Default: no. */
+  readonly keeps?: (source: string) => boolean
+}
+
+/** Reads and writes rank by rank, with turns of the loop between and within them. One at a time per path. */
+export async function saveSnapshot(
+  path: string,
+  readings: Iterable<ImageReading>,
+  { keeps }: SaveOptions = {},
+): Promise<SavedSnapshot> {
   const draft = `${path}.tmp` // always the same: a process that is killed here leaves one behind, not one each time
   try {
     const file = await open(draft, 'w', 0o600) // prompts by their hashes, and salts as they are: for our eyes only
     let saved: SavedSnapshot
     try {
-      saved = await writeImages(file, images)
+      const writer = new SectionWriter(file)
+      await writer.writeAll(readings)
+      if (keeps) await writer.keepFrom(path, keeps)
+      saved = writer.saved
       await file.sync()
     } finally {
       await file.close()
@@ -36,29 +66,115 @@ export async function saveSnapshot(path: string, images: Iterable<RankImage>): P
   }
 }
 
-async function writeImages(
-  file: { writeFile(bytes: Uint8Array): Promise<void> },
-  images: Iterable<RankImage>,
-): Promise<SavedSnapshot> {
-  const preface = encodePreface()
-  await file.writeFile(preface)
-  let [ranks, bytes, leftOut, longestMs] = [0, preface.length, 0, 0]
-  const each = images[Symbol.iterator]()
-  for (;;) {
-    await nextTurn()
-    const started = performance.now()
-    const next = each.next()
-    if (next.done) return { ranks, bytes, leftOut, longestMs }
-    const section = encodeImage(next.value)
-    longestMs = Math.max(longestMs, performance.now() - started)
-    if (bytes + section.length > fileBytesMax) {
-      leftOut++
-      continue
-    }
-    await file.writeFile(section)
-    ranks++
-    bytes += section.length
+class SectionWriter {
+  readonly #file: FileHandle
+  readonly #sources = new Set<string>()
+  #at = 0
+  #ranks = 0
+  #kept = 0
+  #leftOut = 0
+  #longestMs = 0
+
+  constructor(file: FileHandle) {
+    this.#file = file
   }
+
+  get saved(): SavedSnapshot {
+    return {
+      ranks: this.#ranks,
+      kept: this.#kept,
+      bytes: this.#at,
+      leftOut: this.#leftOut,
+      longestMs: this.#longestMs,
+      sources: this.#sources,
+    }
+  }
+
+  async writeAll(readings: Iterable<ImageReading>): Promise<void> {
+    await this.#write(encodePreface())
+    for (const reading of readings) {
+      const image = await this.#finish(reading)
+      if (!image) continue
+      if (this.#at + sectionBytes(image) + headerBytesMax > fileBytesMax) {
+        this.#leftOut++
+        continue
+      }
+      for (const part of encodeImage(image)) await this.#write(part)
+      this.#ranks++
+      this.#sources.add(image.source)
+    }
+  }
+
+  /** Parts of the snapshot before, byte for byte; one that is damaged ends it. */
+  async keepFrom(path: string, keeps: (source: string) => boolean): Promise<void> {
+    const old = await open(path, 'r').catch(() => undefined)
+    if (!old) return
+    try {
+      const { size } = await old.stat()
+      if (size < prefaceBytes || !isPreface(await readAt(old, 0, prefaceBytes))) return
+      for (let at = prefaceBytes; at + 12 <= size; ) {
+        const lengths = await readAt(old, at, 8)
+        const [headerBytes, wordCount] = new Uint32Array(lengths.buffer, lengths.byteOffset, 2)
+        const end = at + 8 + headerBytes! + 4 * wordCount! + 4
+        if (headerBytes! > headerBytesMax || end > size) return
+        const source = sourceOf(await readAt(old, at + 8, headerBytes!))
+        const isWanted = source !== undefined && !this.#sources.has(source) && keeps(source)
+        if (isWanted && this.#at + (end - at) > fileBytesMax) this.#leftOut++
+        else if (isWanted && !(await this.#copy(old, at, end, source))) return
+        at = end
+      }
+    } finally {
+      await old.close()
+    }
+  }
+
+  /** A step of a reading may take its time; the loop has its turn whenever `turnMs` are over. */
+  async #finish(reading: ImageReading): Promise<RankImage | undefined> {
+    for (;;) {
+      await nextTurn()
+      const started = performance.now()
+      let step = reading.next()
+      while (!step.done && performance.now() - started < turnMs) step = reading.next()
+      this.#longestMs = Math.max(this.#longestMs, performance.now() - started)
+      if (step.done) return step.value
+    }
+  }
+
+  async #copy(old: FileHandle, from: number, end: number, source: string): Promise<boolean> {
+    const start = this.#at
+    let check = 0
+    for (let at = from; at < end - 4; at += chunkBytes) {
+      const part = await readAt(old, at, Math.min(chunkBytes, end - 4 - at))
+      check = crc32(part, check)
+      await this.#write(part)
+    }
+    const last = await readAt(old, end - 4, 4)
+    if (last.readUInt32LE() === check) {
+      await this.#write(last)
+      this.#sources.add(source)
+      this.#kept++
+      return true
+    }
+    await this.#file.truncate(start)
+    this.#at = start
+    return false
+  }
+
+  async #write(bytes: Uint8Array): Promise<void> {
+    for (let from = 0; from < bytes.length; ) {
+      const { bytesWritten } = await this.#file.write(bytes, from, bytes.length - from, this.#at)
+      from += bytesWritten
+      this.#at += bytesWritten
+    }
+  }
+}
+
+/** Throws where the file ends before. */
+async function readAt(file: FileHandle, at: number, length: number): Promise<Buffer<ArrayBuffer>> {
+  const bytes = Buffer.alloc(length)
+  const { bytesRead } = await file.read(bytes, 0, length, at)
+  if (bytesRead < length) throw new WarmrouteError('WR_SNAPSHOT_INVALID', { reason: 'cut off', bytes: at + bytesRead })
+  return bytes
 }
 
 /** Undefined: there is none. Throws `WR_SNAPSHOT_INVALID` for one that cannot be used. */

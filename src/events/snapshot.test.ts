@@ -1,15 +1,15 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { createBlockHasher } from '../core/hashing/index.js'
-import { KvIndex, WasmIndex } from '../core/index/index.js'
-import { RankTable } from '../core/protocol/index.js'
+import { factKinds, factWords, KvIndex, WasmIndex } from '../core/index/index.js'
+import { RankTable, storageTiers, toHashColumn } from '../core/protocol/index.js'
 import type { PlainEvent } from './fill-batch.case.js'
 import { PlainDecoder } from './fill-batch.case.js'
 import { Intake } from './intake.js'
 import { loadSnapshot, saveSnapshot } from './snapshot-file.js'
-import type { SnapshotContext } from './snapshot.js'
+import type { ImageReading, RankImage, SnapshotContext } from './snapshot.js'
 import { decodeSnapshot, encodeImage, encodePreface, restoreFeed, takeSnapshot } from './snapshot.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'warmroute-snapshot-'))
@@ -37,7 +37,7 @@ function newRouter(source = 'tcp://a:1', blockSize = 2, hasReplay = true, incarn
   const identity = { workerId: 7n, dpRank: 1, source, incarnation }
   const context: SnapshotContext = {
     intake,
-    device,
+    blocks: index,
     blockSize,
     identityOf: (it) => (it === rank ? identity : undefined),
   }
@@ -51,8 +51,25 @@ const store = (hashes: bigint[], more: Partial<PlainEvent> = {}): PlainEvent => 
   ...more,
 })
 
+function imagesOf(context: SnapshotContext): RankImage[] {
+  return Array.from(takeSnapshot(context), finish).filter((it) => it !== undefined)
+}
+
+function finish(reading: ImageReading): RankImage | undefined {
+  for (;;) {
+    const step = reading.next()
+    if (step.done) return step.value
+  }
+}
+
 function encoded(context: SnapshotContext): Uint8Array {
-  return Buffer.concat([encodePreface(), ...[...takeSnapshot(context)].map(encodeImage)])
+  return Buffer.concat([encodePreface(), ...imagesOf(context).flatMap((it) => [...encodeImage(it)])])
+}
+
+/** A reading of a rank that is as it was. */
+function* readingOf(image: RankImage | undefined): ImageReading {
+  yield
+  return image
 }
 
 function trained() {
@@ -90,7 +107,7 @@ it('gives another process the same blocks, copies and namespaces, under another 
 })
 
 it('drops what belongs to another source, block size or process, or could not be continued', () => {
-  const [image] = takeSnapshot(trained().context)
+  const [image] = imagesOf(trained().context)
   const others = {
     other_source: newRouter('tcp://b:1'),
     other_block_size: newRouter('tcp://a:1', 4),
@@ -108,7 +125,7 @@ it.each([
   { says: 'has moved on', replayed: [5] },
   { says: 'has another batch under its number', replayed: [2] },
 ])('drops what an engine cannot prove: it $says', ({ replayed }) => {
-  const [image] = takeSnapshot(trained().context)
+  const [image] = imagesOf(trained().context)
   const young = newRouter('tcp://a:1', 2, true, undefined) // it does not say which process it is
   expect(restoreFeed(young.context, young.feed, image!)).toBeUndefined()
   expect(young.device.blocksOf(young.rank)).toBe(6)
@@ -123,7 +140,7 @@ it.each([
 it('leaves out ranks that are in doubt', () => {
   const { feed, context } = trained()
   feed.machine.disconnected(0)
-  expect([...takeSnapshot(context)]).toEqual([])
+  expect(imagesOf(context)).toEqual([])
 })
 
 it('refuses every cut and every flipped byte', () => {
@@ -143,12 +160,80 @@ it('refuses every cut and every flipped byte', () => {
 it('is replaced on disk whole, and is no error when missing', async () => {
   const path = join(folder, 'events.snapshot')
   expect(await loadSnapshot(path)).toBeUndefined()
-  const images = [...takeSnapshot(trained().context)]
-  expect(await saveSnapshot(path, images)).toMatchObject({ ranks: 1, leftOut: 0 })
-  await saveSnapshot(path, images)
+  const images = imagesOf(trained().context)
+  expect(await saveSnapshot(path, images.map(readingOf))).toMatchObject({ ranks: 1, leftOut: 0 })
+  await saveSnapshot(path, images.map(readingOf))
   expect(await loadSnapshot(path)).toEqual(images)
   expect(readdirSync(folder)).toEqual(['events.snapshot'])
   writeFileSync(path, 'not a snapshot')
   await expect(loadSnapshot(path)).rejects.toMatchObject({ code: 'WR_SNAPSHOT_INVALID' })
-  await expect(saveSnapshot(join(folder, 'no', 'such', 'folder'), images)).rejects.toThrow('ENOENT')
+  await expect(saveSnapshot(join(folder, 'no', 'such', 'folder'), images.map(readingOf))).rejects.toThrow('ENOENT')
+})
+
+it('takes parts over from the snapshot before, byte for byte, and nothing from a damaged one', async () => {
+  const path = join(folder, 'kept.snapshot')
+  const [image] = imagesOf(trained().context)
+  const named = (source: string): RankImage => ({ ...image!, source })
+  const keeps = (source: string): boolean => source !== 'b'
+  await saveSnapshot(path, ['a', 'b', 'c', 'd'].map(named).map(readingOf), { keeps })
+  const fresh = { ...named('c'), isComplete: false }
+  const saved = await saveSnapshot(path, [readingOf(undefined), readingOf(fresh)], { keeps })
+  expect(saved).toMatchObject({ ranks: 1, kept: 2, leftOut: 0, sources: new Set(['c', 'a', 'd']) })
+  expect(await loadSnapshot(path)).toEqual([fresh, named('a'), named('d')])
+  expect(saved.bytes).toBe(statSync(path).size)
+  const bytes = readFileSync(path)
+  for (let at = 0; at < bytes.length; at += 7) {
+    const bad = Uint8Array.from(bytes)
+    bad[at]! ^= 0x40
+    writeFileSync(path, bad)
+    await saveSnapshot(path, [], { keeps: () => true })
+    const left = (await loadSnapshot(path))!
+    expect(left.length).toBeLessThan(3)
+    for (const it of left) expect([fresh, named('a'), named('d')]).toContainEqual(it) // whole, or not at all
+  }
+  for (const cut of [0, 5, 8, 100, bytes.length - 1]) {
+    writeFileSync(path, bytes.subarray(0, cut))
+    await saveSnapshot(path, [], { keeps: () => true })
+    expect((await loadSnapshot(path))!.length).toBeLessThan(3)
+  }
+})
+
+it('restores what lies below the device, and its copies', () => {
+  const old = newRouter()
+  const { feed, decoder } = old
+  feed.machine.connected(0)
+  feed.machine.replayEnded(1, 0)
+  const below = [store([3n], { tier: 'hostPinned', parent: 2n }), store([4n], { tier: 'disk', parent: 3n })]
+  const twice = store([3n], { tier: 'hostPinned', parent: 2n })
+  const batches = [[store([1n, 2n, 3n])], [{ kind: 'removed', hashes: [3n] } as const, ...below, twice]]
+  batches.forEach((events, sequence) => feed.machine.frame(sequence, decoder.add(events), 0))
+  const young = newRouter('tcp://a:1')
+  young.decoder.batches.push(...decoder.batches)
+  expect(restoreFeed(young.context, young.feed, decodeSnapshot(encoded(old.context))[0]!)).toBeUndefined()
+  const heldOf = ({ context: { blocks }, rank }: typeof old) =>
+    storageTiers.map((tier) => {
+      const facts = new Uint32Array(4 * factWords)
+      blocks.describe(tier, rank, toHashColumn([1n, 2n, 3n, 4n]), 4, facts)
+      return [0, 1, 2, 3].map((at) => facts[factWords * at])
+    })
+  const { absent, atRoot, below: hangs } = factKinds
+  expect(heldOf(young)).toEqual([
+    [atRoot, hangs, absent, absent],
+    [absent, absent, hangs, absent],
+    [absent, absent, absent, hangs],
+    [absent, absent, absent, absent],
+  ])
+  expect(young.feed.ledger.copies(1, 0).get(3, 0) >> 1).toBe(2)
+  young.feed.machine.connected(0)
+  young.feed.machine.replayFrame(1, 1, Uint8Array.of(1), 0)
+  young.feed.machine.replayEnded(1, 0)
+  const remove = { kind: 'removed', hashes: [3n], tier: 'hostPinned' } as const
+  for (const [sequence, held] of [
+    [2, hangs],
+    [3, absent],
+  ] as const) {
+    young.feed.machine.frame(sequence, young.decoder.add([remove]), 0)
+    young.intake.flush()
+    expect(heldOf(young)[1]![2]).toBe(held) // with its last copy
+  }
 })

@@ -1,18 +1,20 @@
 /**
- * What survives our own restart: per rank the last applied batch and everything that was learned up to it. Bytes in, bytes
- * out; who writes them where is `snapshot-file.ts`. Restored knowledge is not credited before the engine has shown that
- * last batch again, unchanged: another incarnation, or a ring that has moved on, drops it.
+ * What survives our own restart: per rank the last applied batch and everything that was learned up to it, on every tier.
+ * Bytes in, bytes out; who writes them where is `snapshot-file.ts`. Restored knowledge is not credited before the engine has
+ * shown that last batch again, unchanged: another incarnation, or a ring that has moved on, drops it.
  *
  *   "WREV" version   then a section per rank:   header bytes  words  header: JSON, padded to 4  words  crc32 of the section
  *
- * Ranks are taken one by one, each at its own last batch, so that nobody waits for all of them at once.
+ * Ranks are taken one by one, each at its own last batch, and each in steps with turns of the loop between them.
  */
 import { crc32 } from 'node:zlib'
-import type { BlockFact, PrefixIndex } from '../core/index/index.js'
 import type { Rank, WorkerRank } from '../core/protocol/index.js'
-import { WarmrouteError } from '../core/protocol/index.js'
+import { storageTiers, WarmrouteError } from '../core/protocol/index.js'
 import type { Feed } from './feed.js'
 import type { Intake } from './intake.js'
+import type { LedgerDump } from './rank-ledger.js'
+import type { NamedBlocks, ReadingLimits } from './rank-reading.js'
+import { RankReading } from './rank-reading.js'
 import type { FrameAnchor } from './recent-frames.js'
 
 /** Which engine a rank's events come from. */
@@ -28,21 +30,21 @@ export interface RankImage extends RankIdentity {
   readonly anchor: FrameAnchor
   readonly isComplete: boolean
   readonly blockSize: number
-  /** Runs of blocks: count, has parent, parent (2 words), then per block external and local hash (4 words). */
-  readonly runs: Uint32Array
-  /** Copies per hash, as the ledger keeps them. */
-  readonly copies: Uint32Array
-  readonly namespaces: Uint32Array
-  readonly names: Readonly<Record<number, string>>
-  readonly groups: readonly (readonly [number, number])[]
+  /** Runs of blocks per tier, as `ReadTier.runs` has them, in the order of `storageTiers`. */
+  readonly runs: readonly Uint32Array[]
+  readonly ledger: LedgerDump
 }
 
 export interface SnapshotContext {
   readonly intake: Intake
-  readonly device: Pick<PrefixIndex, 'facts'>
+  readonly blocks: NamedBlocks
   readonly blockSize: number
   readonly identityOf: (rank: Rank) => RankIdentity | undefined
+  readonly limits?: Partial<ReadingLimits>
 }
+
+/** A rank that is being read: every step may be turns of the loop after the one before. Undefined: it cannot be taken now. */
+export type ImageReading = Generator<undefined, RankImage | undefined, void>
 
 /** Why a rank's part was not even offered to its engine. Stable: they are metric labels. */
 export const refusals = ['other_source', 'other_block_size', 'other_incarnation', 'no_replay'] as const
@@ -50,37 +52,47 @@ export const refusals = ['other_source', 'other_block_size', 'other_incarnation'
 export type RestoreRefusal = (typeof refusals)[number]
 
 const magic = 0x5645_5257 // "WREV", little-endian
-const version = 2
-const runBlocksMax = 512
-const headerBytesMax = 64 << 20
-const prefaceBytes = 8
+const version = 3
+export const headerBytesMax = 64 << 20
+export const prefaceBytes = 8
+const chunkBytes = 1 << 20
 
-/** Ranks that are live and have applied something, each taken when it is asked for. Lower tiers are learned again. */
-export function* takeSnapshot(context: SnapshotContext): Generator<RankImage, void, void> {
-  for (const feed of context.intake.feeds()) {
-    const image = takeImage(context, feed)
-    if (image) yield image
-  }
+/** Every rank with a stream, each read when it is asked for. */
+export function* takeSnapshot(context: SnapshotContext): Generator<ImageReading, void, void> {
+  const feeds = [...context.intake.feeds()] // who comes or goes meanwhile does not disturb the others
+  for (const feed of feeds) yield takeImage(context, feed)
 }
 
-function takeImage({ intake, device, blockSize, identityOf }: SnapshotContext, feed: Feed): RankImage | undefined {
-  const identity = identityOf(feed.rank)
-  const anchor = feed.machine.anchor()
-  if (!identity || !anchor || feed.machine.state !== 'live') return undefined
-  intake.flush()
-  const { device: copies, namespaces, groups } = feed.ledger.dump()
-  const { runs, blockCount } = packRuns(device.facts(feed.rank), feed.ledger.deviceBlocks)
-  return {
-    ...identity,
-    anchor,
-    // Blocks behind a hole cannot be replayed into an index; they are forgotten, and that is said.
-    isComplete: feed.machine.isComplete && blockCount === feed.ledger.deviceBlocks,
-    blockSize,
-    runs,
-    copies,
-    namespaces: namespaces.entries,
-    names: namespaces.names,
-    groups,
+function* takeImage({ intake, blocks, blockSize, identityOf, limits }: SnapshotContext, feed: Feed): ImageReading {
+  const isTakeable = (): boolean =>
+    feed.machine.state === 'live' && feed.machine.anchor() !== undefined && identityOf(feed.rank) !== undefined
+  const flush = (): void => intake.flush()
+  flush()
+  if (!isTakeable()) return undefined
+  const reading = new RankReading(blocks, feed.ledger, limits)
+  const stop = intake.watch(reading.touched)
+  try {
+    if (!(yield* reading.read(flush)) || !isTakeable()) return undefined
+    // From here on nothing may come between: blocks, copies and anchor are those of one batch.
+    reading.readRest()
+    const anchor = feed.machine.anchor()!
+    const identity = identityOf(feed.rank)!
+    const { isComplete } = feed.machine
+    const { deviceBlocks } = feed.ledger
+    const dump = feed.ledger.dump()
+    stop()
+    const tiers = yield* reading.pack()
+    return {
+      ...identity,
+      anchor,
+      // Blocks behind a hole cannot be replayed into an index; they are forgotten, and that is said.
+      isComplete: isComplete && tiers[0]!.blockCount === deviceBlocks,
+      blockSize,
+      runs: tiers.map(({ runs }) => runs),
+      ledger: yield* dump,
+    }
+  } finally {
+    stop()
   }
 }
 
@@ -93,12 +105,8 @@ export function restoreFeed(context: SnapshotContext, feed: Feed, image: RankIma
   if (incarnation !== undefined && image.incarnation !== undefined && incarnation !== image.incarnation)
     return 'other_incarnation'
   if (!feed.hasReplay) return 'no_replay'
-  feed.ledger.load({
-    device: image.copies,
-    namespaces: { entries: image.namespaces, names: image.names },
-    groups: image.groups,
-  })
-  context.intake.load(feed.rank, image.runs)
+  feed.ledger.load(image.ledger)
+  storageTiers.forEach((tier, at) => context.intake.load(feed.rank, tier, image.runs[at]!))
   feed.machine.restore(image.anchor, image.isComplete)
   return undefined
 }
@@ -107,25 +115,43 @@ export function encodePreface(): Uint8Array {
   return new Uint8Array(Uint32Array.of(magic, version).buffer)
 }
 
-/** One rank's section. */
-export function encodeImage({ runs, copies, namespaces, workerId, ...rest }: RankImage): Uint8Array {
-  const columns = [runs, copies, namespaces]
-  const outline = { ...rest, workerId: String(workerId), words: columns.map((it) => it.length) }
+/** Whether these are the first bytes of a snapshot that this version reads. */
+export function isPreface(bytes: Uint8Array): boolean {
+  return Buffer.compare(bytes, encodePreface()) === 0
+}
+
+/** One rank's section, in parts that are each quickly made. */
+export function* encodeImage({ runs, ledger, workerId, ...rest }: RankImage): Generator<Uint8Array, void, void> {
+  const columns = [...runs, ...ledger.copies.map(({ entries }) => entries), ledger.namespaces.entries]
+  const outline: Outline = {
+    ...rest,
+    workerId: String(workerId),
+    groups: ledger.groups,
+    names: ledger.namespaces.names,
+    tables: ledger.copies.map(({ tier, group }) => [tier, group]),
+    words: columns.map((it) => it.length),
+  }
   const header = Buffer.from(JSON.stringify(outline))
   const headerBytes = (header.length + 3) & ~3
-  const wordCount = columns.reduce((sum, it) => sum + it.length, 0)
-  const bytes = new Uint8Array(8 + headerBytes + 4 * wordCount + 4)
-  const words = new Uint32Array(bytes.buffer)
-  words.set([headerBytes, wordCount])
-  bytes.fill(0x20, 8, 8 + headerBytes) // JSON ignores the blanks
-  bytes.set(header, 8)
-  let at = 2 + headerBytes / 4
-  for (const column of columns) {
-    words.set(column, at)
-    at += column.length
+  const first = new Uint8Array(8 + headerBytes)
+  new Uint32Array(first.buffer).set([headerBytes, columns.reduce((sum, it) => sum + it.length, 0)])
+  first.fill(0x20, 8) // JSON ignores the blanks
+  first.set(header, 8)
+  let check = crc32(first)
+  yield first
+  for (const { buffer, byteOffset, byteLength } of columns) {
+    for (let from = 0; from < byteLength; from += chunkBytes) {
+      const part = new Uint8Array(buffer, byteOffset + from, Math.min(chunkBytes, byteLength - from))
+      check = crc32(part, check)
+      yield part
+    }
   }
-  words[at] = crc32(bytes.subarray(0, 4 * at))
-  return bytes
+  yield new Uint8Array(Uint32Array.of(check).buffer)
+}
+
+export function sectionBytes({ runs, ledger }: RankImage): number {
+  const columns = [...runs, ...ledger.copies.map(({ entries }) => entries), ledger.namespaces.entries]
+  return columns.reduce((sum, it) => sum + it.byteLength, 12)
 }
 
 /** Throws `WR_SNAPSHOT_INVALID` if the bytes are cut off, damaged, of another version or no snapshot at all. */
@@ -152,71 +178,43 @@ export function decodeSnapshot(input: Uint8Array): RankImage[] {
   return images
 }
 
-type Outline = Omit<RankImage, 'workerId' | 'runs' | 'copies' | 'namespaces'> & {
+type Outline = Omit<RankImage, 'workerId' | 'runs' | 'ledger'> & {
   readonly workerId: string
-  readonly words: readonly [number, number, number]
+  readonly groups: LedgerDump['groups']
+  readonly names: LedgerDump['namespaces']['names']
+  /** Tier and cache group of each table of copies. */
+  readonly tables: readonly (readonly [number, number])[]
+  readonly words: readonly number[]
 }
 
 /** The checksum vouches for what we once wrote, so only the outline is looked at. */
 function readSection(header: Uint8Array, words: Uint32Array): RankImage | undefined {
   const outline = parseOutline(header)
-  if (!outline || outline.words.reduce((sum, count) => sum + count, 0) !== words.length) return undefined
-  const { words: counts, workerId, ...rest } = outline
-  const [runs, copies] = counts
+  if (!outline || outline.words.length !== storageTiers.length + outline.tables.length + 1) return undefined
+  if (outline.words.reduce((sum, count) => sum + count, 0) !== words.length) return undefined
+  const { words: counts, workerId, tables, groups, names, ...rest } = outline
+  let from = 0
+  const columns = counts.map((count) => words.slice(from, (from += count)))
+  const copies = tables.map(([tier, group], at) => ({ tier, group, entries: columns[storageTiers.length + at]! }))
   return {
     ...rest,
     workerId: BigInt(workerId),
-    runs: words.slice(0, runs),
-    copies: words.slice(runs, runs + copies),
-    namespaces: words.slice(runs + copies),
+    runs: columns.slice(0, storageTiers.length),
+    ledger: { copies, groups, namespaces: { entries: columns.at(-1)!, names } },
   }
+}
+
+/** Whose section it is, from its header; undefined: no header of this version. */
+export function sourceOf(header: Uint8Array): string | undefined {
+  return parseOutline(header)?.source
 }
 
 function parseOutline(header: Uint8Array): Outline | undefined {
   try {
     const outline = JSON.parse(Buffer.from(header).toString('utf8')) as Outline | null
-    return typeof outline === 'object' && Array.isArray(outline?.words) ? outline : undefined
+    const isOutline = typeof outline === 'object' && Array.isArray(outline?.words) && Array.isArray(outline.tables)
+    return isOutline ? outline : undefined
   } catch {
     return undefined
   }
-}
-
-/** Chains of blocks, each the parent of the next, become runs: 16 bytes a block instead of 28. */
-function packRuns(
-  facts: Iterable<Readonly<BlockFact>>,
-  blocksExpected: number,
-): { readonly runs: Uint32Array; readonly blockCount: number } {
-  let blockCount = 0
-  let words = new Uint32Array(4096 + 5 * blocksExpected)
-  let used = 0
-  let head = -1
-  let lastLo = 0
-  let lastHi = 0
-  // Element by element: a `set` of a small list costs more than everything else here, a million times.
-  for (const fact of facts) {
-    if (used + 8 > words.length) words = wider(words)
-    const goesOn = head >= 0 && fact.hasParent && fact.parentLo === lastLo && fact.parentHi === lastHi
-    if (!goesOn || words[head]! === runBlocksMax) {
-      head = used
-      words[used] = 0
-      words[used + 1] = fact.hasParent ? 1 : 0
-      words[used + 2] = fact.parentLo
-      words[used + 3] = fact.parentHi
-      used += 4
-    }
-    words[used] = lastLo = fact.externalLo
-    words[used + 1] = lastHi = fact.externalHi
-    words[used + 2] = fact.localLo
-    words[used + 3] = fact.localHi
-    used += 4
-    words[head]!++
-    blockCount++
-  }
-  return { runs: words.subarray(0, used), blockCount }
-}
-
-function wider(words: Uint32Array): Uint32Array<ArrayBuffer> {
-  const grown = new Uint32Array(2 * words.length)
-  grown.set(words)
-  return grown
 }

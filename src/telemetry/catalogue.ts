@@ -148,6 +148,7 @@ export const catalogue = {
   decisionLogLines: { name: 'warmroute_decision_log_lines_total', type: 'counter', labels: ['outcome'], help: 'Requests for the decision log: written, or dropped because their tokens were unknown or the disk did not take them.' },
   snapshotSaves: { name: 'warmroute_snapshot_saves_total', type: 'counter', labels: ['outcome'], help: 'Snapshots of what is known of caches: saved or failed.' },
   snapshotRanks: { name: 'warmroute_snapshot_ranks_total', type: 'counter', labels: ['outcome'], help: "Ranks found in the snapshot of the process before: restored when the engine proved it, unproved when it could not, or why it was not tried." },
+  snapshotKept: { name: 'warmroute_snapshot_kept_ranks', type: 'gauge', labels: [], help: 'Ranks that could not be read for the last snapshot, and keep the part that the one before has.' },
   snapshotBytes: { name: 'warmroute_snapshot_bytes', type: 'gauge', labels: [], help: 'Size of the last snapshot.' },
   snapshotPause: { name: 'warmroute_snapshot_pause_seconds', type: 'gauge', labels: [], help: 'Longest time for which the last snapshot held the event loop at once.' },
   loopDelay: { name: 'warmroute_event_loop_delay_seconds', type: 'gauge', labels: ['quantile'], help: 'Delay of the event loop since the last scrape.' },

@@ -1,13 +1,14 @@
 /**
  * What is known of the engines' caches, kept over our own restart: written every so often and at the end, read once at the
  * start. A rank's part is handed out once, to the rank that has its source; whether it may be believed is for the engine
- * to prove (`events/snapshot.ts`). One that waits is written again each time: we may be restarted before its engine is
- * back. A file that cannot be written or read is said and counted, and nothing else changes.
+ * to prove (`events/snapshot.ts`). A rank that cannot be read when we write (it is not back yet, or in doubt, or proves
+ * its part just now) keeps the part that the file has, until that is too old or known to be void: its engine may still
+ * continue it by a replay. A file that cannot be written or read is said and counted, and nothing else changes.
  */
 import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { RankImage, RestoreRefusal } from '../../events/index.js'
+import type { ImageReading, RankImage, RestoreRefusal } from '../../events/index.js'
 import { loadSnapshot, saveSnapshot } from '../../events/index.js'
 import type { Log } from '../../server/index.js'
 import type { Metrics } from '../../telemetry/index.js'
@@ -16,14 +17,15 @@ export interface CacheMemoryOptions {
   readonly path: string
   /** Between two snapshots; 0: only at the end. */
   readonly intervalMs: number
-  readonly images: () => Iterable<RankImage>
+  readonly images: () => Iterable<ImageReading>
   readonly metrics: Metrics
   readonly log: Log
+  readonly now?: () => number
 }
 
 /** How the last snapshot may end: a disk that hangs must not hold up the exit. */
 const lastSaveMsMax = 10_000
-/** How long a part waits for its rank to appear. An engine that was away for longer is learned anew. */
+/** How long a part waits for its rank. An engine that was away for longer is learned anew. */
 const waitMsMax = 600_000
 
 export class CacheMemory {
@@ -32,6 +34,8 @@ export class CacheMemory {
   readonly isRead: Promise<void>
   readonly #options: CacheMemoryOptions
   readonly #found = new Map<string, RankImage>()
+  /** When each part of the file was read from its rank, or found. */
+  readonly #parts = new Map<string, number>()
   readonly #timer: NodeJS.Timeout | undefined
   readonly #forgetting: NodeJS.Timeout
   #saving: Promise<void> | undefined
@@ -58,11 +62,18 @@ export class CacheMemory {
   }
 
   refused(image: RankImage, reason: RestoreRefusal): void {
+    this.drop(image.source)
     this.#count(image, reason)
   }
 
   settled(image: RankImage, isProved: boolean): void {
+    if (!isProved) this.drop(image.source)
     this.#count(image, isProved ? 'restored' : 'unproved')
+  }
+
+  /** No replay can continue the part that was saved. */
+  drop(source: string): void {
+    this.#parts.delete(source)
   }
 
   /** One at a time; who asks while one is written waits for that one. Never rejects. */
@@ -84,7 +95,10 @@ export class CacheMemory {
   async #read(): Promise<void> {
     const { path, log, metrics } = this.#options
     try {
-      for (const image of (await loadSnapshot(path)) ?? []) this.#found.set(image.source, image)
+      for (const image of (await loadSnapshot(path)) ?? []) {
+        this.#found.set(image.source, image)
+        this.#parts.set(image.source, this.#now())
+      }
     } catch (error) {
       metrics.snapshotRanks.inc({ outcome: 'unreadable' })
       log.warn({ path, error: String(error) }, 'what was known of caches cannot be read; they are learned anew')
@@ -96,14 +110,8 @@ export class CacheMemory {
     this.#found.clear()
   }
 
-  /** A rank that is claimed while we write is in neither part, and back in the next snapshot. */
-  *#images(): Iterable<RankImage> {
-    const written = new Set<string>()
-    for (const image of this.#options.images()) {
-      written.add(image.source)
-      yield image
-    }
-    for (const image of this.#found.values()) if (!written.has(image.source)) yield image
+  #now(): number {
+    return (this.#options.now ?? (() => performance.now()))()
   }
 
   async #save(): Promise<void> {
@@ -111,7 +119,17 @@ export class CacheMemory {
     await this.isRead // or it would be overwritten unread
     try {
       await mkdir(dirname(path), { recursive: true, mode: 0o700 })
-      const { bytes, longestMs, leftOut } = await saveSnapshot(path, this.#images())
+      const readAtMs = this.#now()
+      const kept = new Set<string>()
+      const keeps = (source: string): boolean => {
+        const isYoung = readAtMs - (this.#parts.get(source) ?? Number.NEGATIVE_INFINITY) < waitMsMax
+        if (isYoung) kept.add(source)
+        return isYoung
+      }
+      const { bytes, longestMs, leftOut, sources } = await saveSnapshot(path, this.#options.images(), { keeps })
+      for (const source of this.#parts.keys()) if (!sources.has(source)) this.#parts.delete(source)
+      for (const source of sources) if (!kept.has(source)) this.#parts.set(source, readAtMs)
+      metrics.snapshotKept.set({}, kept.size)
       metrics.snapshotSaves.inc({ outcome: 'saved' })
       metrics.snapshotBytes.set({}, bytes)
       metrics.snapshotPause.set({}, longestMs / 1000)

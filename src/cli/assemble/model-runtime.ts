@@ -11,7 +11,15 @@ import type { PolicyConfig } from '../../core/queue/index.js'
 import type { PrefillEstimator } from '../../core/router/index.js'
 import type { EngineFacts, EventSourceFact } from '../../engines/index.js'
 import { KvEventDecoder } from '../../engines/index.js'
-import type { Feed, FeedStatus, RankIdentity, RankImage, SnapshotContext } from '../../events/index.js'
+import type {
+  Feed,
+  FeedStatus,
+  ImageReading,
+  PurgeReason,
+  RankIdentity,
+  RankImage,
+  SnapshotContext,
+} from '../../events/index.js'
 import { Intake, restoreFeed, takeSnapshot, ZmqSource } from '../../events/index.js'
 import type { EventIntake, RouterPort } from '../../routing/index.js'
 import {
@@ -49,6 +57,9 @@ export interface ModelRuntimeOptions {
   /** What was known before our own restart. */
   readonly memory?: CacheMemory | undefined
 }
+
+/** After these no replay can continue what was saved: the engine is another, or its ring has left us behind. */
+const endsHistory: ReadonlySet<PurgeReason> = new Set<PurgeReason>(['restart', 'history_gone', 'replay_hole'])
 
 export class ModelRuntime {
   readonly name: string
@@ -146,7 +157,11 @@ export class ModelRuntime {
       const image = this.#memory?.claim(source)
       const usableBlocks = facts.usableBlocks?.value
       const onRestored = image && ((isProved: boolean) => this.#memory?.settled(image, isProved))
-      feeds.push(this.#source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks, onRestored }))
+      const onPurged = (reason: PurgeReason): void => {
+        if (endsHistory.has(reason)) this.#memory?.drop(source)
+      }
+      const hooks = { onRestored, onPurged }
+      feeds.push(this.#source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks, ...hooks }))
       if (image) this.#restore(feeds.at(-1)!, image)
     }
     this.#feeds.set(workerId, feeds)
@@ -172,8 +187,8 @@ export class ModelRuntime {
     for (const feed of this.#feeds.get(workerId) ?? []) feed.usableBlocks = blocks
   }
 
-  /** What is known of each rank that is live, taken as it is asked for. */
-  images(): Iterable<RankImage> {
+  /** What is known of each rank, read as it is asked for. */
+  images(): Iterable<ImageReading> {
     const context = this.#snapshotContext()
     return context ? takeSnapshot(context) : []
   }
@@ -227,7 +242,7 @@ export class ModelRuntime {
     if (!source || !index) return undefined
     return {
       intake: source.intake,
-      device: { facts: (rank) => index.deviceFacts(rank) },
+      blocks: index,
       blockSize: this.blockSize,
       identityOf: (rank) => this.#identities.get(rank),
     }

@@ -1,7 +1,7 @@
 /** The routers of a running assembly: one per model, among those that decode it, and one per pool of its prefill workers. */
 import type { EngineFacts } from '../../engines/index.js'
 import { namesPairs } from '../../engines/index.js'
-import type { RankImage } from '../../events/index.js'
+import type { ImageReading } from '../../events/index.js'
 import type { RouterPort } from '../../routing/index.js'
 import { prefillRouterConfig } from '../../routing/index.js'
 import type { DisaggSpec, PrefillPool } from '../../server/index.js'
@@ -60,8 +60,8 @@ export class ModelRuntimes {
     return this.#prefill(main.name, prefillPoolOf(spec, main.blockSize), main.isEagle)
   }
 
-  /** What is known of every rank that is live, taken as it is asked for. */
-  *images(): Iterable<RankImage> {
+  /** What is known of every rank, read as it is asked for. */
+  *images(): Iterable<ImageReading> {
     for (const runtime of this.#ready) yield* runtime.images()
   }
 

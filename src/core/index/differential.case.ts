@@ -8,6 +8,7 @@ import { ApplyReport } from './apply-report.js'
 import { EventBatch } from './event-batch.js'
 import { NaiveIndex } from './naive-index.case.js'
 import type { PrefixIndex } from './prefix-index.js'
+import { factKinds, factWords } from './prefix-index.js'
 
 /** A small generator with a 32-bit state: one seed, one run. */
 export function randomOf(seed: number): (below: number) => number {
@@ -122,6 +123,7 @@ export class Differential {
       const wanted = factSet(this.#model, rank)
       if (facts.join() !== wanted.join())
         fail(`facts of rank ${rank} are\n${facts.join()}\nand should be\n${wanted.join()}`)
+      if (!describesItsFacts(this.#real, rank)) fail(`names of rank ${rank} are described otherwise than its facts`)
       for (const name of this.#used[rank]!.slice(0, 20)) {
         const column = toHashColumn([name])
         if (this.#real.holds(rank, column) !== this.#model.holds(rank, column)) fail(`holds(${rank}, ${name}) differs`)
@@ -225,6 +227,19 @@ export class Differential {
   #pick(names: readonly bigint[]): bigint {
     return names[this.#random(names.length)]!
   }
+}
+
+/** Every fact is also found by its name. */
+function describesItsFacts(index: PrefixIndex, rank: number): boolean {
+  for (const fact of Array.from(index.facts(rank), (it) => ({ ...it }))) {
+    const words = new Uint32Array(factWords)
+    index.describe(rank, Uint32Array.of(fact.externalLo, fact.externalHi), 1, words)
+    const [kind, , parentLo, parentHi, localLo, localHi] = words
+    if (kind !== (fact.hasParent ? factKinds.below : factKinds.atRoot)) return false
+    if (localLo !== fact.localLo || localHi !== fact.localHi) return false
+    if (fact.hasParent && (parentLo !== fact.parentLo || parentHi !== fact.parentHi)) return false
+  }
+  return true
 }
 
 function factSet(index: PrefixIndex, rank: number): string[] {

@@ -24,6 +24,7 @@ export interface IndexCore {
   clearRank(rank: number): number
   collect(rank: number): number
   describe(rank: number, from: number, count: number, facts: number): void
+  describeNames(rank: number, names: number, count: number, facts: number): void
   discard(): void
   heldBlocks(): number
   distinctBlocks(): number

@@ -24,7 +24,8 @@ import { applyRouterEvents, type EventTarget } from './apply-router-events.js'
 import { dumpEvents, type FactSource } from './dump-events.js'
 import { EventCounts, type EventOutcome } from './event-counts.js'
 import { PredictedIndex } from './predicted-index.js'
-import type { BlockFact, HotPrefix, IndexStats, PrefixIndex, Sharing } from './prefix-index.js'
+import type { HotPrefix, IndexStats, PrefixIndex, Sharing } from './prefix-index.js'
+import { factKinds, factWords } from './prefix-index.js'
 import type { OwnerProjection } from './tier-owners.js'
 import { type LowerTierName, TierSet, type TierStats } from './tier-set.js'
 import type { TieredBatch } from './tiered-batch.js'
@@ -365,9 +366,12 @@ export class KvIndex {
     }
   }
 
-  /** What events told of a rank's device, parents before children; for a snapshot. */
-  deviceFacts(rank: Rank): Iterable<Readonly<BlockFact>> {
-    return this.#device.facts(rank)
+  /** What a rank's names stand for on one tier, by events alone: see `PrefixIndex.describe`. */
+  describe(tier: StorageTier, rank: Rank, names: HashColumn, count: number, facts: Uint32Array): void {
+    if (tier === 'device') return this.#device.describe(rank, names, count, facts)
+    const held = this.#tiers.tier(tier)
+    if (held) held.describe(this.#tiers.owners.ofRank(rank), names, count, facts)
+    else facts.fill(factKinds.absent, 0, factWords * count)
   }
 
   *#factSources(): Iterable<FactSource> {

@@ -14,6 +14,7 @@
 import { type HashColumn, hashCount, type Rank } from '../protocol/index.js'
 import { IdTable, mixWords } from './id-table.js'
 import { LinkedRecords, widened } from './linked-records.js'
+import { factKinds, factWords } from './prefix-index.js'
 import type { Owner, TierOwners } from './tier-owners.js'
 
 /** What one owner holds, for dumps. Reused between steps. */
@@ -226,6 +227,22 @@ export class LowerTier {
       fact.externalHi = this.#edges[at + 5]!
       fact.hasParent = this.#edges[at + 6] === withParent
       yield fact
+    }
+  }
+
+  /** As `PrefixIndex.describe`: an edge needs no parent that is held, so only names that nobody knows are absent. */
+  describe(owner: Owner, names: HashColumn, count: number, facts: Uint32Array): void {
+    const edges = this.#edges
+    for (let index = 0; index < count; index++) {
+      const at = factWords * index
+      const hold = this.#findHold(owner, names[2 * index]!, names[2 * index + 1]!)
+      facts[at + 6] = names[2 * index]!
+      facts[at + 7] = names[2 * index + 1]!
+      facts[at] = factKinds.absent
+      if (hold < 0) continue
+      const edge = edgeWords * this.#edgeOf(hold)
+      facts[at] = edges[edge + 6] === withParent ? factKinds.below : factKinds.atRoot
+      for (let word = 0; word < 4; word++) facts[at + 2 + word] = edges[edge + word]!
     }
   }
 

@@ -90,6 +90,22 @@ export class NaiveIndex implements PrefixIndex {
     return count
   }
 
+  describe(rank: Rank, names: HashColumn, count: number, facts: Uint32Array): void {
+    const known = this.#names.get(rank) ?? new Map<bigint, Path>()
+    const held = new Map([...known].map(([name, path]) => [path, name]))
+    facts.fill(0, 0, 8 * count)
+    for (let index = 0; index < count; index++) {
+      const name = hashAt(names, index)
+      const path = known.get(name)
+      const parent = path === undefined ? undefined : this.#parents[path]!
+      setHashAt(facts, 4 * index + 3, name)
+      if (parent === undefined || (parent !== root && !held.has(parent))) continue
+      facts[8 * index] = parent === root ? 1 : 2
+      setHashAt(facts, 4 * index + 1, held.get(parent) ?? 0n)
+      setHashAt(facts, 4 * index + 2, this.#locals[path!]!)
+    }
+  }
+
   *facts(rank: Rank): Iterable<BlockFact> {
     const names = [...(this.#names.get(rank) ?? [])]
     const named = new Map<Path, bigint>() // one name per block is enough to hang its children on

@@ -4,6 +4,7 @@ import { type HashColumn, newHashColumn, toBigInts, toHashColumn } from '../prot
 import { ApplyReport, type EventStatus } from './apply-report.js'
 import { EventBatch } from './event-batch.js'
 import type { IndexOptions, PrefixIndex } from './prefix-index.js'
+import { factKinds, factWords } from './prefix-index.js'
 
 export type MakeIndex = (options?: Partial<IndexOptions>) => PrefixIndex
 
@@ -200,6 +201,35 @@ export function indexConformance(name: string, make: MakeIndex, isOne = true): v
       expect(two.find(prompt)).toEqual(one.find(prompt))
     for (const rank of [0, 1])
       expect(new Set(two.facts(rank).map(String))).toEqual(new Set(one.facts(rank).map(String)))
+  })
+
+  test('describes blocks by their names, and those that it cannot place as absent', () => {
+    const { index, store, remove } = fresh()
+    const describe = (rank: number, names: readonly number[]) => {
+      const facts = new Uint32Array(factWords * names.length).fill(7)
+      index.describe(rank, column(names), names.length, facts)
+      return names.map((_, at) => {
+        const [kind, , parent, , local, , name] = facts.subarray(factWords * at, factWords * (at + 1))
+        return kind === factKinds.absent ? [kind, name] : [kind, kind === factKinds.below ? parent : 0, local, name]
+      })
+    }
+    store(0, [1, 2, 3, 4])
+    expect(describe(0, [104, 101, 199])).toEqual([
+      [factKinds.below, 103, 4, 104],
+      [factKinds.atRoot, 0, 1, 101],
+      [factKinds.absent, 199],
+    ])
+    remove(0, [102])
+    expect(describe(0, [102, 103, 104])).toEqual([
+      [factKinds.absent, 102],
+      [factKinds.absent, 103], // its parent is a hole
+      [factKinds.below, 103, 4, 104],
+    ])
+    expect(describe(3, [101]).flat()[0]).toBe(factKinds.absent)
+    store(1, range(1, 2000))
+    const many = describe(1, range(101, 2100))
+    expect(many).toHaveLength(2000)
+    expect(many.at(-1)).toEqual([factKinds.below, 2099, 2000, 2100])
   })
 
   test('lets every rank name a block as it likes', () => {

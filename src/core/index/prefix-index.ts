@@ -49,6 +49,12 @@ export interface PrefixIndex {
    */
   facts(rank: Rank): Iterable<Readonly<BlockFact>>
 
+  /**
+   * What the rank's names stand for, a fact of `factWords` words for each: see `factKinds`. The index may change between two
+   * calls, so that a large rank can be read in parts. `names` and `facts` are the caller's.
+   */
+  describe(rank: Rank, names: HashColumn, count: number, facts: Uint32Array): void
+
   /** External hashes that the rank holds. */
   blocksOf(rank: Rank): number
 
@@ -69,6 +75,12 @@ export interface PrefixIndex {
    */
   restore(snapshot: Uint8Array): void
 }
+
+/** [ kind, 0, parent's name 2, local hash 2, name 2 ]; with kind `absent` the rest means nothing. */
+export const factWords = 8
+
+/** `absent`: the rank has no such name, or does not hold the block's parent. */
+export const factKinds = { absent: 0, atRoot: 1, below: 2 } as const
 
 /** One rank holds one block: what a dump is made of. */
 export interface BlockFact {

@@ -91,6 +91,10 @@ export class ShardedIndex implements PrefixIndex {
     return this.#shardOf(rank).facts(rank)
   }
 
+  describe(rank: Rank, names: HashColumn, count: number, facts: Uint32Array): void {
+    this.#shardOf(rank).describe(rank, names, count, facts)
+  }
+
   blocksOf(rank: Rank): number {
     return this.#shardOf(rank).blocksOf(rank)
   }

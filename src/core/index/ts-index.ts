@@ -9,6 +9,7 @@ import { DepthWalk } from './depth-walk.js'
 import { type EventBatch, eventHeaderWords, eventKinds, hasParentFlag } from './event-batch.js'
 import { Knowledge } from './knowledge.js'
 import type { BlockFact, HotPrefix, IndexStats, Sharing } from './prefix-index.js'
+import { factKinds, factWords } from './prefix-index.js'
 import {
   checkCaps,
   type HotPath,
@@ -99,6 +100,26 @@ export class TsIndex implements Shard {
       const [parentLo, parentHi] = parent === root ? [0, 0] : this.#knowledge.nameOf(rank, parent)
       const [localLo, localHi] = [trie.localLo[node]!, trie.localHi[node]!]
       yield { hasParent: parent !== root, parentLo, parentHi, localLo, localHi, externalLo: lo, externalHi: hi }
+    }
+  }
+
+  describe(rank: Rank, names: HashColumn, count: number, facts: Uint32Array): void {
+    const { trie } = this.#knowledge
+    facts.fill(factKinds.absent, 0, factWords * count)
+    for (let index = 0; index < count; index++) {
+      const at = factWords * index
+      facts[at + 6] = names[2 * index]!
+      facts[at + 7] = names[2 * index + 1]!
+      const node = this.#knowledge.find(rank, facts[at + 6]!, facts[at + 7]!)
+      if (node === 0) continue
+      const parent = trie.parentOf(node)
+      if (parent !== root && !trie.sets.has(trie.holders[parent]!, rank)) continue
+      const [parentLo, parentHi] = parent === root ? [0, 0] : this.#knowledge.nameOf(rank, parent)
+      facts[at] = parent === root ? factKinds.atRoot : factKinds.below
+      facts[at + 2] = parentLo
+      facts[at + 3] = parentHi
+      facts[at + 4] = trie.localLo[node]!
+      facts[at + 5] = trie.localHi[node]!
     }
   }
 

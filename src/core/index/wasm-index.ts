@@ -13,6 +13,7 @@ import { runsOfCore, sampleCore } from './core-runs.js'
 import { hotPathsOf, hottestOf } from './hot-prefixes.js'
 import { type IndexCore, newIndexCore } from './index-core.js'
 import type { BlockFact, HotPrefix, IndexStats, Sharing } from './prefix-index.js'
+import { factKinds, factWords } from './prefix-index.js'
 import {
   checkCaps,
   type HotPath,
@@ -35,6 +36,8 @@ const lentHashesMin = 4096
 const promptHashes = 65_536
 const scratchBytes = 32_768
 const factsPerCall = scratchBytes / 32
+/** Names to describe lie behind their facts. */
+const describedPerCall = scratchBytes / 64
 const namesPerCall = scratchBytes / 8
 const resultBytes = 12
 const unlimited = 0xffff_ffff
@@ -167,6 +170,18 @@ export class WasmIndex implements Shard {
       }
     } finally {
       core.discard()
+    }
+  }
+
+  describe(rank: Rank, names: HashColumn, count: number, facts: Uint32Array): void {
+    if (rank >= this.rankCount) return void facts.fill(factKinds.absent, 0, factWords * count)
+    const at = this.#scratch.at >>> 2
+    for (let from = 0; from < count; from += describedPerCall) {
+      const part = Math.min(describedPerCall, count - from)
+      const namesAt = at + factWords * describedPerCall
+      this.#words.set(names.subarray(2 * from, 2 * (from + part)), namesAt)
+      this.#core.describeNames(rank, 4 * namesAt, part, 4 * at)
+      facts.set(this.#words.subarray(at, at + factWords * part), factWords * from)
     }
   }
 
