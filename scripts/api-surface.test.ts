@@ -13,15 +13,22 @@ const files: Record<string, string> = {
 it('follows every export to its declaration, renamed or not, and knows which have an example', () => {
   const surface = readSurface('dist/index.d.ts', (path) => files[path] ?? '')
   expect(surface).toEqual([
-    { name: 'Options', declaration: 'export interface Options {\n    readonly size: number;\n}', example: undefined },
+    {
+      name: 'Options',
+      declaration: 'export interface Options {\n    readonly size: number;\n}',
+      summary: undefined,
+      example: undefined,
+    },
     {
       name: 'Router',
       declaration: 'export declare class Router {\n    #private;\n    pick(a: {\n        b: number;\n    }): void;\n}',
+      summary: 'A router.',
       example: 'new Router()',
     },
     {
       name: 'createRouter',
       declaration: 'export declare function make(options: Options): Router;',
+      summary: 'Makes one.',
       example: undefined,
     },
   ])

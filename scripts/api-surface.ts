@@ -5,6 +5,8 @@ export interface ApiName {
   readonly name: string
   /** The declaration as the compiler wrote it, comments taken out. */
   readonly declaration: string
+  /** The first line of its comment. */
+  readonly summary: string | undefined
   /** The code of its `@example`. */
   readonly example: string | undefined
 }
@@ -49,10 +51,18 @@ function describe(name: string, inner: string, path: string, read: (path: string
     `^export (?:declare )?(?:abstract )?(?:async )?(?:class|function|const|interface|type) ${inner}\\b`,
     'm',
   ).exec(source)
-  if (!start) return { name, declaration: `(not found in ${path})`, example: undefined }
+  if (!start) return { name, declaration: `(not found in ${path})`, summary: undefined, example: undefined }
   const comment = /\/\*\*(?:(?!\*\/)[\s\S])*\*\/\s*$/.exec(source.slice(0, start.index))?.[0] ?? ''
   const declaration = source.slice(start.index, endOfDeclaration(source, start.index))
-  return { name, declaration: withoutComments(declaration), example: exampleIn(comment) }
+  return { name, declaration: withoutComments(declaration), summary: summaryIn(comment), example: exampleIn(comment) }
+}
+
+function summaryIn(comment: string): string | undefined {
+  const text = comment.replace(/^[\s\S]*?\/\*\*/, '').replace(/\*\/\s*$/, '')
+  return text
+    .split('\n')
+    .map((line) => line.replace(/^\s*\* ?/, '').trim())
+    .find((line) => line !== '' && !line.startsWith('@'))
 }
 
 function exampleIn(comment: string): string | undefined {

@@ -1,6 +1,8 @@
 /** Fails when a document and the code it describes have drifted apart. */
 import { existsSync } from 'node:fs'
+import { readSurface } from './api-surface.js'
 import { globSync, readFileSync } from './files.js'
+import { entrySources, judgeSurface } from './judge-api.js'
 import { conformanceFolder, conformancePage, conformanceParts } from './conformance-files.js'
 import { judgeConformance, withParts } from './judge-conformance.js'
 import { judgeErrorTable, judgeRoomReadme } from './judge-docs.js'
@@ -20,6 +22,9 @@ for (const room of floors.flat()) {
 complaints.push(
   ...judgeErrorTable(readFileSync('src/core/protocol/errors.ts'), readFileSync('docs/reference/errors.md')),
 )
+
+for (const { name, source } of entrySources(readFileSync('package.json')))
+  complaints.push(...judgeSurface(name, readSurface(source, readFileSync, '.ts')))
 
 const parts = conformanceParts()
 const readIfThere = (path: string) => (existsSync(path) ? readFileSync(path) : undefined)
