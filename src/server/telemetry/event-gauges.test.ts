@@ -18,6 +18,29 @@ it('ends the series of streams that are not shown again, a step at a time', () =
   expect(new Set(left)).toEqual(new Set(['worker="2"']))
 })
 
+it('shows what a stream went through, and counts on when it is followed anew', () => {
+  const metrics = createMetrics()
+  const gauges = new EventGauges(metrics)
+  const show = (times: number): string => {
+    const machine = { applied: times, gaps: times, replays: times, restarts: times }
+    gauges.begin()
+    const hurt = { ...feed, machine, purges: { restart: times }, decodeErrors: { not_msgpack: times } }
+    gauges.show('m', '1', [hurt as unknown as FeedStatus])
+    for (const _ of gauges.end());
+    return metrics.registry.text()
+  }
+  const lines = (times: number): string[] => [
+    ...['gaps', 'replays', 'restarts'].map(
+      (it) => `warmroute_event_${it}_total{dp_rank="0",model="m",worker="1"} ${times}`,
+    ),
+    `warmroute_event_purges_total{dp_rank="0",model="m",reason="restart",worker="1"} ${times}`,
+    `warmroute_event_decode_errors_total{dp_rank="0",model="m",reason="not_msgpack",worker="1"} ${times}`,
+  ]
+  for (const line of lines(2)) expect(show(2)).toContain(`${line}\n`)
+  for (const line of lines(3)) expect(show(3)).toContain(`${line}\n`)
+  for (const line of lines(4)) expect(show(1)).toContain(`${line}\n`) // a new stream counts from zero
+})
+
 const feed = {
   dpRank: 0,
   state: 'live',

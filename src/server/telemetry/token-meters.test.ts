@@ -6,7 +6,7 @@ import { observeTokens } from './token-meters.js'
 const cache = (hits: number): { hits: number; misses: number; evictions: number } => ({ hits, misses: 2, evictions: 1 })
 
 function counts(hits: number): ModelCounts {
-  const prefixes = { ...cache(hits), turns: 0, compared: 0, refuted: 0 }
+  const prefixes = { ...cache(hits), turns: 0, compared: 0, refuted: 1 }
   const encoder = { pieces: cache(hits), segments: cache(hits) }
   const ends = { ...cache(hits), continued: hits, whole: 3, checked: 2, refuted: 0, askedBytes: 1, knownBytes: 1 }
   return { encoder, texts: cache(hits), prefixes, ends, cacheBytes: 7 * hits, onLoop: 3, inThreads: 4 }
@@ -31,6 +31,8 @@ it('shows what grew since the last scrape, begins anew with a new source, and en
   let text = metrics.registry.text()
   expect(text).toContain(`${hits} 15\n`)
   expect(text).toContain('warmroute_token_cache_bytes{model="m"} 105\n')
+  expect(text).toContain('warmroute_token_cache_evictions_total{cache="texts",model="m"} 1\n')
+  expect(text).toContain('warmroute_refuted_templates_total{model="m"} 1\n')
   expect(text).toContain('warmroute_tokenized_prompts_total{exactness="proven",model="m",source="tokenizer"} 9\n')
   expect(text).toContain('warmroute_load_only_prompts_total{model="m",reason="media-image"} 2\n')
   expect(text).toContain('warmroute_engine_prompts_total{asked="end",model="m"} 15\n')
