@@ -52,9 +52,10 @@ export {
   prefillSubject,
   radixStateBucket,
   radixStateFile,
+  routerDiscoveryQuery,
   routerEndpointId,
   sessionAffinitySubject,
   workerKvIndexerBufferSize,
   workerKvIndexerQueryEndpoint,
 } from './upstream-names.js'
-export type { EndpointId } from './upstream-names.js'
+export type { DiscoveryQuery, EndpointId } from './upstream-names.js'

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import * as names from './upstream-names.js'
 
 it('are as the original has them', () => {
-  const { workerKvIndexerQueryEndpoint, routerEndpointId, ...constants } = names
+  const { workerKvIndexerQueryEndpoint, routerDiscoveryQuery, routerEndpointId, ...constants } = names
   expect(constants).toEqual({
     kvMetricsEndpoint: 'load_metrics',
     kvMetricsSubject: 'kv_metrics',
@@ -16,4 +16,10 @@ it('are as the original has them', () => {
   })
   expect(workerKvIndexerQueryEndpoint(3)).toBe('worker_kv_indexer_query_dp3')
   expect(routerEndpointId('ns', 'backend')).toEqual({ namespace: 'ns', component: 'backend', name: 'router-discovery' })
+  expect(routerDiscoveryQuery('ns', 'workers')).toEqual({
+    kind: 'endpoint',
+    namespace: 'ns',
+    component: 'workers',
+    endpoint: 'router-discovery',
+  })
 })

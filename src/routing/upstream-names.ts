@@ -30,6 +30,18 @@ export interface EndpointId {
   readonly name: string
 }
 
+/** What discovery is asked for the routers that serve a component. */
+export interface DiscoveryQuery {
+  readonly kind: 'endpoint'
+  readonly namespace: string
+  readonly component: string
+  readonly endpoint: string
+}
+
+export function routerDiscoveryQuery(namespace: string, component: string): DiscoveryQuery {
+  return { kind: 'endpoint', namespace, component, endpoint: kvRouterEndpoint }
+}
+
 /** The endpoint of the routers that serve a component. */
 export function routerEndpointId(namespace: string, component: string): EndpointId {
   return { namespace, component, name: kvRouterEndpoint }

@@ -35,3 +35,18 @@ describe('the data path', () => {
     expect(gateway.engineConnections).toBe(2)
   })
 })
+
+describe('a worker that the request names', () => {
+  it.each<[string, object, Record<string, string>, string]>([
+    ['as its backend', { backend_instance_id: 2 }, {}, '2'],
+    ['for the decode, before its backend', { decode_worker_id: 3, backend_instance_id: 2 }, {}, '3'],
+    ['in a header, before its body', { backend_instance_id: 2 }, { 'x-dynamo-worker-instance-id': '1' }, '1'],
+  ])('%s serves it, every time', async (_says, nvext, headers, worker) => {
+    const { url } = await open({ engines: 3 })
+    for (let at = 0; at < 3; at++) {
+      const response = await post(url, '/v1/chat/completions', chatBody({ nvext }), headers)
+      await response.text()
+      expect(response.headers.get('x-warmroute-worker-id')).toBe(worker)
+    }
+  })
+})
