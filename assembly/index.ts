@@ -13,10 +13,10 @@ import { collect as collectHeld, describe as describeHeld, describeNames as desc
 import { edgeCount } from './index/edges'
 import { addHold, clearRank as clear, evictedTotal, heldTotal, nameOf } from './index/holds'
 import { hotList } from './index/hot'
-import { RANKS, RANK_BYTES, alloc, carvedBytes, classOf, release, setLimit } from './index/memory'
+import { RANKS, RANK_BYTES, alloc, carvedBytes, classOf, growFor as growMemory, release, setLimit } from './index/memory'
 import { setSeed } from './index/mix'
 import { heldOf, ranksUsed, recordOf } from './index/ranks'
-import { restoreHolds } from './index/restore'
+import { restoreNames as nameRestored, restoreSets } from './index/restore'
 import { internBits, liveSets, releaseSet, retain, sharedHolds, sharedNodes, sizeOf } from './index/sets'
 import { touched } from './index/touch'
 import { begin, depthReached, finish, lookedAhead, walk as walkOn } from './index/walk'
@@ -39,6 +39,9 @@ export function evictOldest(): u32 {
   return evictOldestOfAll()
 }
 
+export function growFor(bytes: u32): void {
+  growMemory(bytes)
+}
 /** Buffers for the host: at least `bytes` bytes, 0 when there is no memory. */
 export function take(bytes: u32): u32 {
   return <u32>alloc(classOf(bytes))
@@ -175,9 +178,12 @@ export function dropSet(set: u32): void {
 export function restoreRun(parent: u32, count: u32, locals: u32, externals: u32): u32 {
   return addRun(parent, count, locals, externals)
 }
-/** Lets every rank of `set` hold blocks [from, to) of a run by their own names. */
-export function restoreHolders(run: u32, from: u32, to: u32, set: u32): bool {
-  return restoreHolds(run, from, to, set, epochNow())
+/** Blocks [from, to) of a run are held by `set`; each of its ranks then gets their names. */
+export function restoreHolders(run: u32, from: u32, to: u32, set: u32): void {
+  restoreSets(run, from, to, set)
+}
+export function restoreNames(rank: u32, run: u32, from: u32, to: u32): bool {
+  return nameRestored(rank, run, from, to, epochNow())
 }
 /** False when the rank uses this name already, or memory ran out. */
 export function restoreAlias(rank: u32, node: u32, external: u32): bool {

@@ -34,6 +34,13 @@ export function allowReserve(yes: bool): void {
   mayUseReserve = yes
 }
 
+/** So many bytes are about to be asked for: one growth instead of many. Without memory for all of it nothing happens. */
+export function growFor(bytes: u32): void {
+  const end = min(top + bytes, limit)
+  const have = <u64>memory.size() * WASM_PAGE
+  if (end > have) memory.grow(<i32>((end - have + WASM_PAGE - 1) / WASM_PAGE))
+}
+
 /** 64 KiB-aligned memory, zeroed by the host the first time; 0 when there is none left. */
 export function bump(bytes: u32): usize {
   const end = top + ((<u64>bytes + 65535) & ~65535)

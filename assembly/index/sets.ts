@@ -112,6 +112,10 @@ export function withoutRank(set: u32, rank: u32): u32 {
   if (set && !(set & SINGLE)) store<u32>(entryOf(set), load<u32>(entryOf(set), 8) + 1, 8)
 }
 
+export function retainMany(set: u32, count: u32): void {
+  if (set && !(set & SINGLE)) store<u32>(entryOf(set), load<u32>(entryOf(set), 8) + count, 8)
+}
+
 @inline export function releaseSet(set: u32): void {
   if (set && !(set & SINGLE)) {
     const refs = load<u32>(entryOf(set), 8) - 1

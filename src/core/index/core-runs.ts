@@ -5,7 +5,8 @@ import type { KnownRun, Random, ShardSampler } from './shard.js'
 
 const slabBytes = 65_536
 const slabHeadBytes = 64
-const chunkBytes = [256, 576, 1408]
+/** Of chunks for 8, 24 and 64 blocks. */
+export const chunkBytes = [256, 576, 1408] as const
 const bucketSlots = 9
 export const rankRecordBytes = 128
 

@@ -9,6 +9,7 @@ export interface IndexCore {
   passEpochs(count: number): void
   ageOfOldest(): number
   evictOldest(): number
+  growFor(bytes: number): void
   take(bytes: number): number
   give(at: number, bytes: number): void
   apply(words: number, events: number, statuses: number): void
@@ -46,7 +47,8 @@ export interface IndexCore {
   keepSet(bits: number, words: number): number
   dropSet(set: number): void
   restoreRun(parent: number, count: number, locals: number, externals: number): number
-  restoreHolders(run: number, from: number, to: number, set: number): number
+  restoreHolders(run: number, from: number, to: number, set: number): void
+  restoreNames(rank: number, run: number, from: number, to: number): number
   restoreAlias(rank: number, node: number, external: number): number
 }
 

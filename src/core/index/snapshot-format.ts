@@ -85,13 +85,18 @@ export class SnapshotWriter {
   }
 }
 
-/** What a reader of a snapshot is told, in the order of the file. Each answers false when it cannot go on. */
+/**
+ * What a reader of a snapshot is told, in the order of the file. Each answers false when it cannot go on. Places (`at`) are
+ * positions in the snapshot's words: there are too many runs to make views of them.
+ */
 export interface SnapshotSink {
   set(bits: Uint32Array): boolean
-  run(parentRun: number, parentIndex: number, local: Uint32Array, external: Uint32Array): boolean
+  /** Local hashes lie at `at`, external ones right behind them. */
+  run(parentRun: number, parentIndex: number, blocks: number, at: number): boolean
   /** Blocks [from, to) of the run that came last. */
   span(from: number, to: number, holders: number): boolean
-  alias(rank: number, run: number, index: number, external: Uint32Array): boolean
+  /** The external hash lies at `at`. */
+  alias(rank: number, run: number, index: number, at: number): boolean
 }
 
 /** Tells the sink what an opened snapshot says. Throws `WR_SNAPSHOT_INVALID`. */
@@ -99,41 +104,49 @@ export function readSnapshot(words: Uint32Array, sink: SnapshotSink): void {
   const [, , , , runs = 0, sets = 0, aliases = 0] = words
   const runLengths = new Uint8Array(runs)
   let at = headerWords
-  const take = (count: number): Uint32Array => {
+  /** Where the next `count` words lie. */
+  const take = (count: number): number => {
     if (at + count > words.length) refuse('a part reaches past its end')
     at += count
-    return words.subarray(at - count, at)
-  }
-  const must = (holds: boolean, reason: string): void => {
-    if (!holds) refuse(reason)
+    return at - count
   }
   for (let set = 0; set < sets; set++) {
-    const bits = take(take(1)[0]!)
-    must(bits.length > 0 && bits.length <= ranksMax / 32 && sink.set(bits), 'a set of ranks is out of range')
+    const length = words[take(1)]!
+    const from = take(length)
+    must(length > 0 && length <= ranksMax / 32, 'a set of ranks is out of range')
+    must(sink.set(words.subarray(from, from + length)), 'a set of ranks is out of range')
   }
   for (let run = 0; run < runs; run++) {
-    const [parent = 0, index = 0, blocks = 0, spans = 0] = take(4)
+    const head = take(4)
+    const [parent, index, blocks, spans] = [words[head]!, words[head + 1]!, words[head + 2]!, words[head + 3]!]
     must(blocks > 0 && blocks <= runBlocksMax, 'a run has no or too many blocks')
     must(parent === 0 || (parent <= run && index < runLengths[parent - 1]!), 'a run hangs on nothing before it')
     runLengths[run] = blocks
-    const local = take(2 * blocks)
-    must(sink.run(parent - 1, index, local, take(2 * blocks)), 'no memory is left')
+    must(sink.run(parent - 1, index, blocks, take(4 * blocks)), 'no memory is left')
     let from = 0
     for (let span = 0; span < spans; span++) {
-      const [length = 0, holders = 0] = take(2)
+      const pair = take(2)
+      const [length, holders] = [words[pair]!, words[pair + 1]!]
       const isKnown = holders >= singleHolder ? holders - singleHolder < ranksMax : holders <= sets
       must(length > 0 && from + length <= blocks && isKnown, 'a span leaves its run, or its ranks are unknown')
-      must(sink.span(from, from + length, holders), 'one name twice, or no memory is left')
+      must(sink.span(from, from + length, holders), nameTwice)
       from += length
     }
     must(from === blocks, 'the spans do not cover their run')
   }
   for (let alias = 0; alias < aliases; alias++) {
-    const [rank = 0, run = 0, index = 0] = take(4)
+    const head = take(4)
+    const [rank, run, index] = [words[head]!, words[head + 1]!, words[head + 2]!]
     must(rank < ranksMax && run < runs && index < runLengths[run]!, 'an alias names nothing')
-    must(sink.alias(rank, run, index, take(2)), 'one name twice, or no memory is left')
+    must(sink.alias(rank, run, index, take(2)), nameTwice)
   }
   must(at === words.length, 'bytes are left over')
+}
+
+export const nameTwice = 'one name twice, or no memory is left'
+
+function must(holds: boolean, reason: string): void {
+  if (!holds) refuse(reason)
 }
 
 /** Checks the image as a whole. Throws `WR_SNAPSHOT_INVALID`. */

@@ -66,11 +66,12 @@ function ownNameHolders(know: Knowledge): Map<number, number> {
 /** Into empty knowledge. Throws `WR_SNAPSHOT_INVALID`; the knowledge is of no use then. */
 export function restoreKnowledge(know: Knowledge, image: Uint8Array): void {
   const sets = [0]
-  readSnapshot(openSnapshot(image), sinkOf(know, sets))
+  const words = openSnapshot(image)
+  readSnapshot(words, sinkOf(know, sets, words))
   for (const set of sets) know.trie.sets.release(set)
 }
 
-function sinkOf(know: Knowledge, sets: number[]): SnapshotSink {
+function sinkOf(know: Knowledge, sets: number[], words: Uint32Array): SnapshotSink {
   const { trie } = know
   const runs: number[][] = []
   return {
@@ -79,14 +80,14 @@ function sinkOf(know: Knowledge, sets: number[]): SnapshotSink {
       trie.sets.retain(sets.at(-1)!) // until all runs are in
       return sets.at(-1) !== 0
     },
-    run(parentRun, parentIndex, local, external) {
+    run(parentRun, parentIndex, blocks, from) {
       let parent = parentRun < 0 ? root : runs[parentRun]![parentIndex]!
       const nodes: number[] = []
-      for (let at = 0; at < local.length; at += 2) {
-        if (trie.childOf(parent, local[at]!, local[at + 1]!) !== 0) return false
-        parent = trie.addChild(parent, local[at]!, local[at + 1]!)
-        trie.externalLo[parent] = external[at]!
-        trie.externalHi[parent] = external[at + 1]!
+      for (let at = from; at < from + 2 * blocks; at += 2) {
+        if (trie.childOf(parent, words[at]!, words[at + 1]!) !== 0) return false
+        parent = trie.addChild(parent, words[at]!, words[at + 1]!)
+        trie.externalLo[parent] = words[at + 2 * blocks]!
+        trie.externalHi[parent] = words[at + 2 * blocks + 1]!
         nodes.push(parent)
       }
       runs.push(nodes)
@@ -97,9 +98,10 @@ function sinkOf(know: Knowledge, sets: number[]): SnapshotSink {
       for (const node of runs.at(-1)!.slice(from, to)) if (!holdAll(know, node, set)) return false
       return true
     },
-    alias(rank, run, index, external) {
-      if (know.find(rank, external[0]!, external[1]!) !== 0) return false
-      know.holdNode(rank, runs[run]![index]!, external[0]!, external[1]!)
+    alias(rank, run, index, at) {
+      const [lo, hi] = [words[at]!, words[at + 1]!]
+      if (know.find(rank, lo, hi) !== 0) return false
+      know.holdNode(rank, runs[run]![index]!, lo, hi)
       return true
     },
   }

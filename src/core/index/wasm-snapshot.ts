@@ -1,8 +1,15 @@
 /** Reads the core's chunks straight out of its memory, and gives runs back to a fresh one. Layout: assembly/index/. */
 import { WarmrouteError } from '../protocol/index.js'
-import { blocksBefore, chunksInUse, rankRecordBytes } from './core-runs.js'
+import { blocksBefore, chunkBytes, chunksInUse, rankRecordBytes } from './core-runs.js'
+import { ranksMax } from './event-batch.js'
 import { address, type IndexCore } from './index-core.js'
-import { readSnapshot, runBlocksMax, singleHolder, type SnapshotSink, SnapshotWriter } from './snapshot-format.js'
+import { nameTwice, readSnapshot, singleHolder, type SnapshotSink, SnapshotWriter } from './snapshot-format.js'
+
+/** So many spans wait at most: 10 bytes for each. */
+const spansMax = 1 << 20
+const windowWords = 65_536
+/** One name in a table that has just got its size, on average. */
+const nameBytes = 13
 
 export function snapshotCore(core: IndexCore): Uint8Array {
   const view = new Uint32Array(core.memory.buffer)
@@ -29,63 +36,158 @@ export function snapshotCore(core: IndexCore): Uint8Array {
 
 /** Throws `WR_SNAPSHOT_INVALID`; the core is of no use then. */
 export function restoreCore(core: IndexCore, snapshot: Uint32Array): void {
-  const buffer = address(core.take(16 * runBlocksMax))
+  const { names, members, bytes } = readFirst(snapshot)
+  core.growFor(bytes)
   const bits = address(core.take(65_536 / 8))
-  if (buffer === 0 || bits === 0) throw new WarmrouteError('WR_SNAPSHOT_INVALID', { reason: 'no memory is left' })
+  const window = new SnapshotWindow(core, snapshot)
+  if (bits === 0 || !window.isOpen) throw refused('no memory is left')
   const sets = [0]
   const runs: number[] = []
-  let words = new Uint32Array(core.memory.buffer)
-  const view = (): Uint32Array => {
-    if (words.buffer !== core.memory.buffer) words = new Uint32Array(core.memory.buffer)
-    return words
-  }
+  const spans = new NamedSpans(core)
   const sink: SnapshotSink = {
     set(ranks) {
       const even = (ranks.length + 1) & ~1
-      view().fill(0, bits >>> 2, (bits >>> 2) + even)
-      view().set(ranks, bits >>> 2)
+      const view = new Uint32Array(core.memory.buffer, bits, even)
+      view.fill(0)
+      view.set(ranks)
       sets.push(address(core.keepSet(bits, even / 2)))
       return sets.at(-1) !== 0
     },
-    run(parentRun, parentIndex, local, external) {
-      view().set(local, buffer >>> 2)
-      view().set(external, (buffer >>> 2) + 2 * runBlocksMax)
+    run(parentRun, parentIndex, blocks, at) {
+      const local = window.addressOf(at, 4 * blocks)
       const parent = parentRun < 0 ? 0 : runs[parentRun]! + parentIndex
-      runs.push(address(core.restoreRun(parent, local.length >>> 1, buffer, buffer + 8 * runBlocksMax)))
-      return runs.at(-1) !== 0
+      const run = address(core.restoreRun(parent, blocks, local, local + 8 * blocks))
+      runs.push(run)
+      return run !== 0
     },
     span(from, to, holders) {
       const set = holders >= singleHolder ? holders : sets[holders]!
-      return set === 0 || core.restoreHolders(runs.at(-1)!, from, to, set) !== 0
-    },
-    alias(rank, run, index, external) {
-      view().set(external, buffer >>> 2)
-      return core.restoreAlias(rank, runs[run]! + index, buffer) !== 0
-    },
-  }
-  for (const [rank, names] of countNames(snapshot)) core.reserve(rank, names)
-  readSnapshot(snapshot, sink)
-  for (const set of sets) core.dropSet(set)
-  core.give(buffer, 16 * runBlocksMax)
-  core.give(bits, 65_536 / 8)
-}
-
-/** How many names each rank will have: tables that start at their size need not move while they fill. */
-function countNames(snapshot: Uint32Array): Map<number, number> {
-  const names = new Map<number, number>()
-  const sets: number[][] = [[]]
-  const add = (rank: number, count: number) => names.set(rank, (names.get(rank) ?? 0) + count)
-  readSnapshot(snapshot, {
-    set: (bits) => sets.push(ranksIn(bits)) > 0,
-    run: () => true,
-    span(from, to, holders) {
-      if (holders >= singleHolder) add(holders - singleHolder, to - from)
-      else for (const rank of sets[holders]!) add(rank, to - from)
+      if (set === 0) return true
+      const run = runs[runs.length - 1]!
+      core.restoreHolders(run, from, to, set)
+      if (holders >= singleHolder) return spans.add(holders - singleHolder, run, from, to)
+      for (const rank of members[holders]!) if (!spans.add(rank, run, from, to)) return false
       return true
     },
-    alias: (rank) => add(rank, 1).size > 0,
+    alias(rank, run, index, at) {
+      return spans.flush() && core.restoreAlias(rank, runs[run]! + index, window.addressOf(at, 2)) !== 0
+    },
+  }
+  for (const [rank, count] of names.entries()) if (count > 0) core.reserve(rank, count)
+  readSnapshot(snapshot, sink)
+  if (!spans.flush()) throw refused(nameTwice)
+  for (const set of sets) core.dropSet(set)
+  core.give(bits, 65_536 / 8)
+  window.close()
+}
+
+function refused(reason: string): WarmrouteError {
+  return new WarmrouteError('WR_SNAPSHOT_INVALID', { reason })
+}
+
+/** A part of the snapshot in the core's memory, which moves on as it is read. */
+class SnapshotWindow {
+  readonly #core: IndexCore
+  readonly #snapshot: Uint32Array
+  readonly #at: number
+  /** Words [from, to) of the snapshot lie there. */
+  #from = 0
+  #to = 0
+
+  constructor(core: IndexCore, snapshot: Uint32Array) {
+    this.#core = core
+    this.#snapshot = snapshot
+    this.#at = address(core.take(4 * windowWords))
+  }
+
+  get isOpen(): boolean {
+    return this.#at !== 0
+  }
+
+  /** Where `count` words from position `at` lie; they are read one after the other. */
+  addressOf(at: number, count: number): number {
+    if (at + count > this.#to || at < this.#from) {
+      this.#from = at
+      this.#to = Math.min(at + windowWords, this.#snapshot.length)
+      const words = new Uint32Array(this.#core.memory.buffer, this.#at, windowWords)
+      words.set(this.#snapshot.subarray(this.#from, this.#to))
+    }
+    return this.#at + 4 * (at - this.#from)
+  }
+
+  close(): void {
+    this.#core.give(this.#at, 4 * windowWords)
+  }
+}
+
+/**
+ * Blocks that wait for their names. A snapshot goes from the root outwards, so what follows each other belongs to other ranks; a
+ * rank's table stays in the nearest caches while it takes all that wait for it (decision 0124).
+ */
+class NamedSpans {
+  readonly #core: IndexCore
+  readonly #ranks = new Uint32Array(spansMax)
+  readonly #runs = new Uint32Array(spansMax)
+  readonly #bounds = new Uint16Array(spansMax)
+  #count = 0
+
+  constructor(core: IndexCore) {
+    this.#core = core
+  }
+
+  add(rank: number, run: number, from: number, to: number): boolean {
+    const at = this.#count++
+    this.#ranks[at] = rank
+    this.#runs[at] = run
+    this.#bounds[at] = (from << 8) | to
+    return this.#count < spansMax || this.flush()
+  }
+
+  /** False when one name comes twice, or memory ran out. */
+  flush(): boolean {
+    const ranks = this.#ranks.subarray(0, this.#count)
+    this.#count = 0
+    for (const at of inOrderOf(ranks)) {
+      const bounds = this.#bounds[at]!
+      if (this.#core.restoreNames(ranks[at]!, this.#runs[at]!, bounds >>> 8, bounds & 0xff) === 0) return false
+    }
+    return true
+  }
+}
+
+/** Positions by ascending rank, those of one rank as they came. */
+function inOrderOf(ranks: Uint32Array): Uint32Array {
+  const starts = new Uint32Array(ranksMax + 1)
+  for (const rank of ranks) starts[rank + 1]!++
+  for (let rank = 0; rank < ranksMax; rank++) starts[rank + 1]! += starts[rank]!
+  const order = new Uint32Array(ranks.length)
+  for (let at = 0; at < ranks.length; at++) order[starts[ranks[at]!]!++] = at
+  return order
+}
+
+/**
+ * Who is in which set, how many names each rank will have, and about how many bytes all will take: tables that start at their
+ * size need not move while they fill, and a memory that grows once keeps the collector quiet.
+ */
+function readFirst(snapshot: Uint32Array): { names: Uint32Array; members: number[][]; bytes: number } {
+  const names = new Uint32Array(ranksMax)
+  const members: number[][] = [[]]
+  let bytes = 0
+  readSnapshot(snapshot, {
+    set: (bits) => members.push(ranksIn(bits)) > 0,
+    run(_, __, blocks) {
+      bytes += blocks <= 8 ? chunkBytes[0]! : blocks <= 24 ? chunkBytes[1]! : chunkBytes[2]!
+      return true
+    },
+    span(from, to, holders) {
+      if (holders >= singleHolder) names[holders - singleHolder]! += to - from
+      else for (const rank of members[holders]!) names[rank]! += to - from
+      return true
+    },
+    alias: (rank) => ++names[rank]! > 0,
   })
-  return names
+  for (const count of names) bytes += count * nameBytes
+  return { names, members, bytes }
 }
 
 function ranksIn(bits: Uint32Array): number[] {
