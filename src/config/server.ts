@@ -31,6 +31,11 @@ const options = {
     accepts: 'a number above 0',
     env: ['DYN_HTTP_BODY_LIMIT_MB'],
   }),
+  editedAnswerLimitMb: number(
+    16,
+    'Largest whole answer that is changed on its way (nvext fields that were asked for, errors with strict: dynamo), in MiB. A longer one passes as it is.',
+    { accepts: 'a number of at least 0' },
+  ),
   requestsMax: number(20_000, 'Requests under way at once; more are refused as overload.'),
   strict: choice(['off', 'dynamo'], 'off', "dynamo validates requests and shapes answers as upstream's frontend does."),
   overloadStatus: number(529, 'Status of a refusal because everybody is busy. 503 is what clients of 1.2 know.', {
@@ -172,4 +177,5 @@ const durations = [
   'quarantineMs',
   'usageSampleEvery',
   'requestsMax',
+  'editedAnswerLimitMb',
 ] as const

@@ -186,6 +186,7 @@ export class Attempt {
       endpoint: prepared.row.endpoint,
       headers: ownHeaders(context, publicId, answer, pair),
       wantsStream: prepared.isStream,
+      editedBytesMax: context.limits.editedBytesMax,
       isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (context.isStrict && isHidden(status)),
       ...editsFor(context, { prepared, answer, removesUsage, sinceStartMs, prefill: pair?.prefillChoice }),
     }

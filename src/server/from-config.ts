@@ -12,7 +12,11 @@ export function gatewayOptionsOf(
     adminListen: config.adminPort === undefined ? undefined : { host: config.adminHost, port: config.adminPort, tls },
     apiKeyHashes: config.apiKeyHashes,
     adminKeyHashes: config.adminKeyHashes,
-    limits: { bodyBytesMax: config.bodyLimitMb * 1024 * 1024, requestsMax: config.requestsMax },
+    limits: {
+      bodyBytesMax: config.bodyLimitMb * 1024 * 1024,
+      requestsMax: config.requestsMax,
+      editedBytesMax: config.editedAnswerLimitMb * 1024 * 1024,
+    },
     deadlines: {
       bodyMs: config.bodyTimeoutMs,
       connectMs: config.connectTimeoutMs,

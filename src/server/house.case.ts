@@ -76,9 +76,9 @@ export function houseOfEachTest(): (options?: HouseOptions) => Promise<House> {
   }
 }
 
-/** After load stops every counter returns to zero. */
-export async function expectNothingLeft(gateway: Gateway, router: RouterPort): Promise<void> {
-  for (const load of await router.loads()) {
+/** After load stops every counter returns to zero: what is booked with these routers, sockets and timers. */
+export async function expectNothingLeft(gateway: Gateway, ...routers: readonly RouterPort[]): Promise<void> {
+  for (const load of (await Promise.all(routers.map((router) => router.loads()))).flat()) {
     expect(load.activeRequests).toBe(0)
     expect(load.activePrefillTokens).toBe(0)
     expect(load.activeDecodeBlocks).toBe(0)

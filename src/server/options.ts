@@ -125,6 +125,8 @@ export interface Limits {
   readonly metadataBytesMax: number
   /** Requests under way at once; more are refused as overload. */
   readonly requestsMax: number
+  /** An answer in which something is to be changed is held in one piece; a longer one passes as it is. */
+  readonly editedBytesMax: number
 }
 
 /** Milliseconds. */
@@ -270,6 +272,7 @@ export const defaultLimits: Limits = {
   metadataEntriesMax: 64,
   metadataBytesMax: 64 * 1024,
   requestsMax: 20_000,
+  editedBytesMax: 16 * 1024 * 1024,
 }
 
 export const defaultDeadlines: Deadlines = {

@@ -32,15 +32,20 @@ function parkingRouter(): { router: RouterPort; open: () => void; refuse: (error
   return { router, open, refuse }
 }
 
-/** Settles when the first comment came: the head is sent and the request still waits. */
+/** Settles when the first comment came: the head is sent and the request still waits. The rest comes without comments. */
 async function opened(response: Response): Promise<() => Promise<string>> {
+  const rest = await openedRaw(response)
+  return async () => (await rest()).replaceAll(/(?<=^|\n\n)(?::.*\n)+\n/g, '')
+}
+
+async function openedRaw(response: Response): Promise<() => Promise<string>> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
   const first = await reader.read()
   expect(first.value).toMatch(/^(?::\n\n)+$/)
   return async () => {
     let text = ''
     for (let part = await reader.read(); !part.done; part = await reader.read()) text += part.value
-    return text.replaceAll(/(?<=^|\n\n):\n\n/g, '')
+    return text
   }
 }
 
@@ -60,6 +65,17 @@ describe('a stream that waits in the queue', () => {
     const { open, rest } = await waiting()
     open()
     expect(await rest()).toBe(answered)
+  })
+
+  it.each([
+    [true, ': x-warmroute-worker-id: 1\n: x-warmroute-dp-rank: 0\n: x-warmroute-cached-tokens: 0\n\n'],
+    [false, ''],
+  ])('says in a comment who answered, as a head would have (shows_worker: %s)', async (showsWorker, words) => {
+    const parking = parkingRouter()
+    house = await openHouse({ engines: 1, router: parking.router, gateway: { keepAliveMs: 20, showsWorker } })
+    const rest = await openedRaw(await post(house.url, path, streamBody))
+    parking.open()
+    expect((await rest()).replace(/^(?::\n\n)*/, '')).toBe(words + answered)
   })
 
   it('leaves a whole answer alone, which can still have any status', async () => {
@@ -109,6 +125,23 @@ describe('a stream that waits in the queue', () => {
   })
 })
 
+describe('a stream whose worker is silent', () => {
+  it.each([400, 404, 422, 429, 500, 503])(
+    'is told of a status %i behind the head that it got meanwhile, and the worker is not blamed for it',
+    async (status) => {
+      house = await openHouse({ engines: 2, gateway: { keepAliveMs: 20 } })
+      house.engines[0]!.respond = (_request, response) =>
+        void setTimeout(() => response.writeHead(status).end('{}'), 80)
+      const response = await post(house.url, path, streamBody)
+      expect(response.headers.get('x-warmroute-worker-id')).toBe('1')
+      const rest = await opened(response)
+      expect(await rest()).toMatch(new RegExp(`^data: .*status ${status}.*\\n\\ndata: \\[DONE\\]\\n\\n$`, 's'))
+      expect(house.gateway.workers()[0]!.is_quarantined).toBe(false)
+      expect(house.engines[1]!.seen).toHaveLength(0) // the head named the first
+    },
+  )
+})
+
 describe('a whole answer that is edited', () => {
   const nvext = { extra_fields: ['worker_id'] }
   const long = Buffer.from(`{"id":"x","text":"${'y'.repeat(17 * 1024 * 1024)}"}`)
@@ -125,6 +158,23 @@ describe('a whole answer that is edited', () => {
     expect(await (await fetch(`${house.url}/metrics`)).text()).toMatch(
       /warmroute_answers_unedited_total\{model="m"\} 1\b/,
     )
+  })
+
+  it.each([
+    ['a limit above it', 200, true],
+    ['a smaller one', 20, false],
+    ['none', 0, false],
+  ])('is changed or not as the limit says: %s', async (_name, editedBytesMax, isEdited) => {
+    const text = `{"id":"x","text":"${'y'.repeat(100)}"}`
+    house = await openHouse({
+      engines: 1,
+      gateway: { limits: { editedBytesMax } },
+      respond: (_request, response) =>
+        void response
+          .writeHead(200, { 'content-type': 'application/json', 'content-length': String(text.length) })
+          .end(text),
+    })
+    expect('nvext' in (await json(await post(house.url, path, chatBody({ nvext }))))).toBe(isEdited)
   })
 
   it('is edited below that, in however many pieces it comes', async () => {

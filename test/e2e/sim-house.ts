@@ -1,7 +1,7 @@
 /** A gateway with KV routing over simulated vLLM and SGLang servers, as an operator would run it, for tests on real sockets. */
-import { expect } from 'vitest'
 import { InProcessRouter } from '../../src/routing/index.js'
 import type { Gateway, GatewayOptions, WorkerSpec } from '../../src/server/index.js'
+import { expectNothingLeft } from '../../src/server/house.case.js'
 import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
 import type { SimEngine, SimEngineOptions } from '../../src/sim/index.js'
 import { startSimEngine } from '../../src/sim/index.js'
@@ -57,10 +57,7 @@ export async function openSimHouse(
     engines,
     async close() {
       await gateway.close()
-      for (const load of await router.loads())
-        expect(load).toMatchObject({ activeRequests: 0, activePrefillTokens: 0, activeDecodeBlocks: 0 })
-      expect(gateway.inFlight).toBe(0)
-      expect(gateway.engineConnections).toBe(0)
+      await expectNothingLeft(gateway, router)
       await router.close()
       await service.close()
       for (const engine of engines) await engine.close()

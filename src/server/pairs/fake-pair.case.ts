@@ -10,6 +10,7 @@ import type { MemoryNet } from '../memory-net.case.js'
 import type { Gateway } from '../gateway.js'
 import { createGateway } from '../gateway.js'
 import type { DisaggSpec, GatewayOptions, ModelSpec, WorkerSpec } from '../options.js'
+import { expectNothingLeft } from '../house.case.js'
 import { createPolicyRouter } from '../policies/policy-router.js'
 
 /** What a server does with its next request. */
@@ -304,5 +305,14 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
     ],
   })
   const url = options.isVirtual ? '' : (await gateway.listen()).url
-  return { gateway, url, main, inner, close: () => gateway.close() }
+  return {
+    gateway,
+    url,
+    main,
+    inner,
+    async close() {
+      await gateway.close()
+      await expectNothingLeft(gateway, main, ...inner)
+    },
+  }
 }

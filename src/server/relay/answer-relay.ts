@@ -9,12 +9,12 @@
  */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { WarmrouteError } from '../../core/protocol/index.js'
+import type { WarmrouteError } from '../../core/protocol/index.js'
 import type { Endpoint } from '../request/endpoints.js'
 import type { AnswerHandlers } from '../wire/engine-connection.js'
 import type { EngineCall } from '../wire/engine-link.js'
 import type { ResponseHead } from '../wire/response-head.js'
-import { agreesWithEarlyHead, comment, earlyHead, isEventStream } from './early-head.js'
+import { agreesWithEarlyHead, comment, earlyHead, isEventStream, lateHeaders } from './early-head.js'
 import type { EventEdit } from './event-editor.js'
 import { EventEditor } from './event-editor.js'
 import { StreamWatch } from './stream-watch.js'
@@ -30,6 +30,8 @@ export interface RelayRequest {
   readonly headers: readonly (readonly [name: string, value: string])[]
   /** Set for streams in which something is changed. */
   readonly editEvent?: EventEdit | undefined
+  /** An answer is edited in one piece; one that is longer passes as it is. */
+  readonly editedBytesMax: number
   /** What is changed in a whole answer of this status; undefined: nothing. */
   readonly bodyEdit?: ((status: number) => BodyEdit | undefined) | undefined
   /** The client asked for a stream: comments may be sent even before the engine's head. */
@@ -58,8 +60,8 @@ export type RelayOutcome =
       readonly usage: Usage | undefined
       readonly hasError: boolean
     }
-  /** The worker refused and nothing was sent. */
-  | { readonly kind: 'refused'; readonly status: number }
+  /** The worker refused and nothing of its own was sent; `isCommitted`: a head of ours was, after it had been asked. */
+  | { readonly kind: 'refused'; readonly status: number; readonly isCommitted: boolean }
   /** The connection or the framing failed; `isCommitted`: the client has seen a part. */
   | {
       readonly kind: 'failed'
@@ -84,8 +86,6 @@ const notPassedOn = new Set([
 ])
 
 const wholeBytesMax = 256 * 1024
-/** An answer is edited in one piece; one that is longer passes as it is. */
-const editedBytesMax = 16 * 1024 * 1024
 const tailBytes = 8 * 1024
 const keepAliveChunk = '3\r\n:\n\n\r\n'
 
@@ -139,7 +139,7 @@ export class AnswerRelay implements AnswerHandlers {
     if (this.isCommitted) this.#joinEarlyHead(head)
     else if (this.#request.isWithheld(head.status) || (this.#isOpened && !agreesWithEarlyHead(head))) {
       this.#call?.abort()
-      this.#finish({ kind: 'refused', status: head.status })
+      this.#finish({ kind: 'refused', status: head.status, isCommitted: false })
     } else if (!this.#isOpened) this.#begin(head)
   }
 
@@ -159,7 +159,7 @@ export class AnswerRelay implements AnswerHandlers {
     if (this.#isOver) return
     if (this.#way === 'whole') {
       for (let at = 0; at < ranges.length; at += 2) this.#keepPart(buffer.subarray(ranges[at], ranges[at + 1]))
-      if (this.#partsBytes > editedBytesMax) this.#passUnedited()
+      if (this.#editBody && this.#partsBytes > this.#request.editedBytesMax) this.#passUnedited()
       return
     }
     if (this.#way === 'framed') this.#sendFramed(rawEnd === buffer.length ? buffer : buffer.subarray(0, rawEnd))
@@ -227,18 +227,18 @@ export class AnswerRelay implements AnswerHandlers {
     } else response.end(text)
   }
 
-  /** We sent a head of our own to keep the client waiting; the engine's must agree with it. */
+  /** We sent a head of our own to keep the client waiting. What does not agree with it is a refusal, as it would have been. */
   #joinEarlyHead(head: ResponseHead): void {
     if (agreesWithEarlyHead(head)) return
-    const reason = `the worker answered with status ${head.status}`
-    this.abort(new WarmrouteError('WR_ENGINE_PROTOCOL', { reason, status: head.status }))
+    this.#call?.abort()
+    this.#finish({ kind: 'refused', status: head.status, isCommitted: true })
   }
 
   #chooseWay(head: ResponseHead): Way {
     const { response } = this.#request
     const knownBytes = head.framing.kind === 'length' ? head.framing.bytes : undefined
-    if (!this.#watch && knownBytes !== undefined && knownBytes <= wholeBytesMax) return 'whole'
-    if (this.#editBody && (knownBytes ?? 0) <= editedBytesMax) return 'whole'
+    if (!this.#watch && !this.#editBody && knownBytes !== undefined && knownBytes <= wholeBytesMax) return 'whole'
+    if (this.#editBody && (knownBytes ?? 0) <= this.#request.editedBytesMax) return 'whole'
     if (this.#editor) return 'plain'
     const canFrame = head.framing.kind === 'chunked' && response.req.httpVersionMinor === 1 && response.socket !== null
     return canFrame ? 'framed' : 'plain'
@@ -254,7 +254,7 @@ export class AnswerRelay implements AnswerHandlers {
     }
     if (!this.isCommitted && this.#watch?.hasError && this.#request.isWithheld(500)) {
       this.#call?.abort() // an error in place of the first token, behind a head that said 200
-      this.#finish({ kind: 'refused', status: 500 })
+      this.#finish({ kind: 'refused', status: 500, isCommitted: false })
       return
     }
     this.#hooks.onProgress(tokens)
@@ -271,8 +271,12 @@ export class AnswerRelay implements AnswerHandlers {
     if (this.isCommitted) return
     this.isCommitted = true
     this.#hooks.onCommit?.()
-    if (this.#isOpened) return
     const { response, headers } = this.#request
+    if (this.#isOpened) {
+      const late = lateHeaders(headers)
+      if (late) response.write(late)
+      return
+    }
     const head = this.#head!
     const lines: string[] = []
     for (const [name, value] of head.headers) if (!notPassedOn.has(name)) lines.push(name, value)

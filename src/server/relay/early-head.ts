@@ -24,6 +24,12 @@ export function commentWhileWaiting(response: ServerResponse, requestId: string)
   response.write(comment)
 }
 
+/** What stands in the head of a stream that did not wait, as a comment in one that did: a worker has answered by now. */
+export function lateHeaders(headers: readonly (readonly [name: string, value: string])[]): string {
+  const lines = headers.filter(([name]) => name !== 'x-request-id').map(([name, value]) => `: ${name}: ${value}\n`)
+  return lines.length === 0 ? '' : `${lines.join('')}\n`
+}
+
 /** Whether an engine's head fits behind ours. */
 export function agreesWithEarlyHead({ status, headers }: ResponseHead): boolean {
   return status === 200 && isEventStream(headers)

@@ -1,21 +1,17 @@
 // The router as a service over a socket: seed 002's request protocol.
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { RouterPort } from '../../routing/index.js'
 import { InProcessRouter } from '../../routing/index.js'
 import type { House, HouseOptions } from '../house.case.js'
-import { openHouse, post } from '../house.case.js'
+import { houseOfEachTest, post } from '../house.case.js'
 
+const openAny = houseOfEachTest()
 let house: House | undefined
 
 async function open(options: HouseOptions = {}): Promise<House> {
-  house = await openHouse(options)
+  house = await openAny(options)
   return house
 }
-
-afterEach(async () => {
-  await house?.close()
-  house = undefined
-})
 
 async function json(response: Response): Promise<object> {
   return (await response.json()) as object
