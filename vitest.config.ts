@@ -28,7 +28,10 @@ export default defineConfig({
           isolate: false,
         },
       },
-      { extends: true, test: { name: 'sockets', include: sockets, pool: 'forks' } },
+      {
+        extends: true,
+        test: { name: 'sockets', include: sockets, pool: 'forks', setupFiles: ['test/patient.setup.ts'] },
+      },
     ],
   },
 })

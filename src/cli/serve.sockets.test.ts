@@ -84,7 +84,7 @@ describe('serve in front of a vLLM and an SGLang server', () => {
     const [first, second] = [await engine(), await engine({ engine: 'sglang' })]
     const served = await start([first.url, second.url], lines)
     expect(await served.assembly.until(isExact, 10_000)).toBe(true)
-    expect(lines.join('\n')).toMatch(/1 +http:\S+ +vllm \S+ +sim +\S+ \+ replay +engine +exact/)
+    expect(lines.join('\n')).toMatch(/1 +http:\S+ +vllm \S+ +sim +\S+ \+ replay +engine, whole +exact/)
     expect(lines[0]).toContain('this machine only')
 
     const ai = client(served)

@@ -1,5 +1,7 @@
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { ModelStatus } from '../tokens/index.js'
+import { TokenService } from '../tokens/index.js'
 import type { House } from './house.case.js'
 import { openHouse, post } from './house.case.js'
 import { endpointRows } from './request/endpoints.js'
@@ -8,7 +10,12 @@ import { endpointRows } from './request/endpoints.js'
 let house: House
 
 beforeAll(async () => {
-  house = await openHouse({ engines: 1, gateway: { limits: { bodyBytesMax: 1024 * 1024 } } })
+  const service = new TokenService({ threads: 0 })
+  const tokenizers = {
+    status: (model: string): ModelStatus => service.status(model),
+    replace: () => Promise.reject(new Error('a hostile request came as far as replacing a tokenizer')),
+  }
+  house = await openHouse({ engines: 1, gateway: { tokenizers, limits: { bodyBytesMax: 1024 * 1024 } } })
 })
 
 afterAll(async () => {
@@ -147,14 +154,17 @@ it('lets the client see why its endless body was refused, then closes', async ()
   expect(text).toMatch('connection: close')
 })
 
-describe.each(['/busy_threshold', '/workers', '/router'])('%s', (path) => {
-  it.each(bodies.filter(([, , status]) => status !== 404))('refuses %s', async (_says, body) => {
-    const response = await post(house.url, path, body, { 'x-request-id': 'a' })
-    expect([400, 413, 422]).toContain(response.status)
-    const text = await response.text()
-    expect(JSON.parse(text)).toHaveProperty('error')
-    expect(text).not.toContain('yyyy')
-  })
+describe.each(['/busy_threshold', '/workers', '/router', '/models/m/tokenizer'])('%s', (path) => {
+  it.each(bodies.filter(([says, , status]) => status !== 404 && !(says === 'nothing' && path.endsWith('/tokenizer'))))(
+    'refuses %s',
+    async (_says, body) => {
+      const response = await post(house.url, path, body, { 'x-request-id': 'a' })
+      expect([400, 413, 422]).toContain(response.status)
+      const text = await response.text()
+      expect(JSON.parse(text)).toHaveProperty('error')
+      expect(text).not.toContain('yyyy')
+    },
+  )
 
   it.each([
     ['fields of the wrong kind', '{"model":{},"url":[],"method":[]}'],
@@ -204,6 +214,9 @@ describe('every other route', () => {
     ['a route in other letters', line('GET', '/HEALTH'), 404],
     ['a route with an address', line('GET', 'http://evil/health'), 404],
     ['a star', line('OPTIONS', '*'), 404],
+    ['a tokenizer of nobody', line('GET', '/models/__proto__/tokenizer'), 404],
+    ['a tokenizer of broken escapes', line('GET', '/models/%ff%/tokenizer'), 404],
+    ['something else of a model', line('GET', '/models/m/weights'), 404],
     ['a worker that is no number', line('DELETE', '/workers/__proto__'), 400],
     ['a worker beyond 64 bits', line('DELETE', '/workers/99999999999999999999999'), 400],
     ['a drain of nobody', line('POST', '/workers/77/drain', 'content-length: 0\r\n'), 404],
@@ -224,7 +237,7 @@ describe('every other route', () => {
   it('is named here: a route that is added must be attacked too', async () => {
     const { paths } = (await (await fetch(`${house.url}/openapi.json`)).json()) as { paths: Record<string, unknown> }
     const own =
-      '/busy_threshold /workers /router /workers/{id} /workers/{id}/drain /v1/models /v1/models/{id} /v1/models/{id}/ready /health /live /ready /metrics'
+      '/busy_threshold /workers /router /models/{id}/tokenizer /workers/{id} /workers/{id}/drain /v1/models /v1/models/{id} /v1/models/{id}/ready /health /live /ready /metrics'
     const attacked = [...endpointRows.map(({ path }) => path), ...own.split(' ')]
     expect(Object.keys(paths).sort()).toEqual(attacked.sort())
   })

@@ -333,11 +333,11 @@ it('gives its ports back at once when its faults are cleared', async () => {
   const engine = await start()
   const ports = engine.eventPorts
   engine.arm([...fault('foreign_publisher'), ...fault('restart', { at_ms: 600_000 })])
-  await vi.waitFor(() => expect(engine.eventPorts).toEqual([0]))
+  await vi.waitFor(() => expect(engine.eventPorts).toEqual([0]), { timeout: 10_000 })
   engine.clearFaults()
   await vi.waitFor(() => expect(engine.eventPorts).toEqual(ports), { timeout: 10_000 })
   engine.arm(fault('close_event_sockets'))
-  await vi.waitFor(() => expect(engine.eventPorts).toEqual([0]))
+  await vi.waitFor(() => expect(engine.eventPorts).toEqual([0]), { timeout: 10_000 })
   await fetch(`${engine.url}/sim/faults`, { method: 'DELETE' })
   await vi.waitFor(() => expect(engine.eventPorts).toEqual(ports), { timeout: 10_000 })
 })
