@@ -15,6 +15,10 @@ import type { HashColumn } from '../protocol/index.js'
 import type { BlockMedia } from './block-media.js'
 import type { HashScheme } from './hash-scheme.js'
 
+/** Shared, since a typed array costs about a microsecond and a prompt's hashes begin with three of these. */
+const noHashes: HashColumn = newHashColumn(0)
+const noTokens: Uint32Array = new Uint32Array(0)
+
 /** How far columns are written that several prompts share. */
 interface Sharing {
   written: number
@@ -34,15 +38,15 @@ export class BlockHashes {
   /** Complete blocks hashed. */
   count = 0
   /** Content hash of each block, wherever it stands in the prompt. */
-  local: HashColumn = newHashColumn(0)
+  local: HashColumn = noHashes
   /** Hash of the chain up to and including each block. */
-  sequence: HashColumn = newHashColumn(0)
+  sequence: HashColumn = noHashes
 
   /**
    * The prompt itself, by reference: it must not change while these hashes are used as a known prefix. Copying it would
    * cost as much as comparing it.
    */
-  tokens: Uint32Array = new Uint32Array(0)
+  tokens: Uint32Array = noTokens
   scheme: HashScheme | undefined
   media: BlockMedia | undefined
   readonly #lend: ((blockCount: number) => HashColumn) | undefined
@@ -86,7 +90,7 @@ export class BlockHashes {
   /** Forgets the prompt and keeps the memory. */
   clear(): void {
     this.count = 0
-    this.tokens = new Uint32Array(0)
+    this.tokens = noTokens
     this.scheme = undefined
     this.media = undefined
   }
@@ -126,6 +130,6 @@ export class BlockHashes {
 
 function grown(column: HashColumn, count: number, keep: number): HashColumn {
   const larger = newHashColumn(Math.max(count, column.length)) // at least twice the old capacity, in hashes
-  larger.set(column.subarray(0, 2 * keep))
+  if (keep > 0) larger.set(column.subarray(0, 2 * keep))
   return larger
 }

@@ -68,8 +68,6 @@ interface Ids {
   readonly exactness: Exactness
 }
 
-/** No UTF-8 has it, and an engine refuses it. */
-const halfPair = /\p{Surrogate}/u
 const checkedFirstDefault = 4
 const checkedEveryDefault = 64
 /** As on our own loop; an engine renders what takes longer. */
@@ -107,7 +105,7 @@ export class EnginePieces {
       if (prompt.kind === 'ids' || prompt.truncation) return undefined
       const text = prompt.kind === 'text' ? onlyText(prompt) : this.#render(prompt)
       const isWrapped = prompt.addSpecialTokens
-      if (text === undefined || halfPair.test(text) || (isWrapped && !this.#parts.wrapping)) return undefined
+      if (text === undefined || !text.isWellFormed() || (isWrapped && !this.#parts.wrapping)) return undefined
       return { text, isWrapped, isProven: prompt.isProven, kind: kindOf(route, body) }
     } catch {
       return undefined // media, a template that raises, a malformed body: the engine answers those itself

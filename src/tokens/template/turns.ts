@@ -80,7 +80,7 @@ export class Turns {
   open(site: TurnSite, scope: Scope, run: Run): LoopReplay | undefined {
     const names = site.names.map((name) => scope.get(name))
     const bytes = sizeOfAll(names)
-    if (bytes === undefined || loneSurrogate.test(run.out)) return undefined
+    if (bytes === undefined || !run.out.isWellFormed()) return undefined
     this.bytes += bytes
     const known = this.#known?.loops[site.id]
     const isUsable = known !== undefined && areSame(known.names, names)
@@ -212,7 +212,8 @@ class LoopReplay {
     })
     const effects = this.#readEffects(scope)
     const bytes = sizeOfAll([item, ...attributes, ...seen, ...effects])
-    if (bytes === undefined || loneSurrogate.test(text)) this.#isRecording = false
+    // Two halves of a character in two turns would have another length together.
+    if (bytes === undefined || !text.isWellFormed()) this.#isRecording = false
     else {
       const sizes = { length: Buffer.byteLength(text), units: text.length, bytes: bytes + turnBytes }
       this.#keep({ item, guards, seen, attributes, flow, effects, ...sizes })
@@ -236,9 +237,6 @@ class LoopReplay {
 }
 
 const none: readonly Value[] = []
-
-/** Two halves of a character in two turns would have another length together. */
-const loneSurrogate = /\p{Surrogate}/u
 
 /** Stands for a value that could not be read: no list of our own making is ever the same as another. */
 const unreadable: Value = new LoopState([])
