@@ -12,12 +12,16 @@ import { readFileSync } from '../scripts/files.js'
 
 const entries = { warmroute: 'src/index.ts', 'warmroute/core': 'src/core/index.ts', 'warmroute/sim': 'src/sim.ts' }
 
-const examples = Object.entries(entries).flatMap(([entry, source]) =>
+/** What a newcomer reads first; it is held to the same. */
+const readme = [...readFileSync('README.md').matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1]!)
+
+const ofNames = Object.entries(entries).flatMap(([entry, source]) =>
   readSurface(source, readFileSync, '.ts').map(({ name, example }) => ({
     name: `${entry}: ${name}`,
     code: example ?? '',
   })),
 )
+const examples = [...ofNames, ...readme.map((code, at) => ({ name: `README ${at + 1}`, code }))]
 
 /** Inside the repository, so that types and packages are found as they are for the sources. */
 const folder = mkdtempSync('.examples-')
@@ -31,6 +35,10 @@ const files = examples.map(({ code }, at) => {
 it('have one each, and as a package would be used', () => {
   expect(examples.length).toBeGreaterThan(50)
   for (const { name, code } of examples) expect(code, name).toMatch(/^import .* from 'warmroute(\/\w+)?'$/m)
+})
+
+it('the one in the README is short', () => {
+  expect(readme.map((code) => code.trimEnd().split('\n').length <= 20)).toEqual([true])
 })
 
 it('compile', () => {

@@ -23,6 +23,7 @@ const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
   ['answersUnedited', 'src/server/waiting.sockets.test.ts'],
   ['requestsRetried', 'src/server/telemetry.sockets.test.ts'],
   ['prefillAnswers', 'src/server/pairs/lifetime.sockets.test.ts'],
+  ['prefillActivationFailures', 'src/server/pairs/choice.sockets.test.ts'],
   ['heldKvReleased', 'src/server/pairs/lifetime.sockets.test.ts'],
   ['sessionNews', 'src/server/sessions/session-affinity.sockets.test.ts'],
   ['prefillsLearned', 'src/cli/assemble/prefill-times.sockets.test.ts'],

@@ -19,6 +19,8 @@ export interface PrefillRouterOptions<Endpoint, Inner> {
   /** Tells the decode side's monitor about the prefill client, so that its gauges end with its workers. */
   readonly registerWithMonitor?: ((inner: Inner) => void) | undefined
   readonly closeInner?: ((inner: Inner) => Promise<void>) | undefined
+  /** One more try failed; the next follows. */
+  readonly onActivationFailed?: (() => void) | undefined
   readonly warn: (fields: Record<string, unknown>, sentence: string) => void
   /** Waits; resolves early when the signal fires. */
   readonly pause: (ms: number, signal: AbortSignal) => Promise<void>
@@ -151,6 +153,7 @@ export class PrefillRouter<Endpoint, Inner> {
       } catch (error) {
         if (signal.aborted) return
         this.#lifecycle.activationFailed()
+        this.#options.onActivationFailed?.()
         warn(
           { endpoint: identity, error: String(error), retry_ms: retryMs },
           'prefill could not be activated, trying again',

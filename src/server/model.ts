@@ -204,7 +204,10 @@ export class Model {
     if (!disagg) return undefined
     const { log, metrics } = this.#context
     const openMetrics = (): RouterMetrics => routerMetricsOf(metrics, name, 'prefill')
-    return new PrefillSide({ model: name, blockSize, disagg, decodeFleet: this.fleet, fleet, log, openMetrics })
+    const failures = metrics.prefillActivationFailures.with({ model: name })
+    const onActivationFailed = (): void => failures.inc()
+    const own = { model: name, blockSize, disagg, decodeFleet: this.fleet, fleet, log }
+    return new PrefillSide({ ...own, openMetrics, onActivationFailed })
   }
 
   /** Nothing of it is shown or remembered, whichever half of requests it did. */

@@ -106,6 +106,7 @@ export const catalogue = {
   requestsShed: { name: 'warmroute_requests_shed_total', type: 'counter', labels: ['model', 'reason'], help: 'Requests refused before they reached a worker: busy, limit, not_ready, draining or queue.' },
   answersUnedited: { name: 'warmroute_answers_unedited_total', type: 'counter', labels: ['model'], help: 'Whole answers that were too long to be edited (over 16 MiB) and reached the client as the engine sent them.' },
   requestsRetried: { name: 'warmroute_requests_retried_total', type: 'counter', labels: ['model'], help: 'Requests that went to a second worker because the first failed before its first byte.' },
+  prefillActivationFailures: { name: 'warmroute_prefill_activation_failures_total', type: 'counter', labels: ['model'], help: 'Times that the router among prefill workers could not be made; it is tried again each second.' },
   prefillLegs: { name: 'warmroute_prefill_legs_total', type: 'counter', labels: ['model', 'worker', 'outcome'], help: 'Remote prefills by worker: completed or failed.' },
   decodeLegs: { name: 'warmroute_decode_legs_total', type: 'counter', labels: ['model', 'worker', 'prefill'], help: 'Requests of a model with prefill workers by the worker that decoded them, and whether their prompt was computed elsewhere (remote) or there (local).' },
   remotePrefillSkipped: { name: 'warmroute_remote_prefill_skipped_total', type: 'counter', labels: ['model', 'reason'], help: 'Requests of a model with prefill workers whose prompt was computed where it was decoded, and why.' },

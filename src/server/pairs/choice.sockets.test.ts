@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest'
 import { InProcessRouter } from '../../routing/index.js'
 import { chatBody, post } from '../house.case.js'
 import type { WorkerSpec } from '../options.js'
+import { createPolicyRouter } from '../policies/policy-router.js'
 import type { PairHouse, PairHouseOptions } from './fake-pair.case.js'
 import { FakePair, openPairHouse } from './fake-pair.case.js'
 
@@ -169,6 +170,23 @@ describe('membership', () => {
     })
     house!.gateway.setWorker('m', pair.spec('prefill', 0))
     expect([await listed(), (await ask()).status, house!.inner.length]).toEqual([1, 200, 1])
+  })
+
+  it('a router that cannot be made is tried again, and counted', async () => {
+    let tries = 0
+    await open('vllm', {
+      disagg: {
+        enforce: true,
+        openPrefill: () => {
+          if (++tries === 1) return Promise.reject(new Error('not yet'))
+          return Promise.resolve(createPolicyRouter({ policy: 'round-robin' }))
+        },
+      },
+    })
+    const name = 'warmroute_prefill_activation_failures_total{model="m"}'
+    expect(house!.gateway.metrics.registry.text()).toContain(`${name} `)
+    await vi.waitFor(async () => expect((await ask()).status).toBe(200), 5_000)
+    expect(house!.gateway.metrics.registry.text()).toContain(`${name} 1\n`)
   })
 
   it('workers that come back as another pool get a router of their own', async () => {

@@ -25,6 +25,7 @@ export interface PrefillSideOptions {
   readonly log: Log
   /** What its router observes; made when there is one. */
   readonly openMetrics?: (() => RouterMetrics) | undefined
+  readonly onActivationFailed?: (() => void) | undefined
 }
 
 /** Who is left out of a choice besides those who cannot serve; undefined when nobody is. */
@@ -56,6 +57,7 @@ export class PrefillSide {
       buildInner: (pool, signal) => disagg.openPrefill(pool, signal),
       registerWithMonitor: (inner) => this.#use(inner),
       closeInner: disagg.closePrefill,
+      onActivationFailed: options.onActivationFailed,
       warn: (fields, sentence) => log.warn({ model: options.model, ...fields }, sentence),
       pause,
     })
