@@ -128,6 +128,7 @@ async function assemblyOptions(
     enforceDisagg: own.enforceDisagg,
     prefillFallback: own.prefillFallback,
     tokenPlaces: tokenPlacesOf(own, env),
+    trtllmPollMs: own.trtllmPollMs,
     prefillProfile: own.engineProfile === undefined ? undefined : await readPrefillProfile(own.engineProfile),
     decisionLog:
       own.decisionLog === undefined ? undefined : { path: own.decisionLog, bytesMax: own.decisionLogMaxMib * 2 ** 20 },

@@ -56,6 +56,7 @@ export interface ServeConfig {
   /** `auto`: where this system keeps state; `none`: nowhere. */
   readonly snapshotFolder: string
   readonly snapshotIntervalSecs: number
+  readonly trtllmPollMs: number
   readonly engineProfile: string | undefined
   readonly decisionLog: string | undefined
   readonly decisionLogMaxMib: number
@@ -168,6 +169,10 @@ const options = {
     60,
     'Seconds between two snapshots. One more is taken at the end; 0 takes only that one.',
   ),
+  trtllmPollMs: number(
+    0,
+    'Milliseconds between two polls of the event queue of TensorRT-LLM workers (`POST /kv_cache_events`; the server needs `event_buffer_max_size` above 0), which makes them exact; 50 to 200 are sensible. A poll empties the queue: this router must be the only one that asks, or both go wrong. 0 asks nobody.',
+  ),
   engineProfile: optionalText(
     'A file of `warmroute profile`: where policy warm, and prefill_times when it is `online`, start to learn how long prefills take. None: from nothing.',
   ),
@@ -191,6 +196,8 @@ export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
       .map(({ url }) => ({ field: 'workers', message: `"${url}" is not an http address` }))
     if (!(plain.snapshotIntervalSecs >= 0 && plain.snapshotIntervalSecs <= 86_400))
       issues.push({ field: 'snapshot_interval_secs', message: 'must be between 0 and 86400' })
+    if (!(plain.trtllmPollMs >= 0 && plain.trtllmPollMs <= 60_000))
+      issues.push({ field: 'trtllm_poll_ms', message: 'must be between 0 and 60000' })
     if (!isHttp(plain.hubEndpoint))
       issues.push({ field: 'hub_endpoint', message: `"${plain.hubEndpoint}" is not an http address` })
     if (!(plain.decisionLogMaxMib >= 1 && plain.decisionLogMaxMib <= 1_048_576))

@@ -31,6 +31,8 @@ export interface AssemblyOptions {
   readonly times?: Partial<KeeperTimes>
   /** Where events are looked for, of engines that do not say it. */
   readonly usualPorts?: UsualPorts | undefined
+  /** Between two questions for the events of a TensorRT-LLM server; 0: they are not asked for. */
+  readonly trtllmPollMs?: number
   /** Where what is known of caches outlives this process, and how often it is written. */
   readonly snapshot?: { readonly path: string; readonly intervalMs: number } | undefined
   /** Where policy warm starts to learn from. */

@@ -314,7 +314,13 @@ export class Assembly implements KeeperHouse {
     }
     const isSameBlock = facts.blockSize === undefined || facts.blockSize.value === runtime.blockSize
     const isSameName = namesPairs(facts) === runtime.isEagle
-    if (runtime.looksAtCaches && isSameBlock && isSameName) runtime.follow(keeper.id, sourcesOf(joined, facts), facts)
+    if (!runtime.looksAtCaches || !isSameBlock || !isSameName) return
+    const { url, apiKey, events } = keeper.address
+    const intervalMs = this.#options.trtllmPollMs ?? 0
+    // Only who was told to: whoever polls empties the queue for everybody else.
+    if (facts.kind.value === 'trtllm' && intervalMs > 0 && events === undefined)
+      runtime.poll(keeper.id, { url, apiKey, intervalMs }, facts)
+    else runtime.follow(keeper.id, sourcesOf(joined, facts), facts)
   }
 
   /** Beside everything else: it sends a prompt, and waits for its events. */

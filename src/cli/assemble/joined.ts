@@ -135,7 +135,7 @@ export function isOtherShape(facts: EngineFacts, before: EngineFacts): boolean {
   )
 }
 
-export function dialectOf(facts: EngineFacts): 'vllm' | 'sglang' | undefined {
+export function dialectOf(facts: EngineFacts): 'vllm' | 'sglang' | 'trtllm' | undefined {
   const { value } = facts.kind
-  return value === 'vllm' || value === 'sglang' ? value : undefined
+  return value === 'vllm' || value === 'sglang' || value === 'trtllm' ? value : undefined
 }

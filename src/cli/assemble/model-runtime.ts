@@ -34,6 +34,8 @@ import { createPolicyRouter } from '../../server/index.js'
 import type { Metrics, RouterMetrics } from '../../telemetry/index.js'
 import { routerMetricsOf } from '../../telemetry/index.js'
 import type { CacheMemory } from './cache-memory.js'
+import type { PolledOptions } from './polled-feeds.js'
+import { PolledFeeds } from './polled-feeds.js'
 import type { FeedView } from './worker-mode.js'
 
 export interface ModelRuntimeOptions {
@@ -77,6 +79,7 @@ export class ModelRuntime {
   readonly #exactWorkers: Set<bigint>
   readonly #closers: (() => Promise<void>)[] = []
   #source: ZmqSource | undefined
+  #polled: PolledFeeds | undefined
   #intake: EventIntake | undefined
   #index: KvIndex | undefined
 
@@ -113,6 +116,7 @@ export class ModelRuntime {
     })
     const runtime = new ModelRuntime(options, router, exactWorkers)
     runtime.#source = made?.source
+    runtime.#polled = made && new PolledFeeds(made.source.intake)
     runtime.#intake = made?.intake
     runtime.#index = router.router.indexer
     runtime.metrics = routerMetrics
@@ -167,11 +171,21 @@ export class ModelRuntime {
     this.#feeds.set(workerId, feeds)
   }
 
+  /** Asks a worker for its events, instead of following its streams. The router must know the worker. */
+  poll(workerId: bigint, address: Pick<PolledOptions, 'url' | 'apiKey' | 'intervalMs'>, facts: EngineFacts): void {
+    void this.unfollow(workerId)
+    const rank = this.#intake?.ranks.find(workerId, 0)
+    if (!this.#polled || rank === undefined) return
+    const usableBlocks = facts.usableBlocks?.value
+    const feed = this.#polled.start({ ...address, rank, blockSize: this.blockSize, usableBlocks })
+    this.#feeds.set(workerId, [feed])
+  }
+
   async unfollow(workerId: bigint): Promise<void> {
     const feeds = this.#feeds.get(workerId) ?? []
     this.#feeds.delete(workerId)
     for (const { rank } of feeds) this.#identities.delete(rank)
-    await Promise.all(feeds.map((feed) => this.#source!.unfollow(feed)))
+    await Promise.all(feeds.flatMap((feed) => [this.#source!.unfollow(feed), this.#polled!.stop(feed)]))
   }
 
   /** The engine's process is another one: what its streams told before is void. */
@@ -250,6 +264,7 @@ export class ModelRuntime {
 
   async close(): Promise<void> {
     this.#feeds.clear()
+    await this.#polled?.close()
     for (const close of this.#closers.reverse()) await close()
   }
 }

@@ -81,13 +81,14 @@ export class TokenHosts {
     const { url, apiKey } = keeper.address
     const dialect = dialectOf(facts)!
     const headers = apiKey === undefined ? {} : { headers: { authorization: `Bearer ${apiKey}` } }
+    const engine = dialect === 'trtllm' ? {} : { engine: { url, dialect, ...headers } } // it has no route for tokens
     const places = placesFor(model, this.#options.places)
     return {
       ...places,
       path: named ?? this.#named.get(model) ?? places.path,
       model: facts.tokenizer?.value,
       rules: { dialect },
-      engine: { url, dialect, ...headers },
+      ...engine,
     }
   }
 }

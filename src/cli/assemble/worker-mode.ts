@@ -38,6 +38,7 @@ const eventPorts = '"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5657"'
 export const eventFlags: Readonly<Partial<Record<EngineKind, string>>> = {
   vllm: `--kv-events-config '{"enable_kv_cache_events":true,${eventPorts}}'`,
   sglang: `--kv-events-config '{"publisher":"zmq",${eventPorts}}'`,
+  trtllm: 'kv_cache_config: {event_buffer_max_size: 65536}, and trtllm_poll_ms: 100 here, if nobody else polls',
 }
 
 /** The flag that makes an engine say how many prompt tokens it had cached. */

@@ -10,6 +10,8 @@ export interface PollerOptions {
   readonly baseUrl: string
   readonly feed: Feed
   readonly signal: AbortSignal
+  /** For a server behind something that wants a key; the server itself has none. */
+  readonly apiKey?: string | undefined
   readonly intervalMs?: number
   /** Older servers hold an empty reply back for 2 s. */
   readonly timeoutMs?: number
@@ -36,7 +38,7 @@ export async function pollTrtllm(options: PollerOptions): Promise<void> {
       if (payload.length > 2) feed.machine.frame(sequence++, payload, now()) // `[]` is no news
     }
     feed.machine.tick(now())
-    await pause(options.intervalMs ?? 100, undefined, { signal }).catch(() => undefined)
+    await pause(options.intervalMs ?? 100, undefined, { signal, ref: false }).catch(() => undefined)
   }
 }
 
@@ -45,6 +47,7 @@ async function poll(options: PollerOptions): Promise<Uint8Array | undefined> {
   try {
     const reply = await request(new URL('/kv_cache_events', options.baseUrl), {
       method: 'POST',
+      headers: options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` },
       signal: AbortSignal.any([options.signal, timeout]),
     })
     const chunks: Uint8Array[] = []
