@@ -57,6 +57,19 @@ it('knows a vLLM by its event sources, asked first, and reads every fact with it
   expect(Number(facts.incarnation?.value)).toBeGreaterThan(1e9)
 })
 
+it.each([
+  ['eagle3', true],
+  ['deepseek_mtp', true],
+  ['ngram', false],
+])('in development mode vLLM says how it speculates: %s gives a block up: %s', async (method, isEagle) => {
+  const config = { vllm_config: { speculative_config: { method } } }
+  const probe = recorded('vllm/probes.json', {
+    '/metrics': ok(`${readText('vllm/metrics.txt.gz')}\nvllm:spec_decode_num_drafts_total{engine="0"} 3\n`),
+    '/server_info?config_format=json': ok(config),
+  })
+  expect((await detectEngine(probe)).isEagle).toMatchObject({ value: isEagle })
+})
+
 it('orders the ranks of a data-parallel vLLM and counts blocks per rank', async () => {
   const metrics = { '/metrics': ok(readText('vllm/metrics-dp2.txt.gz')) }
   const facts = await detectEngine(recorded('vllm/probes-dp2.json', metrics))

@@ -252,7 +252,9 @@ class WorldRun {
         if (asked.isOver) return
         hasLeft = true
         asked.leave()
-        await Promise.resolve()
+        await this.#turn()
+        const { inFlight } = this.#house.gateway
+        if (inFlight > this.#live) this.#wrongs.push(`${inFlight - this.#live} requests outlived their clients`)
       })
     const answer = await asked.done
     this.#live--
