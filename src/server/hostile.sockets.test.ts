@@ -8,9 +8,9 @@ import { endpointRows } from './request/endpoints.js'
 
 // One gateway for all of it: whatever is sent, it must answer, forward nothing it should not, and live on.
 let house: House
+const service = new TokenService({ threads: 1 })
 
 beforeAll(async () => {
-  const service = new TokenService({ threads: 0 })
   const tokenizers = {
     status: (model: string): ModelStatus => service.status(model),
     replace: () => Promise.reject(new Error('a hostile request came as far as replacing a tokenizer')),
@@ -21,6 +21,7 @@ beforeAll(async () => {
 afterAll(async () => {
   expect((await fetch(`${house.url}/health`)).status).toBe(200)
   await house.close()
+  await service.close()
 })
 
 const deep = (depth: number): string => `{"model":"m","messages":${'['.repeat(depth)}${']'.repeat(depth)}}`
