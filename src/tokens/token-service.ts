@@ -75,6 +75,7 @@ interface Served {
 }
 
 const loadDeadlineMs = 120_000
+const answerDeadlineMs = 5000
 const nothing: ModelStatus = {
   source: 'none',
   from: undefined,
@@ -228,13 +229,19 @@ export class TokenService {
       reason: undefined,
       tried,
     }
-    const source = new EngineTokens(sources.engine, sources.rules)
+    const source = this.#engine(sources.engine, sources)
     await source.learn(
       (templates) => this.#pool.run('parse', templates, { deadlineMs: loadDeadlineMs, signal }),
       signal,
     )
     signal?.throwIfAborted()
     return { source, status }
+  }
+
+  #engine(endpoint: EngineEndpoint, { rules }: ModelSources): EngineTokens {
+    return new EngineTokens(endpoint, rules, (bytes, { deadlineMs = answerDeadlineMs, signal }) =>
+      this.#pool.run('answer', { bytes }, { deadlineMs, signal }),
+    )
   }
 
   async #load(
@@ -255,7 +262,7 @@ export class TokenService {
     })
     const encoder = source.plan.kind === 'library' ? 'library' : 'own'
     const reason = source.plan.kind === 'library' ? source.plan.reason : source.templateProblem
-    const engine = sources.engine && new EngineTokens(sources.engine)
+    const engine = sources.engine && this.#engine(sources.engine, sources)
     return { source, engine, status: { source: name, from: folder, encoder, reason, tried } }
   }
 }

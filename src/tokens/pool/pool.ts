@@ -113,6 +113,6 @@ function workerFile(): string {
   const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx/esm/api')).href.replace(/\.cjs$/, '.mjs')
   const worker = new URL('./worker.ts', import.meta.url).href
   const source = `import { register } from '${loader}'; register(); const worker = await import('${worker}');
-    export const { load, encode, render, parse } = worker`
+    export const { load, encode, render, parse, answer } = worker`
   return `data:text/javascript,${encodeURIComponent(source)}`
 }

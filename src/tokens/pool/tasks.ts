@@ -3,6 +3,7 @@ import type { PromptRules } from '../chat/build-prompt.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
 import type { Route, Truncation } from '../chat/request.js'
 import type { LoadedModel } from '../model/loaded-model.js'
+import type { TokensAnswer } from '../sources/read-answer.js'
 import type { PlanOptions } from '../vocabulary/plan.js'
 
 export interface LoadTask {
@@ -47,6 +48,11 @@ export interface RenderResult {
   readonly isProven: boolean
 }
 
+/** An engine's answer, as it came. */
+export interface AnswerTask {
+  readonly bytes: Uint8Array
+}
+
 export type ParseTask = readonly Omit<ParsedTemplate, 'parsed'>[]
 
 /** Errors lose their class between threads; these travel as data. */
@@ -63,5 +69,6 @@ export interface TaskTypes {
   readonly load: { readonly task: LoadTask; readonly result: LoadedModel }
   readonly encode: { readonly task: EncodeTask; readonly result: EncodeResult }
   readonly render: { readonly task: RenderTask; readonly result: RenderResult }
+  readonly answer: { readonly task: AnswerTask; readonly result: TokensAnswer }
   readonly parse: { readonly task: ParseTask; readonly result: readonly ParsedTemplate[] }
 }

@@ -10,12 +10,15 @@ import type { Body } from '../chat/request.js'
 import { Encoder } from '../encode/encoder.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import { loadModel, readShared } from '../model/loaded-model.js'
+import type { TokensAnswer } from '../sources/read-answer.js'
+import { readAnswer } from '../sources/read-answer.js'
 import { parsePythonJson } from '../template/python-json.js'
 import { parseTemplate } from '../template/template.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
 import type {
   Answer,
+  AnswerTask,
   EncodeResult,
   EncodeTask,
   LoadTask,
@@ -35,15 +38,15 @@ interface TextEncoderOfModel {
 }
 
 export function load(task: LoadTask): Answer<LoadedModel> {
-  return answer(() => loadModel(task.folder, task.key, task.options))
+  return guarded(() => loadModel(task.folder, task.key, task.options))
 }
 
 export function encode(task: EncodeTask): Answer<EncodeResult> {
-  return answer(() => encoderOf(task.model).encode(task.text, task.isContinued))
+  return guarded(() => encoderOf(task.model).encode(task.text, task.isContinued))
 }
 
 export function render(task: RenderTask): Answer<RenderResult> {
-  return answer(() => {
+  return guarded(() => {
     const body = parsePythonJson(new TextDecoder().decode(task.raw)) as Body
     const chats = templatesOf(task)
     const prompt = buildPrompt(task.route, body, task.rules, (hasTools) => {
@@ -60,11 +63,15 @@ export function render(task: RenderTask): Answer<RenderResult> {
   })
 }
 
-export function parse(task: ParseTask): Answer<readonly ParsedTemplate[]> {
-  return answer(() => task.map(({ name, source }) => ({ name, source, parsed: parseTemplate(source) })))
+export function answer({ bytes }: AnswerTask): Answer<TokensAnswer> {
+  return guarded(() => readAnswer(bytes))
 }
 
-function answer<T>(work: () => T): Answer<T> {
+export function parse(task: ParseTask): Answer<readonly ParsedTemplate[]> {
+  return guarded(() => task.map(({ name, source }) => ({ name, source, parsed: parseTemplate(source) })))
+}
+
+function guarded<T>(work: () => T): Answer<T> {
   try {
     return { kind: 'done', value: work() }
   } catch (error) {

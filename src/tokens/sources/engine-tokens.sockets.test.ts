@@ -197,3 +197,18 @@ it('a search for a source that began earlier does not undo a later one', async (
   expect(service.status('raced')).toMatchObject({ source: 'configured' })
   expect(await service.replaceModel('new', behind)).toMatchObject({ source: 'engine', asks: 'whole' })
 })
+
+it('a long answer is read in a thread, and the loop goes on meanwhile', async () => {
+  const ids = Array.from({ length: 400_000 }, (_, index) => 100_000 + (index % 50_000))
+  const long = JSON.stringify({ count: ids.length, tokens: ids })
+  server = createServer((request, response) => {
+    request.resume().on('end', () => response.writeHead(200).end(long))
+  })
+  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  await service.setModel('long', { engine: { url, dialect: 'sglang' } })
+  const { done } = service.counts.pool
+  const { ids: got } = await tokensOf('long', { prompt: 'x' }, 'completions')
+  expect([got.length, got[399_999]]).toEqual([400_000, ids[399_999]])
+  expect(service.counts.pool.done).toBe(done + 1)
+})

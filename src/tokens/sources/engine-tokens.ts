@@ -26,10 +26,13 @@ import type { Exactness } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
 import type { EnginePieces } from './engine-pieces.js'
+import type { Fetched } from './fetch-bytes.js'
 import { fetchBytes } from './fetch-bytes.js'
 import { learnPieces } from './learn-pieces.js'
 import type { ParseTemplates } from './learn-pieces.js'
 import { readFeatures } from './media-features.js'
+import { readAnswer } from './read-answer.js'
+import type { TokensAnswer } from './read-answer.js'
 import type { TokenSource } from './source.js'
 
 export interface EngineEndpoint {
@@ -39,6 +42,8 @@ export interface EngineEndpoint {
   readonly deadlineMs?: number
   readonly cacheBytes?: number
 }
+
+export type ReadLong = (bytes: Uint8Array, options: TokenizeOptions) => Promise<TokensAnswer>
 
 /** What the engine said of a prompt. */
 interface Said {
@@ -55,6 +60,9 @@ const idBytes = Uint32Array.BYTES_PER_ELEMENT
 const noCuts: Uint32Array = new Uint32Array(0)
 const cacheBytesDefault = 32 << 20
 const answerBytesMax = 64 << 20
+/** About 36,000 ids: 3 ms. */
+const loopAnswerMax = 256 << 10
+const infoBytesMax = 1 << 20
 /** Of a request: reading, hashing and sending more would hold the loop for too long. */
 const bodyBytesMax = 1 << 20
 const reparsedBytesMax = 64 << 10
@@ -96,6 +104,7 @@ export class EngineTokens implements TokenSource {
   readonly #prompts: RememberedTexts
   readonly #counts = { hits: 0, misses: 0, evictions: 0 }
   readonly #rules: PromptRules
+  readonly #readLong: ReadLong | undefined
   /** Of the answers, of their ids and of their texts. */
   readonly #shareBytes: number
   /** Learnt at the first refusal: render endpoints are off unless the engine was started with them. */
@@ -104,7 +113,9 @@ export class EngineTokens implements TokenSource {
   /** Why the whole of every new prompt is asked for; undefined where the new end is enough. */
   #wholeReason: string | undefined = 'only vLLM tells its chat template and added tokens'
 
-  constructor(endpoint: EngineEndpoint, rules: Partial<PromptRules> = {}) {
+  /** `readLong` is `readAnswer` in a thread. */
+  constructor(endpoint: EngineEndpoint, rules: Partial<PromptRules> = {}, readLong?: ReadLong) {
+    this.#readLong = readLong
     this.#shareBytes = Math.max(1, Math.floor((endpoint.cacheBytes ?? cacheBytesDefault) / 3))
     this.#endpoint = endpoint
     this.#rules = { ...plainRules, ...rules }
@@ -174,13 +185,18 @@ export class EngineTokens implements TokenSource {
     if (this.#endpoint.dialect !== 'vllm') return
     const learnt = await learnPieces({
       parse,
-      askInfo: () => this.#ask('/tokenizer_info', undefined, { signal }),
+      askInfo: () => this.#askInfo(signal),
       encode: (text, addSpecialTokens) => this.#encode(text, addSpecialTokens, { signal }),
       rules: this.#rules,
       bytesMax: this.#shareBytes,
     })
     this.#pieces = typeof learnt === 'string' ? undefined : learnt
     this.#wholeReason = typeof learnt === 'string' ? learnt : undefined
+  }
+
+  async #askInfo(signal: AbortSignal | undefined): Promise<{ status: number; value: unknown }> {
+    const { status, bytes } = await this.#ask('/tokenizer_info', undefined, { signal }, infoBytesMax)
+    return { status, value: status === 200 ? (JSON.parse(Buffer.from(bytes).toString('utf8')) as unknown) : undefined }
   }
 
   /** A long body, usually for its pictures: it is passed on as it is, and neither read nor remembered. */
@@ -218,14 +234,13 @@ export class EngineTokens implements TokenSource {
     if (!this.#canRender) return undefined
     const post = text ?? JSON.stringify(body)
     const asked = route === 'completions' ? post : withoutTensors(post)
-    const { status, value } = await this.#ask(renderPaths[route], asked, options)
+    const { status, bytes } = await this.#ask(renderPaths[route], asked, options)
     if (status === 403 || status === 404 || status === 405) {
       this.#canRender = false
       return undefined
     }
-    const first = Array.isArray(value) ? (value[0] as Body | undefined) : (value as Body | undefined)
-    const ids = readIds(status, first?.['token_ids'])
-    return { ids, media: readFeatures(first?.['features'], ids.length), exactness: 'proven' }
+    const { ids, features } = await this.#read(status, bytes, options)
+    return { ids, media: readFeatures(features, ids.length), exactness: 'proven' }
   }
 
   /** Here nobody says where media lie, although placeholders stand in the ids: such a prompt is refused. */
@@ -240,40 +255,45 @@ export class EngineTokens implements TokenSource {
         ? pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
         : pick({ ...chat, model: body['model'] }, chatFields)
     const path = this.#endpoint.dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
-    const { status, value } = await this.#ask(path, spell(ask), options)
-    const ids = (value as Body | undefined)?.['tokens']
-    const isBatch = Array.isArray(ids) && Array.isArray((ids as readonly Value[])[0])
-    return {
-      ids: readIds(status, isBatch ? (ids as readonly Value[])[0] : ids),
-      media: undefined,
-      exactness: 'expected',
-    }
+    const { status, bytes } = await this.#ask(path, spell(ask), options)
+    const { ids } = await this.#read(status, bytes, options)
+    return { ids, media: undefined, exactness: 'expected' }
   }
 
   /** The ids of a text alone. */
   async #encode(prompt: string, addSpecialTokens: boolean, options: TokenizeOptions): Promise<Uint32Array> {
     const ask = JSON.stringify({ prompt, add_special_tokens: addSpecialTokens })
-    const { status, value } = await this.#ask('/tokenize', ask, options)
-    return readIds(status, (value as Body | undefined)?.['tokens'])
+    const { status, bytes } = await this.#ask('/tokenize', ask, options)
+    return (await this.#read(status, bytes, options)).ids
+  }
+
+  async #read(
+    status: number,
+    bytes: Uint8Array,
+    options: TokenizeOptions,
+  ): Promise<{ readonly ids: Uint32Array; readonly features: Value }> {
+    if (status >= 400 && status < 500) throw new LoadOnlyError('malformed', `the engine answered ${status}`)
+    const answer =
+      status === 200
+        ? await (bytes.length > loopAnswerMax && this.#readLong ? this.#readLong(bytes, options) : readAnswer(bytes))
+        : undefined
+    if (answer?.ids) return { ids: answer.ids, features: answer.features }
+    throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status} without tokens` })
   }
 
   async #ask(
     path: string,
     post: string | Uint8Array<ArrayBuffer> | undefined,
     options: TokenizeOptions,
-  ): Promise<{ status: number; value: unknown }> {
-    const { status, bytes } = await fetchBytes(this.#endpoint.url.replace(/\/+$/, '') + path, {
-      bytesMax: answerBytesMax,
+    bytesMax: number = answerBytesMax,
+  ): Promise<Fetched> {
+    return fetchBytes(this.#endpoint.url.replace(/\/+$/, '') + path, {
+      bytesMax,
       deadlineMs: Math.min(options.deadlineMs ?? Infinity, this.#endpoint.deadlineMs ?? deadlineMsDefault),
       signal: options.signal,
       headers: this.#endpoint.headers,
       post,
     })
-    try {
-      return { status, value: JSON.parse(Buffer.from(bytes).toString('utf8')) as unknown }
-    } catch {
-      return { status, value: undefined }
-    }
   }
 }
 
@@ -337,14 +357,6 @@ function readRequest(body: Body, raw: Uint8Array | undefined): Request {
 
 function refuseMedia(message: Value): void {
   contentTexts(asRecord(message)?.['content'])
-}
-
-function readIds(status: number, ids: Value): Uint32Array {
-  if (status >= 400 && status < 500) throw new LoadOnlyError('malformed', `the engine answered ${status}`)
-  if (status !== 200 || !isIds(ids)) {
-    throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status} without tokens` })
-  }
-  return toIds(ids)
 }
 
 function isIds(value: Value): boolean {

@@ -1,0 +1,38 @@
+/** The tokens in an engine's answer, of a render or a tokenize endpoint. A long one is read in a thread, where this holds nobody. */
+import type { Body } from '../chat/request.js'
+import type { Value } from '../template/values.js'
+
+export interface TokensAnswer {
+  /** Undefined where there are none, or what stands there are no ids. */
+  readonly ids: Uint32Array | undefined
+  /** Where media lie, as the engine says it. */
+  readonly features: Value
+}
+
+const nothing: TokensAnswer = { ids: undefined, features: undefined }
+
+/** Of several prompts the first. */
+export function readAnswer(bytes: Uint8Array): TokensAnswer {
+  let value: Value
+  try {
+    value = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8')) as Value
+  } catch {
+    return nothing
+  }
+  const first = (Array.isArray(value) ? (value as readonly Value[])[0] : value) as Body | null | undefined
+  const { token_ids: rendered, tokens, features } = first ?? {}
+  const said = rendered ?? tokens
+  return { ids: idsOf(Array.isArray(said) && Array.isArray(said[0]) ? (said[0] as Value) : said), features }
+}
+
+function idsOf(value: Value): Uint32Array | undefined {
+  if (!Array.isArray(value) || value.length === 0) return undefined
+  const items = value as readonly Value[]
+  const ids = new Uint32Array(items.length)
+  for (let index = 0; index < ids.length; index++) {
+    const id = items[index]
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id > 0xffff_ffff) return undefined
+    ids[index] = id
+  }
+  return ids
+}
