@@ -1,7 +1,7 @@
 /** `npm run docs:metrics`: writes `docs/reference/metrics.md` from the catalogue; `--check` compares instead. */
 import { writeFileSync } from 'node:fs'
 import type { MetricKey, MetricRow } from '../src/telemetry/index.js'
-import { catalogue, idle, leftOut } from '../src/telemetry/index.js'
+import { catalogue, idle, leftOut, unitOf } from '../src/telemetry/index.js'
 import { readFileSync } from './files.js'
 
 const path = 'docs/reference/metrics.md'
@@ -19,8 +19,8 @@ function page(rows: readonly MetricRow[]): string {
 Generated from \`src/telemetry/catalogue.ts\`. Scrape \`/metrics\`. Names that begin with \`dynamo_\` are those of the system we
 follow, so that its dashboards work; "since" names the version where it is not 1.2.1.
 
-| Name | Type | Labels | Meaning | Since |
-|---|---|---|---|---|
+| Name | Type | Unit | Labels | Meaning | Since |
+|---|---|---|---|---|---|
 ${sorted.map(rowText).join('\n')}
 
 ## Buckets
@@ -48,5 +48,9 @@ ${Object.entries(leftOut)
 }
 
 function rowText(row: MetricRow): string {
-  return `| \`${row.name}\` | ${row.type} | ${row.labels.join(', ')} | ${row.help} | ${row.since ?? ''} |`
+  return `| \`${row.name}\` | ${row.type} | ${unitOf(keyOf(row))} | ${row.labels.join(', ')} | ${row.help} | ${row.since ?? ''} |`
+}
+
+function keyOf(row: MetricRow): MetricKey {
+  return (Object.keys(catalogue) as MetricKey[]).find((key) => catalogue[key] === row)!
 }

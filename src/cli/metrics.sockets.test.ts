@@ -44,6 +44,7 @@ const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
   ['snapshotSaves', 'src/cli/warm-restart.sockets.test.ts'],
   ['snapshotRanks', 'src/cli/warm-restart.sockets.test.ts'],
   ['snapshotBytes', 'src/cli/warm-restart.sockets.test.ts'],
+  ['snapshotKept', 'src/cli/assemble/cache-memory.test.ts'],
   ['snapshotPause', 'src/cli/warm-restart.sockets.test.ts'],
   ['droppedSeries', 'src/telemetry/metrics.test.ts'],
 ])

@@ -7,6 +7,8 @@ export type { LogLevel } from './log.js'
 export { createMetrics } from './metrics.js'
 export type { Metrics, MetricsOptions } from './metrics.js'
 export { expositionType, Registry } from './registry.js'
+export { unitOf } from './unit.js'
+export type { Unit } from './unit.js'
 export {
   instanceId,
   removeWorkerSeries,
