@@ -36,6 +36,37 @@ it('scrapes families without labels as zero from the start', () => {
   expect(createMetrics().registry.text()).toContain('dynamo_frontend_disconnected_clients 0\n')
 })
 
+/** Every expression of the board, with what its legend names. */
+function boardTargets(): readonly { readonly title: string; readonly expr: string; readonly legend: string }[] {
+  const board = JSON.parse(readFileSync('docs/grafana/warmroute.json', 'utf8')) as {
+    panels: { title: string; targets?: { expr: string; legendFormat?: string }[] }[]
+  }
+  return board.panels.flatMap(({ title, targets = [] }) =>
+    targets.map(({ expr, legendFormat = '' }) => ({ title, expr, legend: legendFormat })),
+  )
+}
+
+// What a Prometheus would say of a wrong name is nothing: the panel stays empty, and nobody notices.
+it.each(boardTargets())('the board asks for what there is: $title, $expr', ({ expr, legend }) => {
+  const asked = [...expr.matchAll(/\b((?:dynamo|warmroute)_\w+)(?:\{([^}]*)\})?(\[\w+\])?/g)]
+  expect(asked).not.toEqual([])
+  const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, names]) => names!.split(/,\s*/))
+  for (const [, name = '', selector = '', range] of asked) {
+    const row = rows.find((it) => it.name === name || (it.type === 'histogram' && `${it.name}_bucket` === name))
+    expect(row, name).toBeDefined()
+    const labels = [...row!.labels, ...(name.endsWith('_bucket') ? ['le'] : [])]
+    const chosen = [...selector.matchAll(/(\w+)(?:=|=~|!=|!~)"[^"]*"/g)].map(([, label]) => label!)
+    expect(labels).toEqual(expect.arrayContaining([...chosen, ...grouped]))
+    // A rate is of something that only grows; what goes up and down is read as it is.
+    expect(expr.includes(`rate(${name}`), name).toBe(row!.type !== 'gauge')
+    expect(range === undefined, name).toBe(row!.type === 'gauge')
+    const shown = expr.includes('sum') ? grouped : labels
+    const named = [...legend.matchAll(/\{\{(\w+)\}\}/g)].map(([, label]) => label!)
+    expect(shown).toEqual(expect.arrayContaining(named))
+  }
+  expect(expr.split('(')).toHaveLength(expr.split(')').length)
+})
+
 interface RecordedFamily {
   type: string
   readonly help: string
