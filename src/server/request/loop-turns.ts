@@ -1,9 +1,9 @@
 /**
  * Shares the event loop between requests that arrive together. Reading, hashing and booking a request is done in one go;
  * forty that become readable in the same turn of the loop would hold up every stream, timer and health check for as long
- * as all of them take. Past a few milliseconds of one turn the others wait for the next.
+ * as all of them take. Past a millisecond of one turn the others wait for the next.
  */
-const budgetMsDefault = 2
+const budgetMsDefault = 1
 /** Looks for time that is left, per turn: one call each, and what it lets go runs before the next. */
 const stepsMax = 32
 
