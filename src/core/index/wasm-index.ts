@@ -11,7 +11,7 @@ import { CoreBuffer } from './core-buffer.js'
 import { type EventBatch, eventHeaderWords, eventKinds, ranksMax } from './event-batch.js'
 import { runsOfCore, sampleCore } from './core-runs.js'
 import { hotPathsOf, hottestOf } from './hot-prefixes.js'
-import { type IndexCore, newIndexCore } from './index-core.js'
+import { address, type IndexCore, newIndexCore } from './index-core.js'
 import type { BlockFact, HotPrefix, IndexStats, Sharing } from './prefix-index.js'
 import { factKinds, factWords } from './prefix-index.js'
 import {
@@ -32,8 +32,12 @@ const headHashes = 64
 /** Room is lent for prompts of so many blocks; longer ones have a column of their own. */
 const lentHashesMax = 65_536
 const lentHashesMin = 4096
-/** Room for a prompt from elsewhere. It never grows, because reading must not take lent columns back: longer ones go through in parts. */
-const promptHashes = 65_536
+/**
+ * Room for a prompt from elsewhere. It grows with what is held and never while somebody reads, which would take lent columns back;
+ * longer prompts go through in parts.
+ */
+const promptHashesMax = 65_536
+const promptHashesMin = 4096
 const scratchBytes = 32_768
 const factsPerCall = scratchBytes / 32
 /** Names to describe lie behind their facts. */
@@ -94,6 +98,7 @@ export class WasmIndex implements Shard {
     }
     report.count()
     this.#widenResults()
+    this.#widenPrompt()
   }
 
   promptColumn(blockCount: number): HashColumn {
@@ -126,8 +131,9 @@ export class WasmIndex implements Shard {
   }
 
   chain(rank: Rank, local: HashColumn, blockCount: number, names: HashColumn): number {
-    for (let from = 0; from < blockCount; from += promptHashes) {
-      const count = Math.min(promptHashes, blockCount - from)
+    const room = this.#prompt.bytes >>> 3
+    for (let from = 0; from < blockCount; from += room) {
+      const count = Math.min(room, blockCount - from)
       this.#copyPrompt(local, from, count)
       const named = this.#core.nameChain(rank, from === 0 ? 1 : 0, this.#prompt.at, count)
       const at = this.#prompt.at >>> 2
@@ -252,8 +258,9 @@ export class WasmIndex implements Shard {
 
   holdersAlong(path: HashColumn, from: number, holders: Uint32Array): number {
     const blockCount = path.length >>> 1
-    for (let start = 0; start < blockCount; start += promptHashes) {
-      const count = Math.min(promptHashes, blockCount - start)
+    const room = this.#prompt.bytes >>> 3
+    for (let start = 0; start < blockCount; start += room) {
+      const count = Math.min(room, blockCount - start)
       this.#copyPrompt(path, start, count)
       const known = this.#core.holdersAlong(start === 0 ? 1 : 0, this.#prompt.at, count)
       const at = this.#prompt.at >>> 2
@@ -271,14 +278,15 @@ export class WasmIndex implements Shard {
   #adopt(core: IndexCore): void {
     this.#input = new CoreBuffer(core, 65_536)
     this.#results = new CoreBuffer(core, 0)
-    this.#prompt = new CoreBuffer(core, 8 * promptHashes)
+    this.#prompt = new CoreBuffer(core, 8 * promptHashesMin)
     this.#lent = new CoreBuffer(core, 0)
     this.#scratch = new CoreBuffer(core, scratchBytes)
     // Taken while there is memory: what is asked later must not fail for want of them.
-    if (!this.#prompt.reserve(8 * promptHashes) || !this.#scratch.reserve(scratchBytes)) {
+    if (!this.#prompt.reserve(8 * promptHashesMin) || !this.#scratch.reserve(scratchBytes)) {
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'too little memory for an index', ...this.#options })
     }
     this.#widenResults()
+    this.#widenPrompt()
     this.#view()
   }
 
@@ -299,8 +307,9 @@ export class WasmIndex implements Shard {
     const head = Math.min(blockCount, headHashes)
     this.#copyPrompt(local, 0, head)
     if (this.#core.findWalk(this.#prompt.at, head) === 0) return
-    for (let from = head; from < blockCount; from += promptHashes) {
-      const count = Math.min(promptHashes, blockCount - from)
+    const room = this.#prompt.bytes >>> 3
+    for (let from = head; from < blockCount; from += room) {
+      const count = Math.min(room, blockCount - from)
       this.#copyPrompt(local, from, count)
       if (this.#core.findWalk(this.#prompt.at, count) === 0) return
     }
@@ -318,6 +327,12 @@ export class WasmIndex implements Shard {
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'no memory for that many ranks' })
     }
     this.#view()
+  }
+
+  /** No prompt matches further than there are blocks. Without memory the room stays as it is. */
+  #widenPrompt(): void {
+    const wanted = Math.min(promptHashesMax, address(this.#core.heldBlocks()))
+    if (8 * wanted > this.#prompt.bytes && this.#prompt.reserve(8 * wanted)) this.#view()
   }
 
   #nameResults(found: number, lastExternal: HashColumn): void {
