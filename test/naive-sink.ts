@@ -1,8 +1,8 @@
 /** An index as plain maps, for tests: what does each rank hold, and how deep does a prompt go? Too simple to be wrong. */
 import type { EventBatch, TieredBatch } from '../src/core/index/index.js'
-import { eventHeaderWords, eventKinds, hasParentFlag } from '../src/core/index/index.js'
+import { eventHeaderWords, eventKinds, factKinds, factWords, hasParentFlag } from '../src/core/index/index.js'
 import type { HashColumn, Rank, StorageTier } from '../src/core/protocol/index.js'
-import { hashAt, hashCount, storageTiers } from '../src/core/protocol/index.js'
+import { hashAt, hashCount, setHashAt, storageTiers } from '../src/core/protocol/index.js'
 import type { EventSink } from '../src/events/index.js'
 
 export class NaiveSink implements EventSink {
@@ -43,6 +43,24 @@ export class NaiveSink implements EventSink {
   /** External hashes that the rank holds. */
   held(rank: Rank, tier: StorageTier = 'device'): Set<bigint> {
     return new Set(this.#of(tier, rank).keys())
+  }
+
+  /** As the index describes names, for readings of a rank. */
+  describe(tier: StorageTier, rank: Rank, names: HashColumn, count: number, facts: Uint32Array): void {
+    const paths = this.#of(tier, rank)
+    const nameOf = new Map([...paths].map(([name, path]) => [path, name]))
+    facts.fill(factKinds.absent, 0, factWords * count)
+    for (let index = 0; index < count; index++) {
+      const path = paths.get(hashAt(names, index))
+      if (path === undefined) continue
+      const end = path.lastIndexOf('/')
+      const parent = nameOf.get(path.slice(0, end))
+      if (end > 0 && parent === undefined) continue
+      facts[factWords * index] = end > 0 ? factKinds.below : factKinds.atRoot
+      setHashAt(facts, (factWords / 2) * index + 1, parent ?? 0n)
+      setHashAt(facts, (factWords / 2) * index + 2, BigInt(path.slice(end + 1)))
+      setHashAt(facts, (factWords / 2) * index + 3, hashAt(names, index))
+    }
   }
 
   depth(rank: Rank, local: HashColumn, tier: StorageTier = 'device'): number {

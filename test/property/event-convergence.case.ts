@@ -2,12 +2,13 @@
  * Goal: whatever an engine and the wire between do, the index ends up equal to the engine's cache once the faults stop, and
  * until then a rank in good standing is not credited with a block that was lost longer ago than the detection delay.
  * Method: random request histories on small block pools, through links that drop, repeat, swap, delay and disconnect, with
- * restarts, resets and replay rings that are too short; all on a virtual clock, one seed per history.
+ * restarts, resets and replay rings that are too short; the router itself is killed and comes back with what it saved last,
+ * read while events went on; all on a virtual clock, one seed per history.
  */
 import { createBlockHasher } from '../../src/core/hashing/index.js'
 import { KvEventDecoder } from '../../src/engines/index.js'
-import type { Feed } from '../../src/events/index.js'
-import { defaultRankLimits, Intake } from '../../src/events/index.js'
+import type { Feed, ImageReading, RankImage, SnapshotContext } from '../../src/events/index.js'
+import { defaultRankLimits, Intake, restoreFeed, takeSnapshot } from '../../src/events/index.js'
 import { NaiveSink } from '../naive-sink.js'
 import type { Batch } from './fake-rank.js'
 import { FakeRank } from './fake-rank.js'
@@ -22,6 +23,9 @@ export interface HistoryTotals {
   /** Longest time that a lost block stayed credited, in milliseconds. */
   staleCreditMs: number
   credits: number
+  /** Ranks whose saved part was proved by the engine after the router was killed, and those that could not be. */
+  proved: number
+  unproved: number
 }
 
 /** How long engines stay silent at most, and how late a frame, or the notice of a broken connection, may come. */
@@ -71,8 +75,12 @@ class History {
   readonly #hidesGaps: boolean
   readonly #span: (typeof spans)[keyof typeof spans]
   readonly #random: () => number
-  readonly #sink = new NaiveSink()
-  readonly #intake: Intake
+  #sink = new NaiveSink()
+  #intake: Intake
+  readonly #saved = new Map<number, RankImage>()
+  #isSaving = false
+  #proved = 0
+  #unproved = 0
   readonly #wires: Wire[] = []
   readonly #queue: { readonly at: number; readonly order: number; readonly run: () => void }[] = []
   #order = 0
@@ -86,14 +94,7 @@ class History {
     this.#hidesGaps = hidesGaps
     this.#span = spans[span]
     this.#random = newRandom(seed)
-    this.#intake = new Intake({
-      decoder: new KvEventDecoder(),
-      sink: this.#sink,
-      hasher,
-      blockSize: 4,
-      seed,
-      requestReplay: (feed, from, ticket) => this.#replay(feed, from, ticket),
-    })
+    this.#intake = this.#newIntake()
     for (let rank = 0; rank < ranks; rank++) this.#wires.push(this.#newWire(rank))
   }
 
@@ -115,17 +116,66 @@ class History {
     return this.#totals()
   }
 
+  #newIntake(): Intake {
+    return new Intake({
+      decoder: new KvEventDecoder(),
+      sink: this.#sink,
+      hasher,
+      blockSize: 4,
+      seed: this.#seed,
+      requestReplay: (feed, from, ticket) => this.#replay(feed, from, ticket),
+    })
+  }
+
+  #newFeed(rank: number, hasReplay: boolean): Feed {
+    const limits = { replayMs, probeMs, heldFramesMax: 8 + this.#below(64) }
+    const onRestored = (isProved: boolean): void => void (isProved ? this.#proved++ : this.#unproved++)
+    return this.#intake.addFeed({ rank, dpRank: 0, hasReplay, limits, onRestored })
+  }
+
+  #context(): SnapshotContext {
+    return {
+      intake: this.#intake,
+      blocks: this.#sink,
+      blockSize: 4,
+      identityOf: (rank) => ({ workerId: 1n, dpRank: rank, source: String(rank) }),
+      limits: { namesPerStep: 2, lastNamesMax: 2 },
+    }
+  }
+
+  /** Reads every rank, a step every few milliseconds; one that cannot be read keeps what was saved before. */
+  #save(intake: Intake, readings: readonly ImageReading[]): void {
+    const [first, ...others] = readings
+    if (this.#intake !== intake) return // of the router that was killed
+    this.#isSaving = first !== undefined
+    if (!first) return
+    const step = first.next()
+    if (step.done && step.value) this.#saved.set(step.value.dpRank, step.value)
+    this.#later(1 + this.#below(20), () => this.#save(intake, step.done ? others : readings))
+  }
+
+  /** The router is killed, and comes back with the last that it saved. */
+  #reboot(): void {
+    this.#isSaving = false
+    this.#sink = new NaiveSink()
+    this.#intake = this.#newIntake()
+    for (const wire of this.#wires) {
+      wire.feed = this.#newFeed(wire.rank, wire.hasReplay)
+      wire.seenUntil = -1
+      wire.isUp = false
+      wire.connection++
+      const image = this.#saved.get(wire.rank)
+      if (image) restoreFeed(this.#context(), wire.feed, image)
+      this.#later(1 + this.#below(300), () => this.#connect(wire))
+    }
+  }
+
   #newWire(rank: number): Wire {
     const slots = 6 + this.#below(20)
     const ring = this.#below(3) === 0 ? 1 + this.#below(4) : 1000
     const engine = new FakeRank(slots, ring, this.#random)
     const hasReplay = this.#below(3) !== 0 && !this.#hidesGaps
-    const feed = this.#intake.addFeed({
-      rank,
-      dpRank: 0,
-      hasReplay,
-      limits: { replayMs, probeMs, heldFramesMax: 8 + this.#below(64) },
-    })
+    const feed = this.#newFeed(rank, hasReplay)
     return { rank, engine, hasReplay, faultRate: this.#below(40), feed, seenUntil: -1, connection: 0, isUp: false }
   }
 
@@ -136,6 +186,9 @@ class History {
     if (this.#hasFaults && dice === 0) this.#restart(wire)
     else if (dice === 1) engine.reset(this.#now)
     else if (this.#hasFaults && dice === 2) this.#breakLink(wire)
+    else if (this.#hasFaults && dice === 3 && !this.#hidesGaps) this.#reboot()
+    else if (this.#hasFaults && dice > 3 && dice < 8 && !this.#isSaving)
+      this.#save(this.#intake, [...takeSnapshot(this.#context())])
     else {
       const length = 1 + this.#below(5)
       const family = this.#below(3)
@@ -200,7 +253,8 @@ class History {
   }
 
   #replay(feed: Feed, from: number, ticket: number): void {
-    const wire = this.#wires.find((it) => it.feed === feed)!
+    const wire = this.#wires.find((it) => it.feed === feed)
+    if (!wire) return // of the router that was killed
     const incarnation = wire.engine.incarnation
     if (!wire.isUp) return // nobody answers; the deadline ends it
     if (this.#hasFaults && this.#below(8) === 0) {
@@ -292,6 +346,8 @@ class History {
       stale: 0,
       staleCreditMs: this.#staleCreditMs,
       credits: this.#credits,
+      proved: this.#proved,
+      unproved: this.#unproved,
     }
     for (const { feed } of this.#wires) {
       const { counters } = feed.machine

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { detectionMs, runHistory } from './event-convergence.case.js'
 
 it('ends up equal to the engine, and never credits a block lost longer ago than the detection delay', () => {
-  const totals = { gaps: 0, restarts: 0, replays: 0, purges: 0, stale: 0, credits: 0 }
+  const totals = { gaps: 0, restarts: 0, replays: 0, purges: 0, stale: 0, credits: 0, proved: 0, unproved: 0 }
   const histories = [...seeds('long', 40), ...seeds('short', 2_000)]
   for (const [span, seed] of histories) {
     const history = runHistory(seed, { span })
