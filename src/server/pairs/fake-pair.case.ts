@@ -3,6 +3,7 @@
  * are told to, and write down whatever no router may do to them.
  */
 import type { ServerResponse } from 'node:http'
+import type { Connector } from '../../engines/index.js'
 import type { RouterPort } from '../../routing/index.js'
 import type { FakeEngine, SeenRequest } from '../fake-engine.case.js'
 import { answerChat, startFakeEngine } from '../fake-engine.case.js'
@@ -76,6 +77,10 @@ export class FakePair {
   readonly wrongs: string[] = []
   readonly holds = new Map<string, Hold>()
   readonly rooms = new Map<string, Room>()
+  /** How the halves of vLLM find each other. */
+  connector: Exclude<Connector, 'sglang'> = 'nixl'
+  /** Legs that start together, by their name: who was seen, and a decode that waits. */
+  readonly #meetings = new Map<string, { readonly seen: Set<string>; waiting: (() => void) | undefined }>()
   readonly #clock: { now(): number; stop(): void }
   #nextHold = 0
 
@@ -108,7 +113,8 @@ export class FakePair {
   spec(role: 'prefill' | 'decode', at: number): WorkerSpec {
     const id = BigInt(role === 'prefill' ? 1 + at : 11 + at)
     const { url } = this[role][at]!
-    return { id, url, engine: this.engine, role, transfer: { leaseMs: this.leaseMs, port: 8998 } }
+    const own = this.engine === 'vllm' ? { connector: this.connector, engineIds: ['e'] } : {}
+    return { id, url, engine: this.engine, role, transfer: { leaseMs: this.leaseMs, port: 8998, ...own } }
   }
 
   get heldCount(): number {
@@ -123,7 +129,8 @@ export class FakePair {
   #serve(role: 'prefill' | 'decode', at: number, request: SeenRequest, response: ServerResponse): void {
     const body = JSON.parse(request.text) as Body
     const act = this.act(role, at)
-    if (role === 'decode') this.#judgeParams(body)
+    const isMeeting = this.connector === 'mooncake' || this.connector === 'nixl_push'
+    if (role === 'decode' && !isMeeting) this.#judgeParams(body)
     if (act.kind === 'hang') return
     if (act.kind === 'drop' && !act.isLate) {
       response.destroy()
@@ -142,6 +149,7 @@ export class FakePair {
     const go = (): void => {
       if (response.destroyed) return
       if (this.engine === 'sglang') this.#meet(role, act, request, body, response)
+      else if (isMeeting) this.#meetByName(role, act, request, body, response)
       else if (role === 'prefill') this.#hold(act, body, response)
       else answer(act, request, response)
     }
@@ -158,11 +166,13 @@ export class FakePair {
 
   #hold(act: Act, body: Body, response: ServerResponse): void {
     const asked = body['kv_transfer_params'] as { do_remote_decode?: unknown } | undefined
-    if (asked?.do_remote_decode !== true || body.stream !== false || body['max_tokens'] !== 1)
+    const isShared = this.connector === 'shared_cache'
+    if ((asked?.do_remote_decode === true) === isShared || body.stream !== false || body['max_tokens'] !== 1)
       this.wrongs.push(`a prefill was asked with ${JSON.stringify(body)}`)
-    const id = `hold-${++this.#nextHold}`
-    const params = act.kind === 'params' ? act.params : this.#paramsOf(id)
-    if (act.kind !== 'params') {
+    const id = (asked as { transfer_id?: string } | undefined)?.transfer_id ?? `hold-${++this.#nextHold}`
+    const isMeeting = this.connector !== 'nixl'
+    const params = isMeeting ? null : act.kind === 'params' ? act.params : this.#paramsOf(id)
+    if (!isShared && (isMeeting || act.kind !== 'params')) {
       const hold: Hold = { atMs: this.#clock.now(), state: 'held', isDelivered: false }
       const { socket } = response
       response.once('finish', () => setImmediate(() => (hold.isDelivered = socket?.destroyed === false)))
@@ -208,6 +218,34 @@ export class FakePair {
       else if (this.#clock.now() - hold.atMs > this.leaseMs) this.wrongs.push('a decode came after the lease')
       else hold.state = 'read'
     }
+  }
+
+  /** A prefill answers when it is computed; a decode waits for it. */
+  #meetByName(role: 'prefill' | 'decode', act: Act, request: SeenRequest, body: Body, response: ServerResponse): void {
+    const { transfer_id: name } = (body['kv_transfer_params'] ?? {}) as { transfer_id?: string }
+    if (role === 'decode' && body['kv_transfer_params'] === undefined) {
+      answer(act, request, response) // it computes the prompt itself
+      return
+    }
+    if (typeof name !== 'string') {
+      this.wrongs.push(`no name for a ${role}: ${JSON.stringify(body)}`)
+      return
+    }
+    const meeting = this.#meetings.get(name) ?? { seen: new Set<string>(), waiting: undefined }
+    this.#meetings.set(name, meeting)
+    if (meeting.seen.has(role)) this.wrongs.push(`two legs of one name: ${role}`)
+    meeting.seen.add(role)
+    const read = (): void => {
+      const hold = this.holds.get(name)
+      if (response.destroyed || hold?.state !== 'held') return
+      hold.state = 'read'
+      answer(act, request, response)
+    }
+    if (role === 'prefill') {
+      this.#hold(act, body, response)
+      meeting.waiting?.()
+    } else if (this.holds.has(name)) read()
+    else meeting.waiting = read
   }
 
   /** Neither half goes on before both are there. */

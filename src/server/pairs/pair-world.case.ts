@@ -40,6 +40,8 @@ interface Step {
 
 export interface World {
   readonly engine: 'vllm' | 'sglang'
+  /** Of vLLM. */
+  readonly connector: FakePair['connector']
   readonly enforce: boolean
   readonly fallsBack: boolean
   readonly isKv: boolean
@@ -124,7 +126,8 @@ const anyMove: fc.Arbitrary<Move> = fc.record({
 })
 
 export const anyWorld: fc.Arbitrary<World> = fc.record({
-  engine: fc.constantFrom('vllm' as const, 'sglang' as const),
+  engine: fc.constantFrom('vllm' as const, 'vllm' as const, 'sglang' as const),
+  connector: fc.constantFrom<FakePair['connector']>('nixl', 'nixl', 'nixl', 'nixl_push', 'mooncake', 'shared_cache'),
   enforce: fc.boolean(),
   fallsBack: fc.boolean(),
   isKv: fc.constantFrom(false, false, false, true),
@@ -199,6 +202,7 @@ class WorldRun {
     const steps = endless(this.#world.steps)
     net.opening = nextOpening
     this.#pair = await FakePair.start(engine, leaseMs, [2, 2], { net, now })
+    this.#pair.connector = this.#world.connector
     this.#pair.act = (role) => {
       const act = nextAct()
       const isForPrefill = act.kind === 'params' || act.kind === 'terminal'

@@ -176,7 +176,7 @@ export class PairedRequest {
     void this.#runner.send(meeting.choice, meeting.agreed.prefill).then(
       (answer) => {
         if (this.#isRefusal(answer)) end(prefillFailure('it refused the request', meeting.choice.answer.workerId))
-        else if (this.#meeting === meeting) this.#keepForReader(meeting)
+        else this.#keepForReader(meeting)
       },
       (error: unknown) => {
         if (this.#meeting === meeting) end(this.#runner.failed(error))
@@ -357,7 +357,8 @@ export class PairedRequest {
   /** The prefill is answered, but another engine may still be reading what it left; SGLang answers when that is done. */
   #keepForReader(meeting: Meeting): void {
     if (this.#connector === 'sglang' || this.#hasToken) return
-    meeting.letGo = this.#runner.worker?.hold()
+    if (this.#meeting === meeting) meeting.letGo = this.#runner.worker?.hold()
+    else this.#options.prepared.model.meters.pairs.released('decode_failed') // its reader failed in this very turn
   }
 
   // ---- small things
