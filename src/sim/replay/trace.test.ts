@@ -52,6 +52,7 @@ it.each([
   ['lacks a usable timestamp', row({ timestamp: 'soon' })],
   ['lacks a usable timestamp', row({ timestamp: -1 })],
   ['lacks a usable timestamp', row({ timestamp: 1e300 })],
+  ['has a text: a replay needs input_length', row({ input_length: undefined, text_input: 'hello' })],
   ['lacks a usable input_length', row({ input_length: 0 })],
   ['lacks a usable input_length', row({ input_length: 1.5 })],
   ['lacks a usable input_length', row({ input_length: 1e15 })],

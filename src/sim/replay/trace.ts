@@ -143,6 +143,8 @@ function parseRow(text: string, line: number): Row | undefined {
   if (arrivalMs === undefined && session === undefined) refuse(line, 'lacks timestamp')
   if (arrivalMs !== undefined && !isTime(arrivalMs)) refuse(line, 'lacks a usable timestamp')
   if (delayMs !== undefined && !isCount(delayMs)) refuse(line, 'lacks a usable delay')
+  if (promptTokens === undefined && ('text_input' in fields || 'messages' in fields))
+    refuse(line, 'has a text: a replay needs input_length in tokens, and hash_ids for what it shares')
   if (!isPromptLength(promptTokens)) refuse(line, 'lacks a usable input_length')
   if (!isWhole(outputTokens)) refuse(line, 'lacks a usable output_length')
   if (blockIds !== undefined && !isIds(blockIds)) refuse(line, 'lacks usable hash_ids')
