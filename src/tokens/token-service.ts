@@ -277,7 +277,9 @@ function rankOf(source: SourceName): number {
 /** An engine that is asked for media beside the model's files keeps answers, too. */
 function countsOf({ source, engine }: Served): ModelCounts | undefined {
   const counts = source?.counts
-  return counts && { ...counts, cacheBytes: counts.cacheBytes + (engine?.counts.cacheBytes ?? 0) }
+  if (!counts || !engine) return counts
+  const { texts: answers, ids, cacheBytes } = engine.counts
+  return { ...counts, answers, ids, cacheBytes: counts.cacheBytes + cacheBytes }
 }
 
 function add<Key>(counts: Map<Key, number> | undefined, key: Key): void {

@@ -1,6 +1,8 @@
 import { expect, it } from 'vitest'
+import { randomFrom, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import { createMetrics } from '../../telemetry/index.js'
-import type { ModelCounts, TokenService } from '../../tokens/index.js'
+import type { ModelCounts } from '../../tokens/index.js'
+import { TokenService, Tokens } from '../../tokens/index.js'
 import { observeTokens } from './token-meters.js'
 
 const cache = (hits: number): { hits: number; misses: number; evictions: number } => ({ hits, misses: 2, evictions: 1 })
@@ -55,3 +57,45 @@ it('shows what grew since the last scrape, begins anew with a new source, and en
   expect(text).not.toContain('warmroute_token_cache_bytes{')
   stop()
 })
+
+it('the caches of the tokenizer threads are counted, evictions too', async () => {
+  const metrics = createMetrics()
+  const service = new TokenService({ threads: 1 })
+  const stop = observeTokens(metrics, service)
+  try {
+    await service.setModel('m', { path: tokenizerFolder('qwen3') })
+    const shown = (what: string, cache: string): number => {
+      const series = `warmroute_token_cache_${what}_total{cache="${cache}",model="m"} `
+      const line = metrics.registry.text().split('\n').find((it) => it.startsWith(series))
+      return Number(line?.slice(series.length))
+    }
+    const encode = async (prompt: string): Promise<void> =>
+      expect(await service.tokenizeRequest('m', 'completions', { prompt })).toBeInstanceOf(Tokens)
+    const text = rareWords(100_000, 1)
+    await encode(text)
+    const [hits, misses] = [shown('hits', 'thread_pieces'), shown('misses', 'thread_pieces')]
+    expect(misses).toBeGreaterThan(10_000)
+    await encode(`again ${text}`) // begins otherwise, so that nothing is remembered of it here
+    expect(shown('hits', 'thread_pieces') - hits).toBeGreaterThan(10_000)
+    expect(shown('misses', 'thread_pieces') - misses).toBeLessThan(100)
+    expect(shown('evictions', 'thread_pieces')).toBe(0)
+    await encode(rareWords(1_500_000, 2))
+    expect(shown('evictions', 'thread_pieces')).toBeGreaterThan(10_000)
+    expect(shown('misses', 'pieces')).toBe(0) // nothing of it was encoded on the loop
+    const before = shown('misses', 'thread_segments')
+    await encode(`${rareWords(1000, 3)}<|im_end|>`.repeat(60))
+    expect(shown('misses', 'thread_segments')).toBeGreaterThan(before)
+    expect(shown('hits', 'thread_segments')).toBeGreaterThan(50)
+  } finally {
+    stop()
+    await service.close()
+  }
+}, 60_000)
+
+function rareWords(length: number, seed: number): string {
+  const random = randomFrom(seed)
+  const letter = (): string => String.fromCharCode(97 + random(26))
+  let text = ''
+  while (text.length < length) text += ` ${Array.from({ length: 6 }, letter).join('')}`
+  return text
+}

@@ -27,7 +27,7 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
   })
 
   function showModel(model: string, counts: ModelCounts): void {
-    const { encoder, texts, prefixes, ends, cacheBytes, onLoop, inThreads } = counts
+    const { encoder, inThread, texts, ids, answers, prefixes, ends, cacheBytes, onLoop, inThreads } = counts
     metrics.tokenCacheBytes.set({ model }, cacheBytes)
     raise('encoded', metrics.encodedTexts, { model, place: 'loop' }, onLoop)
     raise('encoded', metrics.encodedTexts, { model, place: 'thread' }, inThreads)
@@ -37,7 +37,17 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
       for (const [what, count] of Object.entries(asked))
         raise('asked', metrics.engineEnds, { model, asked: what }, count)
     }
-    const caches = { pieces: encoder?.pieces, segments: encoder?.segments, texts, renderings: prefixes, ends }
+    const caches = {
+      pieces: encoder?.pieces,
+      segments: encoder?.segments,
+      thread_pieces: inThread?.pieces,
+      thread_segments: inThread?.segments,
+      texts,
+      ids,
+      answers,
+      renderings: prefixes,
+      ends,
+    }
     for (const [cache, it] of Object.entries(caches)) if (it) showCache({ model, cache }, it)
   }
 

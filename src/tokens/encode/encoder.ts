@@ -84,6 +84,11 @@ export class Encoder {
     return { pieces: this.#pieces.counts, segments: this.#segments.counts }
   }
 
+  /** What its caches counted since the last call; `counts` begin anew. */
+  takeCounts(): EncoderCounts {
+    return { pieces: this.#pieces.takeCounts(), segments: this.#segments.takeCounts() }
+  }
+
   get cacheBytes(): number {
     return this.#pieces.byteLength + this.#segments.byteLength
   }

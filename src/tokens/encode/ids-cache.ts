@@ -73,6 +73,13 @@ export class IdsCache {
     this.#young.add(hash, key, from, to, ids, at, count)
   }
 
+  /** What was counted since the last call. */
+  takeCounts(): CacheCounts {
+    const counted = { ...this.counts }
+    Object.assign(this.counts, { hits: 0, misses: 0, evictions: 0 })
+    return counted
+  }
+
   clear(): void {
     this.#young = new Generation(Math.min(1024, this.#slotCountMax), Math.min(4096, this.#wordsMax))
     this.#old = new Generation(16, 0)

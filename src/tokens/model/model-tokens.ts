@@ -50,7 +50,13 @@ export interface TokenizeOptions {
 
 export interface ModelCounts {
   readonly encoder: EncoderCounts | undefined
+  /** The caches of the threads that encoded for this model, as far as they answered. */
+  readonly inThread?: EncoderCounts | undefined
   readonly texts: CacheCounts
+  /** The ids of an engine's earlier answers. */
+  readonly ids?: CacheCounts | undefined
+  /** What an engine beside the model's files said of media. */
+  readonly answers?: CacheCounts | undefined
   /** Rendered conversations; nothing where the engine renders. */
   readonly prefixes: PrefixCounts | undefined
   /** Prompts of which an engine was asked only the new end. */
@@ -84,6 +90,7 @@ export class ModelTokens {
   readonly #rules: PromptRules
   readonly #textMax: number
   readonly #loopBytesMax: number
+  readonly #threadCounts: EncoderCounts = { pieces: noCounts(), segments: noCounts() }
   #onLoop = 0
   #inThreads = 0
 
@@ -112,6 +119,7 @@ export class ModelTokens {
   get counts(): ModelCounts {
     return {
       encoder: this.#encoder?.counts,
+      inThread: this.#encoder && this.#threadCounts,
       texts: this.#texts.counts,
       prefixes: this.#prefixes.counts,
       cacheBytes: this.#texts.byteLength + this.#prefixes.byteLength + (this.#encoder?.cacheBytes ?? 0),
@@ -321,7 +329,9 @@ export class ModelTokens {
     const task = { model: { key, plan, vocabulary, library }, text, isContinued }
     const deadlineMs = options.deadlineMs ?? deadlineMsDefault
     const transfer = typeof text === 'string' ? [] : [text.buffer as ArrayBuffer]
-    return this.#pool.run('encode', task, { deadlineMs, signal: options.signal, transfer })
+    const result = await this.#pool.run('encode', task, { deadlineMs, signal: options.signal, transfer })
+    addCounts(this.#threadCounts, result.counted)
+    return result
   }
 
   /** Known ids and new ones, between the tokenizer's special tokens. */
@@ -405,6 +415,19 @@ function carriesValues(body: Body): boolean {
   if (body['tools'] || body['chat_template_kwargs'] || body['documents']) return true
   const { messages } = body
   return Array.isArray(messages) && messages.some((message) => Boolean((message as Body | null)?.['tool_calls']))
+}
+
+function noCounts(): CacheCounts {
+  return { hits: 0, misses: 0, evictions: 0 }
+}
+
+function addCounts(sum: EncoderCounts, counted: EncoderCounts | undefined): void {
+  if (!counted) return
+  for (const cache of ['pieces', 'segments'] as const) {
+    sum[cache].hits += counted[cache].hits
+    sum[cache].misses += counted[cache].misses
+    sum[cache].evictions += counted[cache].evictions
+  }
 }
 
 function truncate(ids: Uint32Array, truncation: Truncation | undefined): Uint32Array {

@@ -2,6 +2,7 @@
 import type { PromptRules } from '../chat/build-prompt.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
 import type { Route, Truncation } from '../chat/request.js'
+import type { EncoderCounts } from '../encode/encoder.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import type { TokensAnswer } from '../sources/read-answer.js'
 import type { PlanOptions } from '../vocabulary/plan.js'
@@ -26,6 +27,8 @@ export interface EncodeResult {
   readonly ids: Uint32Array
   /** Pairs, see `Boundaries`. */
   readonly cuts: Uint32Array
+  /** What the thread's caches counted since its last answer for this model; nothing where the library encodes. */
+  readonly counted: EncoderCounts | undefined
 }
 
 export interface RenderTask {

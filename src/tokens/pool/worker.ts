@@ -99,7 +99,7 @@ function ownEncoder(model: ModelTables, buffer: SharedArrayBuffer): TextEncoderO
       if (typeof text === 'string') encoder.load(text)
       else encoder.loadBytes(text, isContinued)
       encoder.encodeFrom(0)
-      return { ids: encoder.takeIds(false), cuts: encoder.boundaries.take() }
+      return { ids: encoder.takeIds(false), cuts: encoder.boundaries.take(), counted: encoder.takeCounts() }
     },
   }
 }
@@ -117,7 +117,7 @@ function libraryEncoder(model: ModelTables): TextEncoderOfModel {
     encode(given) {
       const text = typeof given === 'string' ? given : new TextDecoder().decode(given)
       const { ids } = tokenizer.encode(text, { add_special_tokens: false })
-      return { ids: Uint32Array.from(ids), cuts: none }
+      return { ids: Uint32Array.from(ids), cuts: none, counted: undefined }
     },
   }
 }

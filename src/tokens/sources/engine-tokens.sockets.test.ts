@@ -120,6 +120,20 @@ it('blocks of what is known are not hashed again', async () => {
   expect(extend).toHaveBeenCalledTimes(2)
 })
 
+it('the memory of answered ids is counted', async () => {
+  const { url } = await serve({ tells: false })
+  await service.setModel('counted', { engine: { url, dialect: 'vllm', cacheBytes: 3 * 40_000 } })
+  const ids = (): unknown => ({ ...service.counts.models['counted']!.ids })
+  await tokensOf('counted', chat(1))
+  expect(ids()).toEqual({ hits: 0, misses: 1, evictions: 0 })
+  await tokensOf('counted', chat(2)) // begins as the one before
+  expect(ids()).toEqual({ hits: 1, misses: 1, evictions: 0 })
+  for (let seed = 1; seed <= 6; seed++) await tokensOf('counted', { prompt: prose(6000, seed) }, 'completions')
+  expect(ids()).toMatchObject({ hits: 1, misses: 7, evictions: expect.any(Number) as never })
+  expect(service.counts.models['counted']!.ids!.evictions).toBeGreaterThan(2)
+  expect(service.counts.models['counted']!.cacheBytes).toBeLessThanOrEqual(3 * 40_000)
+})
+
 it('a prompt with special tokens around it is continued, too', async () => {
   const { url, asked } = await serve()
   await service.setModel('wrapped', { engine: { url, dialect: 'vllm' } })

@@ -134,6 +134,7 @@ export class EngineTokens implements TokenSource {
     return {
       encoder: undefined,
       texts: this.#counts,
+      ids: this.#prompts.counts,
       prefixes: undefined,
       ends: this.#pieces?.counts,
       cacheBytes: this.#answers.calculatedSize + this.#prompts.byteLength + (this.#pieces?.byteLength ?? 0),
