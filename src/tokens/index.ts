@@ -10,9 +10,17 @@ export type { ModelCounts, TokenizeOptions } from './model/model-tokens.js'
 export type { PoolCounts, PoolOptions } from './pool/pool.js'
 export type { HubOptions } from './sources/download.js'
 export type { EngineEndpoint } from './sources/engine-tokens.js'
+export type { LearnAgainOptions } from './sources/learn-again.js'
 export type { SourceName } from './sources/source.js'
 export { TokenService } from './token-service.js'
-export type { LoadOnly, ModelSources, ModelStatus, PromptCounts, ServiceCounts } from './token-service.js'
+export type {
+  LoadOnly,
+  ModelSources,
+  ModelStatus,
+  PromptCounts,
+  ServiceCounts,
+  ServiceOptions,
+} from './token-service.js'
 export { Tokens } from './tokens.js'
 export type { Exactness, TokensSource, TokensTook } from './tokens.js'
 export type { PrefixCounts } from './template/rendered-prefixes.js'

@@ -13,6 +13,8 @@ import type { PoolCounts, PoolOptions } from './pool/pool.js'
 import { TokenPool } from './pool/pool.js'
 import type { EngineEndpoint } from './sources/engine-tokens.js'
 import { EngineTokens } from './sources/engine-tokens.js'
+import type { LearnAgainOptions } from './sources/learn-again.js'
+import { learnAgain } from './sources/learn-again.js'
 import type { ModelFolders } from './sources/model-folders.js'
 import { folderFinders } from './sources/model-folders.js'
 import type { SourceName, TokenSource } from './sources/source.js'
@@ -40,6 +42,8 @@ export interface ModelStatus {
   readonly reason: string | undefined
   /** What an engine is asked for: the new end of a prompt, or the whole of it, with the reason. */
   readonly asks?: 'ends' | 'whole' | undefined
+  /** Why no tokens come although an engine serves the model: nothing that depends on them may be called exact. */
+  readonly trouble?: string | undefined
   /** Sources that were tried before, and why they did not serve. */
   readonly tried: readonly string[]
 }
@@ -72,7 +76,17 @@ interface Served {
   /** An engine beside files of the model, which may know what they cannot: where media lie. */
   readonly engine?: EngineTokens | undefined
   readonly status: ModelStatus
+  /** Begins anew what failed when the source was found, and may pass. */
+  readonly goOn?: ((signal: AbortSignal) => Promise<void>) | undefined
 }
+
+export interface ServiceOptions extends PoolOptions {
+  /** When an engine is asked again what its texts are made of. */
+  readonly learnAgain?: LearnAgainOptions
+}
+
+/** It has a route for plain texts alone, and does not say what it puts around them. */
+const trtllmTrouble = 'TensorRT-LLM tokenizes no chats for others (it has /_internal/tokenize, for bare texts)'
 
 const loadDeadlineMs = 120_000
 const answerDeadlineMs = 5000
@@ -86,16 +100,22 @@ const nothing: ModelStatus = {
 
 export class TokenService {
   readonly #pool: TokenPool
+  readonly #learnAgain: LearnAgainOptions | undefined
+  /** What goes on for the source of a model, and ends with it. */
+  readonly #goingOn = new Map<string, AbortController>()
+  readonly #ending = new Set<Promise<void>>()
   readonly #models = new Map<string, Served>()
   readonly #loadOnly = new Map<LoadOnlyReason, number>()
   readonly #prompts = new Map<string, { tokenized: Map<string, number>; loadOnly: Map<LoadOnlyReason, number> }>()
   /** For each model the number of the search whose outcome serves it: a search that began earlier never replaces it. */
   readonly #searches = new Map<string, number>()
+  #isClosed = false
   #tokenized = 0
   #nextKey = 1
   #nextSearch = 1
 
-  constructor(options: PoolOptions = {}) {
+  constructor(options: ServiceOptions = {}) {
+    this.#learnAgain = options.learnAgain
     this.#pool = new TokenPool(options)
   }
 
@@ -125,11 +145,24 @@ export class TokenService {
     if (search < (this.#searches.get(model) ?? 0)) return this.status(model)
     this.#searches.set(model, search)
     this.#models.set(model, served)
+    this.#goOn(model, served)
     if (!this.#prompts.has(model)) this.#prompts.set(model, { tokenized: new Map(), loadOnly: new Map() })
     return this.status(model)
   }
 
+  #goOn(model: string, { goOn }: Served): void {
+    this.#goingOn.get(model)?.abort()
+    this.#goingOn.delete(model)
+    if (!goOn || this.#isClosed) return
+    const stop = new AbortController()
+    this.#goingOn.set(model, stop)
+    const going = goOn(stop.signal).finally(() => this.#ending.delete(going))
+    this.#ending.add(going)
+  }
+
   removeModel(model: string): void {
+    this.#goingOn.get(model)?.abort()
+    this.#goingOn.delete(model)
     this.#models.delete(model)
     this.#prompts.delete(model)
     this.#searches.delete(model)
@@ -144,8 +177,8 @@ export class TokenService {
     const served = this.#models.get(model)
     if (!served) return nothing
     if (!(served.source instanceof EngineTokens)) return served.status
-    const { wholeReason } = served.source
-    return { ...served.status, asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason }
+    const { wholeReason, trouble } = served.source
+    return { ...served.status, asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason, trouble }
   }
 
   get counts(): ServiceCounts {
@@ -198,10 +231,14 @@ export class TokenService {
     }
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
+    this.#isClosed = true
     this.#models.clear()
     this.#prompts.clear()
-    return this.#pool.close()
+    for (const stop of this.#goingOn.values()) stop.abort()
+    this.#goingOn.clear()
+    await Promise.all(this.#ending)
+    await this.#pool.close()
   }
 
   #count(model: string, answer: LoadOnly): LoadOnly {
@@ -222,6 +259,9 @@ export class TokenService {
       }
     }
     if (!sources.engine) return { source: undefined, status: { ...nothing, tried } }
+    if (sources.engine.dialect === 'trtllm') {
+      return { source: undefined, status: { ...nothing, reason: trtllmTrouble, trouble: trtllmTrouble, tried } }
+    }
     const status: ModelStatus = {
       source: 'engine',
       from: sources.engine.url,
@@ -230,12 +270,15 @@ export class TokenService {
       tried,
     }
     const source = this.#engine(sources.engine, sources)
-    await source.learn(
-      (templates) => this.#pool.run('parse', templates, { deadlineMs: loadDeadlineMs, signal }),
-      signal,
-    )
+    const learn = (stop: AbortSignal | undefined): Promise<boolean> =>
+      source.learn(
+        (templates) => this.#pool.run('parse', templates, { deadlineMs: loadDeadlineMs, signal: stop }),
+        stop,
+      )
+    const mayPass = await learn(signal)
     signal?.throwIfAborted()
-    return { source, status }
+    const again = (stop: AbortSignal): Promise<void> => learnAgain(() => learn(stop), stop, this.#learnAgain)
+    return { source, status, goOn: mayPass ? again : undefined }
   }
 
   #engine(endpoint: EngineEndpoint, { rules }: ModelSources): EngineTokens {
@@ -262,7 +305,8 @@ export class TokenService {
     })
     const encoder = source.plan.kind === 'library' ? 'library' : 'own'
     const reason = source.plan.kind === 'library' ? source.plan.reason : source.templateProblem
-    const engine = sources.engine && this.#engine(sources.engine, sources)
+    const hasEngine = sources.engine && sources.engine.dialect !== 'trtllm'
+    const engine = hasEngine ? this.#engine(sources.engine, sources) : undefined
     return { source, engine, status: { source: name, from: folder, encoder, reason, tried } }
   }
 }

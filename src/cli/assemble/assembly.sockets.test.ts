@@ -141,3 +141,51 @@ it('keeps a worker whose metrics are slow exact and in use, and counts the looks
   expect(await assembly.until(() => polls('read') > read, 10_000)).toBe(true)
   expect(assembly.reports()).toMatchObject([{ state: 'joined', restarts: 0 }])
 })
+
+/** The engine behind it, but for its routes for tokens while `isMute`. */
+async function muted(url: string) {
+  const world = { isMute: true }
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    request.on('end', () => {
+      if (world.isMute && /render$|tokenize/.test(request.url!)) return void response.writeHead(404).end('{}')
+      const post = chunks.length > 0 ? { body: Buffer.concat(chunks) } : {}
+      const headers = { 'content-type': 'application/json' }
+      void fetch(url + request.url!, { method: request.method!, headers, ...post }).then(
+        async (it) => void response.writeHead(it.status).end(Buffer.from(await it.arrayBuffer())),
+        () => response.destroy(),
+      )
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  open.push({
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  })
+  return { world, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+}
+
+it('does not call a worker exact whose engine gives no tokens, says why, and does again when it gives some', async () => {
+  const { world, url } = await muted((await engine()).url)
+  const { assembly } = assemble([{ url }], { gateway: { listen: { port: 0 } } })
+  const address = await assembly.listen()
+  const verdict = () => assembly.reports()[0]!.verdict
+  expect(await assembly.until(() => verdict()?.mode === 'exact', 10_000)).toBe(true)
+  let count = 0
+  const ask = async (): Promise<void> => {
+    const body = JSON.stringify({ model: 'sim', prompt: `number ${count++}`, max_tokens: 1 })
+    const headers = { 'content-type': 'application/json' }
+    const reply = await fetch(`${address.url}/v1/completions`, { method: 'POST', headers, body })
+    expect([reply.status, await reply.text()]).toEqual([200, expect.any(String)])
+  }
+  for (let asked = 0; asked < 3; asked++) await ask()
+  expect(await assembly.until(() => verdict()?.mode === 'approximate', 10_000)).toBe(true)
+  expect(verdict()!.reason).toBe('no tokenizer knows its prompts: the engine answered 404 to /tokenize')
+  world.isMute = false
+  await ask()
+  expect(await assembly.until(() => verdict()?.mode === 'exact', 10_000)).toBe(true)
+})

@@ -358,6 +358,7 @@ export class Assembly implements KeeperHouse {
         blockSize: runtime.looksAtCaches ? runtime.blockSize : undefined,
         isEagle: runtime.isEagle,
         hasTokens: this.#tokenHosts.hasTokens(runtime.name),
+        tokenTrouble: this.#tokenHosts.status(runtime.name).trouble,
         feeds: runtime.feedsOf(keeper.id),
         keepsNoPrompts: joined.role === 'decode' && facts.kind.value === 'sglang',
         wasExact: verdict.mode === 'exact' || verdict.mode === 'degraded',

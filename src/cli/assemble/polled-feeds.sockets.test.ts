@@ -124,13 +124,13 @@ function tokenizerFolder(): string {
   return folder
 }
 
-async function assemble(url: string, trtllmPollMs: number) {
+async function assemble(url: string, trtllmPollMs: number, hasTokenizer = true) {
   const assembly = new Assembly({
     workers: [{ url }],
     config: defaultRouterConfig,
     gateway: { listen: { port: 0 } },
     times: { watchMs: 50, retryMs: [20, 100], missesMax: 50, probeMs: 10_000 },
-    tokenPlaces: { path: tokenizerFolder() },
+    tokenPlaces: hasTokenizer ? { path: tokenizerFolder() } : undefined,
     trtllmPollMs,
   })
   open.push(() => assembly.close())
@@ -198,4 +198,19 @@ it('never asks for events unless it is told that nobody else does', async () => 
   })
   expect((await ask(promptOf(1, 22))).reported).toBe(0)
   expect(engine.polls).toBe(0)
+})
+
+it('is not exact with a TensorRT-LLM server that has no tokenizer files, and says why', async () => {
+  const { engine, url } = await startFake()
+  const { assembly } = await assemble(url, 5, false)
+  expect(await assembly.until(() => engine.polls > 5, 10_000)).toBe(true)
+  expect(await assembly.until(([it]) => it?.verdict?.reason?.includes('TensorRT-LLM') === true, 10_000)).toBe(true)
+  expect(assembly.reports()[0]).toMatchObject({
+    tokens: { source: 'none' },
+    verdict: {
+      mode: 'approximate',
+      reason: expect.stringContaining('TensorRT-LLM tokenizes no chats'),
+      fix: 'warmroute serve --tokenizer <folder>',
+    },
+  })
 })

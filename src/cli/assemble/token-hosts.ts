@@ -33,7 +33,8 @@ export class TokenHosts {
   }
 
   hasTokens(model: string): boolean {
-    return this.status(model).source !== 'none'
+    const { source, trouble } = this.status(model)
+    return source !== 'none' && trouble === undefined
   }
 
   /** Never rejects: a worker is worth having without tokens. */
@@ -81,14 +82,13 @@ export class TokenHosts {
     const { url, apiKey } = keeper.address
     const dialect = dialectOf(facts)!
     const headers = apiKey === undefined ? {} : { headers: { authorization: `Bearer ${apiKey}` } }
-    const engine = dialect === 'trtllm' ? {} : { engine: { url, dialect, ...headers } } // it has no route for tokens
     const places = placesFor(model, this.#options.places)
     return {
       ...places,
       path: named ?? this.#named.get(model) ?? places.path,
       model: facts.tokenizer?.value,
       rules: { dialect },
-      ...engine,
+      engine: { url, dialect, ...headers },
     }
   }
 }

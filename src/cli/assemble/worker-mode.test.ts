@@ -74,6 +74,13 @@ it.each<{ says: string; input: Partial<ModeInput>; mode: string; reason?: string
     fix: '--tokenizer',
   },
   {
+    says: 'an engine that gives no tokens leaves events without comparison, and the reason is said',
+    input: { hasTokens: false, tokenTrouble: 'the engine answered 404 to /tokenize' },
+    mode: 'approximate',
+    reason: 'no tokenizer knows its prompts: the engine answered 404 to /tokenize',
+    fix: '--tokenizer',
+  },
+  {
     says: 'without a prefix cache there is nothing to know',
     input: { facts: { ...facts, hasPrefixCache: fact(false) } },
     mode: 'load-only',

@@ -17,6 +17,8 @@ export interface ModeInput {
   /** The model's blocks are named by pairs of tokens. */
   readonly isEagle?: boolean
   readonly hasTokens: boolean
+  /** Why there are none, where somebody said so. */
+  readonly tokenTrouble?: string | undefined
   readonly feeds: readonly FeedView[]
   /** It was exact before: what is missing now is a loss, not a beginning. */
   readonly wasExact: boolean
@@ -79,8 +81,10 @@ export function judgeMode(input: ModeInput): ModeVerdict {
       eventFlags[kind],
     )
   }
-  if (!hasTokens)
-    return verdict('approximate', 'no tokenizer knows its prompts', 'warmroute serve --tokenizer <folder>')
+  if (!hasTokens) {
+    const why = input.tokenTrouble === undefined ? '' : `: ${input.tokenTrouble}`
+    return verdict('approximate', `no tokenizer knows its prompts${why}`, 'warmroute serve --tokenizer <folder>')
+  }
   if (feeds.every((feed) => feed.isLive && feed.hasStarted)) return verdict('exact', undefined, undefined)
   if (wasExact) return verdict('degraded', 'its events are interrupted', undefined)
   return verdict('approximate', 'its events have not arrived yet', undefined)

@@ -47,7 +47,9 @@ export async function tokenParity(
       {
         check,
         verdict: 'fail',
-        reason: ['no tokenizer knows its prompts', ...status.tried].join('; '),
+        reason: ['no tokenizer knows its prompts', ...(status.trouble ? [status.trouble] : []), ...status.tried].join(
+          '; ',
+        ),
         fix: 'warmroute serve --tokenizer <folder>',
       },
     ]

@@ -86,8 +86,17 @@ async function readPath(
   return path
 }
 
-function shown(model: string, { source, from, encoder, asks, reason, tried }: ModelStatus): object {
-  return { model, source, from: from ?? null, encoder, asks: asks ?? null, reason: reason ?? null, tried }
+function shown(model: string, { source, from, encoder, asks, reason, trouble, tried }: ModelStatus): object {
+  return {
+    model,
+    source,
+    from: from ?? null,
+    encoder,
+    asks: asks ?? null,
+    reason: reason ?? null,
+    trouble: trouble ?? null,
+    tried,
+  }
 }
 
 function refused(message: string, param: string): WarmrouteError {

@@ -66,7 +66,10 @@ it('the caches of the tokenizer threads are counted, evictions too', async () =>
     await service.setModel('m', { path: tokenizerFolder('qwen3') })
     const shown = (what: string, cache: string): number => {
       const series = `warmroute_token_cache_${what}_total{cache="${cache}",model="m"} `
-      const line = metrics.registry.text().split('\n').find((it) => it.startsWith(series))
+      const line = metrics.registry
+        .text()
+        .split('\n')
+        .find((it) => it.startsWith(series))
       return Number(line?.slice(series.length))
     }
     const encode = async (prompt: string): Promise<void> =>

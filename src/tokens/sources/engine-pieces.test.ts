@@ -9,7 +9,7 @@ import { words } from '../model/edits.case.js'
 import { loadModel } from '../model/loaded-model.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
 import { parseTemplate } from '../template/template.js'
-import type { EnginePieces } from './engine-pieces.js'
+import { EnginePieces } from './engine-pieces.js'
 import { learnPieces } from './learn-pieces.js'
 import type { LearnParts } from './learn-pieces.js'
 import type { ToldEngine } from './learnt-engine.case.js'
@@ -33,7 +33,7 @@ async function learn(engine: ToldEngine, more: Partial<LearnParts> = {}): Promis
     encode: async (text, addSpecialTokens) => engine.encode(text, addSpecialTokens),
     ...more,
   })
-  if (typeof learnt === 'string') throw new Error(learnt)
+  if (!(learnt instanceof EnginePieces)) throw new Error(learnt.reason)
   return learnt
 }
 

@@ -192,6 +192,76 @@ it('an engine that never says what it is made of holds nobody up for long', asyn
   await expect(service.setModel('mute', { engine: { url, dialect: 'vllm' } }, stop)).rejects.toThrow('over')
 })
 
+it('an engine that failed to say what it is made of is asked again, less and less often, and then for new ends', async () => {
+  const patient = new TokenService({ threads: 1, learnAgain: { firstMs: 20, waitMaxMs: 80, triesMax: 50 } })
+  const { url, asked } = await serve()
+  const at: number[] = []
+  const handle = server!.listeners('request')[0] as (...args: unknown[]) => void
+  server!.removeAllListeners('request')
+  server!.on('request', (request, response: ServerResponse) => {
+    if (request.url !== '/tokenizer_info' || at.push(performance.now()) > 5) return handle(request, response)
+    if (at.length === 1) request.destroy()
+    else response.writeHead(503).end()
+  })
+  try {
+    expect(await patient.setModel('late', { engine: { url, dialect: 'vllm' } })).toMatchObject({
+      asks: 'whole',
+      reason: expect.stringContaining('could not be learnt') as never,
+    })
+    expect(await patient.tokenizeRequest('late', 'chat', chat(1))).toBeInstanceOf(Tokens)
+    await vi.waitFor(() => expect(patient.status('late')).toMatchObject({ asks: 'ends', reason: undefined }), 10_000)
+    const waits = at.slice(1).map((it, index) => it - at[index]!)
+    expect(at).toHaveLength(6)
+    for (const [index, least] of [18, 38, 78, 78, 78].entries()) expect(waits[index]).toBeGreaterThan(least)
+    for (const turns of [2, 3]) {
+      const tokens = await patient.tokenizeRequest('late', 'chat', chat(turns))
+      expect([...(tokens as Tokens).ids]).toEqual([...engine.render('chat', chat(turns))])
+    }
+    expect(patient.counts.models['late']!.ends).toMatchObject({ continued: 1, refuted: 0 })
+    expect(asked.length).toBeGreaterThan(3)
+  } finally {
+    await patient.close()
+  }
+})
+
+interface Ending {
+  readonly says: string
+  readonly triesMax: number
+  readonly asks?: number
+  readonly end: (it: TokenService) => Promise<unknown>
+}
+
+it.each<Ending>([
+  { says: 'its tries are used up', triesMax: 2, asks: 3, end: () => Promise.resolve() },
+  { says: 'the model is removed', triesMax: 1000, end: async (it) => it.removeModel('down') },
+  {
+    says: 'another source replaces it',
+    triesMax: 1000,
+    end: (it) => it.setModel('down', { path: tinyllamaFolder }),
+  },
+  { says: 'the service is closed', triesMax: 1000, end: (it) => it.close() },
+])('an engine is not asked any more once $says', async ({ triesMax, asks, end }) => {
+  const patient = new TokenService({ threads: 1, learnAgain: { firstMs: 10, waitMaxMs: 10, triesMax } })
+  let count = 0
+  server = createServer((_, response) => {
+    count++
+    response.writeHead(500).end()
+  })
+  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  try {
+    await patient.setModel('down', { engine: { url, dialect: 'vllm' } })
+    await vi.waitFor(() => expect(count).toBeGreaterThanOrEqual(3), 10_000)
+    await end(patient)
+    const before = count
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    expect(count).toBeLessThanOrEqual(before + 1) // one may have been on its way
+    if (asks !== undefined) expect(count).toBe(asks)
+  } finally {
+    await patient.close()
+  }
+})
+
 it('a search for a source that began earlier does not undo a later one', async () => {
   let release = (): void => undefined
   server = createServer((_, response) => {

@@ -25,7 +25,8 @@ import { dumps } from '../template/spell.js'
 import type { Exactness } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
-import type { EnginePieces } from './engine-pieces.js'
+import { EnginePieces } from './engine-pieces.js'
+import { EngineTrouble } from './engine-trouble.js'
 import type { Fetched } from './fetch-bytes.js'
 import { fetchBytes } from './fetch-bytes.js'
 import { learnPieces } from './learn-pieces.js'
@@ -109,6 +110,7 @@ export class EngineTokens implements TokenSource {
   readonly #shareBytes: number
   /** Learnt at the first refusal: render endpoints are off unless the engine was started with them. */
   #canRender: boolean
+  readonly #trouble = new EngineTrouble()
   #pieces: EnginePieces | undefined
   /** Why the whole of every new prompt is asked for; undefined where the new end is enough. */
   #wholeReason: string | undefined = 'only vLLM tells its chat template and added tokens'
@@ -181,9 +183,17 @@ export class EngineTokens implements TokenSource {
     return this.#wholeReason
   }
 
-  /** Asks, once, what the engine's texts are made of. Never fails: then prompts are asked for as a whole. */
-  async learn(parse: ParseTemplates, signal?: AbortSignal): Promise<void> {
-    if (this.#endpoint.dialect !== 'vllm') return
+  /** Why it gives no tokens, after several answers without any. */
+  get trouble(): string | undefined {
+    return this.#trouble.reason
+  }
+
+  /**
+   * Asks what the engine's texts are made of. Never fails: then prompts are asked for as a whole, and the answer is whether asking
+   * again may help.
+   */
+  async learn(parse: ParseTemplates, signal?: AbortSignal): Promise<boolean> {
+    if (this.#endpoint.dialect !== 'vllm') return false
     const learnt = await learnPieces({
       parse,
       askInfo: () => this.#askInfo(signal),
@@ -191,8 +201,9 @@ export class EngineTokens implements TokenSource {
       rules: this.#rules,
       bytesMax: this.#shareBytes,
     })
-    this.#pieces = typeof learnt === 'string' ? undefined : learnt
-    this.#wholeReason = typeof learnt === 'string' ? learnt : undefined
+    if (learnt instanceof EnginePieces) this.#pieces = learnt
+    this.#wholeReason = learnt instanceof EnginePieces ? undefined : learnt.reason
+    return !(learnt instanceof EnginePieces) && learnt.mayPass
   }
 
   async #askInfo(signal: AbortSignal | undefined): Promise<{ status: number; value: unknown }> {
@@ -235,12 +246,12 @@ export class EngineTokens implements TokenSource {
     if (!this.#canRender) return undefined
     const post = text ?? JSON.stringify(body)
     const asked = route === 'completions' ? post : withoutTensors(post)
-    const { status, bytes } = await this.#ask(renderPaths[route], asked, options)
+    const { status, bytes } = await this.#askTokens(renderPaths[route], asked, options)
     if (status === 403 || status === 404 || status === 405) {
       this.#canRender = false
       return undefined
     }
-    const { ids, features } = await this.#read(status, bytes, options)
+    const { ids, features } = await this.#read(renderPaths[route], status, bytes, options)
     return { ids, media: readFeatures(features, ids.length), exactness: 'proven' }
   }
 
@@ -256,30 +267,48 @@ export class EngineTokens implements TokenSource {
         ? pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
         : pick({ ...chat, model: body['model'] }, chatFields)
     const path = this.#endpoint.dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
-    const { status, bytes } = await this.#ask(path, spell(ask), options)
-    const { ids } = await this.#read(status, bytes, options)
+    const { status, bytes } = await this.#askTokens(path, spell(ask), options)
+    const { ids } = await this.#read(path, status, bytes, options)
     return { ids, media: undefined, exactness: 'expected' }
   }
 
   /** The ids of a text alone. */
   async #encode(prompt: string, addSpecialTokens: boolean, options: TokenizeOptions): Promise<Uint32Array> {
     const ask = JSON.stringify({ prompt, add_special_tokens: addSpecialTokens })
-    const { status, bytes } = await this.#ask('/tokenize', ask, options)
-    return (await this.#read(status, bytes, options)).ids
+    const { status, bytes } = await this.#askTokens('/tokenize', ask, options)
+    return (await this.#read('/tokenize', status, bytes, options)).ids
   }
 
   async #read(
+    path: string,
     status: number,
     bytes: Uint8Array,
     options: TokenizeOptions,
   ): Promise<{ readonly ids: Uint32Array; readonly features: Value }> {
-    if (status >= 400 && status < 500) throw new LoadOnlyError('malformed', `the engine answered ${status}`)
+    if (status >= 400 && status < 500) {
+      this.#trouble.refused(path, status)
+      throw new LoadOnlyError('malformed', `the engine answered ${status}`)
+    }
     const answer =
       status === 200
         ? await (bytes.length > loopAnswerMax && this.#readLong ? this.#readLong(bytes, options) : readAnswer(bytes))
         : undefined
-    if (answer?.ids) return { ids: answer.ids, features: answer.features }
+    if (answer?.ids) {
+      this.#trouble.answered()
+      return { ids: answer.ids, features: answer.features }
+    }
+    this.#trouble.failed(`the engine answered ${status} to ${path} without tokens`)
     throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status} without tokens` })
+  }
+
+  async #askTokens(path: string, post: string | Uint8Array<ArrayBuffer>, options: TokenizeOptions): Promise<Fetched> {
+    try {
+      return await this.#ask(path, post, options)
+    } catch (error) {
+      const isOver = options.signal?.aborted === true // who asked has gone, which says nothing of the engine
+      if (!isOver) this.#trouble.failed(error instanceof Error ? error.message : String(error))
+      throw error
+    }
   }
 
   async #ask(

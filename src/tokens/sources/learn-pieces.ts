@@ -1,4 +1,5 @@
 /** Finds out what an engine's texts are made of, so that later only their new ends have to be asked for. */
+import { WarmrouteError } from '../../core/protocol/index.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
 import { ChatTemplates } from '../chat/chat-template.js'
@@ -20,19 +21,36 @@ export interface LearnParts extends Pick<PiecesParts, 'bytesMax' | 'checkedFirst
 
 type Encode = (text: string, addSpecialTokens: boolean) => Promise<Uint32Array>
 
-/** Or why not. Never rejects: then prompts are asked for as a whole. */
-export async function learnPieces(parts: LearnParts): Promise<EnginePieces | string> {
+/** Why an engine's texts are not known. */
+export interface Unlearnt {
+  readonly reason: string
+  /** It may be otherwise later: something failed, and nothing was said. */
+  readonly mayPass: boolean
+}
+
+/** Never rejects: then prompts are asked for as a whole. */
+export async function learnPieces(parts: LearnParts): Promise<EnginePieces | Unlearnt> {
   try {
     const { status, value } = await parts.askInfo()
-    if (status !== 200) return 'it was not started with --enable-tokenizer-info-endpoint'
+    if (status >= 500 || status === 408 || status === 429) return failed(`it answered ${status}`, true)
+    if (status !== 200) return never('it was not started with --enable-tokenizer-info-endpoint')
     const told = readTokenizerInfo(value)
-    return told ? await learnFrom(told, parts) : 'it tells no added tokens'
+    return told ? await learnFrom(told, parts) : never('it tells no added tokens')
   } catch (error) {
-    return `its tokenizer could not be learnt: ${error instanceof Error ? error.message : String(error)}`
+    const isTemplate = error instanceof WarmrouteError && error.code === 'WR_TOKENS_TEMPLATE_FAILED'
+    return failed(error instanceof Error ? error.message : String(error), !isTemplate)
   }
 }
 
-async function learnFrom(told: ToldTokenizer, parts: LearnParts): Promise<EnginePieces | string> {
+function failed(why: string, mayPass: boolean): Unlearnt {
+  return { reason: `its tokenizer could not be learnt: ${why}`, mayPass }
+}
+
+function never(reason: string): Unlearnt {
+  return { reason, mayPass: false }
+}
+
+async function learnFrom(told: ToldTokenizer, parts: LearnParts): Promise<EnginePieces | Unlearnt> {
   const { parse, encode, askInfo: _, ...others } = parts
   const mentions = [...told.templates.map(({ source }) => source), ...Object.values(told.specials)]
   const candidates = cutCandidates(told.added, mentions)
@@ -40,7 +58,7 @@ async function learnFrom(told: ToldTokenizer, parts: LearnParts): Promise<Engine
     candidates.map(async (it) => isFoundEverywhere(it, await encode(probeText(it), false))),
   )
   const tokens = candidates.filter((_, index) => isCut[index])
-  if (tokens.length === 0) return 'none of its added tokens is certain to part a text'
+  if (tokens.length === 0) return never('none of its added tokens is certain to part a text')
   return new EnginePieces({
     ...others,
     cutTokens: new CutTokens(tokens),

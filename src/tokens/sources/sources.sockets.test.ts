@@ -367,6 +367,48 @@ describe('an engine', () => {
     expect(await service.tokenizeRequest('odd', 'completions', { prompt: 'x' })).toMatchObject({ loadOnly })
   })
 
+  it('of TensorRT-LLM is no source: what it has is for bare texts', async () => {
+    const asked: string[] = []
+    const url = await listen((request, _, response) => {
+      asked.push(request.url ?? '')
+      response.writeHead(404).end('{"detail":"Not Found"}')
+    })
+    expect(await service.setModel('trt', { engine: { url, dialect: 'trtllm' } })).toMatchObject({
+      source: 'none',
+      reason: expect.stringContaining('TensorRT-LLM tokenizes no chats') as never,
+      trouble: expect.stringContaining('TensorRT-LLM tokenizes no chats') as never,
+    })
+    expect(await service.tokenizeRequest('trt', 'chat', chat)).toMatchObject({
+      loadOnly: 'no-tokenizer',
+      detail: expect.stringContaining('TensorRT-LLM') as never,
+    })
+    expect(asked).toEqual([])
+  })
+
+  it('that gives no tokens is in trouble until it gives some, but not for requests that it must refuse', async () => {
+    let status = 404
+    const url = await listen((_, __, response) => response.writeHead(status).end('{"tokens":[1,2]}'))
+    expect(await service.setModel('t', { engine: { url, dialect: 'sglang' } })).toMatchObject({ trouble: undefined })
+    let count = 0
+    const ask = (): Promise<unknown> => service.tokenizeRequest('t', 'completions', { prompt: `prompt ${count++}` })
+    for (const says of [undefined, undefined, 'the engine answered 404 to /v1/tokenize']) {
+      expect(await ask()).toMatchObject({ loadOnly: 'malformed' })
+      expect(service.status('t').trouble).toBe(says)
+    }
+    status = 200
+    expect(await ask()).toBeInstanceOf(Tokens)
+    expect(service.status('t').trouble).toBeUndefined()
+    status = 400
+    for (let refused = 0; refused < 5; refused++) expect(await ask()).toMatchObject({ loadOnly: 'malformed' })
+    expect(service.status('t').trouble).toBeUndefined()
+    server!.closeAllConnections()
+    await new Promise((resolve) => server!.close(resolve))
+    for (let failed = 0; failed < 3; failed++) expect(await ask()).toMatchObject({ loadOnly: 'source-failed' })
+    expect(service.status('t').trouble).toContain('fetch failed')
+    const stop = AbortSignal.abort(new Error('over'))
+    await expect(service.tokenizeRequest('t', 'completions', { prompt: 'y' }, { signal: stop })).rejects.toThrow('over')
+  })
+
   it('is not waited for once the request is aborted', async () => {
     const stop = new AbortController()
     const url = await listen(() => stop.abort(new Error('the client left')))
