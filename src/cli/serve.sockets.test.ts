@@ -446,6 +446,42 @@ describe('a worker over a threshold', () => {
   })
 })
 
+it('judges each model by the rules that the file names for it', async () => {
+  const engines = [await engine({ models: ['new'] }), await engine({ models: ['old'] }), await engine()]
+  const folder = mkdtempSync(join(tmpdir(), 'serve-'))
+  const path = join(folder, 'warmroute.yaml')
+  writeFileSync(path, 'server:\n  active_decode_blocks_threshold: 0.12345\n  monitors: { old: "1.0", new: "1.1" }\n')
+  const served = await start(
+    engines.map(({ url }) => url),
+    [],
+    undefined,
+    { WARMROUTE_CONFIG: path },
+  )
+  rmSync(folder, { recursive: true })
+  const { thresholds } = (await (await fetch(`${served.address.url}/busy_threshold`)).json()) as {
+    thresholds: { model: string }[]
+  }
+  const unset = { active_prefill_tokens_threshold: null, active_prefill_tokens_threshold_frac: null }
+  // 1.0 keeps ten-thousandths, and always has all three limits.
+  expect(new Map(thresholds.map(({ model, ...limits }) => [model, limits]))).toEqual(
+    new Map([
+      ['new', { active_decode_blocks_threshold: 0.12345, ...unset }],
+      [
+        'old',
+        {
+          active_decode_blocks_threshold: 0.1234,
+          active_prefill_tokens_threshold: 10_000_000,
+          active_prefill_tokens_threshold_frac: 1.5,
+        },
+      ],
+      ['sim', { active_decode_blocks_threshold: 0.12345, ...unset }],
+    ]),
+  )
+  await expect(start(['127.0.0.1:1', '--monitors', '{"old": "2.0"}'])).rejects.toMatchObject({
+    code: 'WR_INVALID_CONFIG',
+  })
+})
+
 it('writes a decision log that can be replayed, and starts from an engine profile', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'serve-'))
   const path = join(folder, 'decisions.jsonl')

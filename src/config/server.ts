@@ -93,6 +93,12 @@ const options = {
     '1.1',
     'Which rules say that a worker is busy: those of 1.1 with a latch, or those of 1.0 with thresholds in ten-thousandths.',
   ),
+  monitors: structure(
+    z.record(z.string(), z.enum(['1.1', '1.0'])),
+    {},
+    'The same by the name of the model, where several models are served; before `monitor`.',
+    'an object',
+  ),
   sessionAffinityTtlSecs: optionalNumber(
     undefined,
     'Requests that name the same session in their headers stay with one worker until it was idle for so long. none: they go where their prompt is cached.',

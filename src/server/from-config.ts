@@ -43,11 +43,13 @@ export function gatewayOptionsOf(
   }
 }
 
-/** How each model judges load and keeps sessions. */
+/** How the model judges load and keeps sessions. */
 export function modelRulesOf(
   config: ServerConfig,
+  model: string,
 ): Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'> {
-  const { monitor, sessionAffinityTtlSecs } = config
+  const { monitors, sessionAffinityTtlSecs } = config
+  const monitor = (Object.hasOwn(monitors, model) ? monitors[model] : undefined) ?? config.monitor
   return { thresholds: thresholdsOf(config), monitor, sessionAffinityTtlSecs }
 }
 

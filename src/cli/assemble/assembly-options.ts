@@ -20,7 +20,7 @@ export interface AssemblyOptions {
   /** How long a prefill takes, or `online`: learned; the policy `warm` learns in any case. */
   readonly prefillLoadEstimator?: PrefillEstimator | 'online' | undefined
   /** How each model judges load and keeps sessions. */
-  readonly rules?: Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'>
+  readonly rules?: (model: string) => Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'>
   /** Remote prefill or nothing. */
   readonly enforceDisagg?: boolean
   /** A prefill that failed is done by the decode worker; not where disaggregation is enforced. */

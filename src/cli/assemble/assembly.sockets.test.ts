@@ -119,7 +119,7 @@ it('keeps a worker whose metrics are slow exact and in use, and counts the looks
   const slow = await engine()
   const gateway = { listen: { port: 0 }, health: { intervalMs: 0, metricsMs: 10, timeoutMs: 60 } }
   const times = { watchMs: 20, retryMs: [20, 100] as const, missesMax: 50, probeMs: 300 }
-  const rules = { thresholds: { activeDecodeBlocksThreshold: 0.9 } } // somebody needs the figures
+  const rules = () => ({ thresholds: { activeDecodeBlocksThreshold: 0.9 } }) // somebody needs the figures
   const { assembly } = assemble([{ url: slow.url }], { gateway, times, rules })
   const address = await assembly.listen()
   const isExact = () => assembly.reports()[0]!.verdict?.mode === 'exact'

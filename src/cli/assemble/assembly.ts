@@ -300,7 +300,7 @@ export class Assembly implements KeeperHouse {
       memory: this.#memory,
       prefillProfile: this.#options.prefillProfile,
       onModel: (runtime, facts, disagg) => {
-        const parts = { config, rules: this.#options.rules, tokens: this.#tokens, joined: this.#joined }
+        const parts = { config, rules: this.#options.rules?.(runtime.name), tokens: this.#tokens, joined: this.#joined }
         this.gateway.addModel(modelSpecOf({ runtime, facts, disagg, ...parts }))
       },
     })
