@@ -192,7 +192,8 @@ export class Placer {
       nowMs,
     )
     // A prompt that is computed elsewhere says nothing of this worker's speed.
-    const newTokens = model || tracksPrefill ? promptTokens - known : 0
+    const isElsewhere = request.override?.trackPrefillTokens === false
+    const newTokens = !isElsewhere && (model || tracksPrefill) ? promptTokens - known : 0
     learner?.booked(requestId!, rank, workerId, newTokens, known, nowMs)
   }
 

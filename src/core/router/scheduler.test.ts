@@ -147,11 +147,18 @@ describe('prefill times that are learned under a policy of blocks', () => {
     expect(fleet.activeTokens(0)).toBeLessThan(1200)
   })
 
-  it('a prompt that is computed elsewhere teaches nothing', () => {
+  it.each(['learner', 'model'] as const)('a prompt that is computed elsewhere teaches nothing (%s)', (role) => {
     const learner = new FleetModel()
-    const fleet = new Fleet({ workers: 1, learner })
+    const fleet = new Fleet({ workers: 1, [role]: learner, config: { policy: role === 'model' ? 'warm' : 'dynamo' } })
+    const before = learner.coefficients
     serve(fleet, 20, { override: { trackPrefillTokens: false } })
-    expect([learner.observations, learner.runningCount]).toEqual([0, 0])
+    expect([learner.observations, learner.runningCount, learner.coefficients]).toEqual([0, 0, before])
+  })
+
+  it('a cost in milliseconds learns from prompts that are computed here, whatever the settings count', () => {
+    const model = new FleetModel()
+    serve(new Fleet({ workers: 1, model, config: { policy: 'warm', routerTrackPrefillTokens: false } }), 20)
+    expect(model.observations).toBe(19) // the last is learned from when the next one ends
   })
 
   it('leaves nothing behind, whatever becomes of requests and workers', () => {
