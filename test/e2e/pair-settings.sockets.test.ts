@@ -41,6 +41,22 @@ describe.each(['kv', 'round-robin', 'random', 'least-loaded', 'power-of-two', 't
   })
 })
 
+it.each([
+  ['vllm', 5], // the last is learned from when the next one ends
+  ['sglang', 0], // its prefill's answer waits for the transfer
+] as const)('%s: speed is learned where prompts are computed, and nowhere else', async (engine, count) => {
+  const { metrics } = await open({ engine, prefill: 1, decode: 1, words: ['--policy', 'warm'] })
+  for (let at = 0; at < 6; at++) {
+    const response = await ask(`Tell me about ${at}. `.repeat(40))
+    expect([response.status, said(response, 'prefill-skipped')]).toEqual([200, null])
+    await response.text()
+  }
+  const text = await metrics()
+  const learned = (type: string): number =>
+    Number(new RegExp(`warmroute_prefills_learned_total\\{[^}]*worker_type="${type}"\\} (\\d+)`).exec(text)?.[1])
+  expect([learned('prefill'), learned('decode')]).toEqual([count, 0])
+})
+
 it('each stage has a queue of its own: who waits for a prefill worker waits for no decode worker', async () => {
   const { metrics } = await open({
     engine: 'vllm',

@@ -173,7 +173,8 @@ export class PairedRequest {
     const end = (fault: WarmrouteError): void => {
       if (this.#meeting === meeting) abortDecode((this.#fault = fault))
     }
-    void this.#runner.send(meeting.choice, meeting.agreed.prefill).then(
+    // Its answer waits until the decode worker has fetched the KV, which may wait for room there.
+    void this.#runner.send(meeting.choice, meeting.agreed.prefill, false).then(
       (answer) => {
         if (this.#isRefusal(answer)) end(prefillFailure('it refused the request', meeting.choice.answer.workerId))
         else this.#keepForReader(meeting)
@@ -293,7 +294,8 @@ export class PairedRequest {
     for (;;) {
       const choice = await this.#runner.choose()
       try {
-        const answer = await this.#runner.send(choice, sequentialPrefill(this.#connector, this.#options.prepared.body))
+        const edit = sequentialPrefill(this.#connector, this.#options.prepared.body)
+        const answer = await this.#runner.send(choice, edit, true)
         this.#held = this.#hold(answer)
         return
       } catch (error) {

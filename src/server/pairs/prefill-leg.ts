@@ -33,6 +33,8 @@ export interface PrefillLegOptions {
   readonly countsFromMs: number
   /** It went to a connected socket. */
   readonly onSent?: (() => void) | undefined
+  /** Its answer comes when the prompt is computed, and waits for no reader: the router learns how long that took. */
+  readonly isTimed: boolean
 }
 
 const answerBytesMax = 16 * 1024 * 1024
@@ -145,6 +147,8 @@ export class PrefillLeg implements AnswerHandlers, Timed {
     const { now, clock } = this.#options
     const notBeforeMs = Math.max(this.dispatchedAtMs, clock.awakeSinceMs)
     const answer = { head: this.#head!, body, atMs: now(), notBeforeMs }
+    const { router, bookingId, isTimed } = this.#options
+    if (isTimed && !this.#isOver && answer.head.status === 200) router.prefillDone(bookingId)
     this.#end(() => this.#resolve(answer))
   }
 

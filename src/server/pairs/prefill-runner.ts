@@ -145,7 +145,7 @@ export class PrefillRunner {
   }
 
   /** Sends in this turn of the loop. Rejects when the worker is to blame; what the client is to blame for is an answer. */
-  async send({ bookingId, answer: choice }: Choice, edit: LegEdit): Promise<PrefillAnswer> {
+  async send({ bookingId, answer: choice }: Choice, edit: LegEdit, isTimed: boolean): Promise<PrefillAnswer> {
     const { context, side, prepared, prompt } = this.#options
     const { clock, deadlines, now } = context
     const leg = new PrefillLeg({
@@ -157,6 +157,7 @@ export class PrefillRunner {
       deadlines,
       now,
       countsFromMs: this.#options.countsFromMs,
+      isTimed,
       onSent: () => this.#tie.sent({ workerId: choice.workerId, dpRank: choice.dpRank }),
     })
     this.#leg = leg
