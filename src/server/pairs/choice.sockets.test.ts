@@ -113,6 +113,31 @@ describe('pins', () => {
     expect([pair.prefill[0]!.seen.length, pair.decode.flatMap(({ seen }) => seen)]).toEqual([0, []])
   })
 
+  it('a named decode worker that fails is not replaced', async () => {
+    await open('vllm')
+    pair.act = (role) => (role === 'decode' ? { kind: 'status', status: 500 } : { kind: 'ok' })
+    expect((await ask({}, { 'x-worker-instance-id': '12' })).status).toBe(500)
+    expect([pair.decode[0]!.seen.length, pair.decode[1]!.seen.length]).toEqual([0, 1])
+  })
+
+  it.each([
+    ['prefill', { 'x-worker-instance-id': '12' }],
+    ['decode', { 'x-prefill-instance-id': '2' }],
+  ] as const)('a %s worker that fails is replaced where only the other half was named', async (half, headers) => {
+    await open('vllm')
+    let hasFailed = false
+    pair.act = (role) => {
+      if (role !== half || hasFailed) return { kind: 'ok' }
+      hasFailed = true
+      return { kind: 'drop' }
+    }
+    const response = await ask({}, headers)
+    expect([response.status, hasFailed]).toEqual([200, true])
+    expect(pair[half].map(({ seen }) => seen.length)).toEqual([1, 1])
+    if (half === 'prefill') expect(said(response, 'worker-id')).toBe('12')
+    else expect(pair.prefill[0]!.seen).toEqual([])
+  })
+
   it('a worker that does both halves and was named does both', async () => {
     await open('vllm')
     house!.gateway.setWorker('m', { ...pair.spec('decode', 1), role: 'aggregated' })
@@ -333,8 +358,12 @@ describe('a conversation and the worker that prefills it', () => {
       }
       return String(answer.nvext.worker_id.prefill_worker_id)
     }
-    expect(new Set([await shown(), await shown(), await shown()]).size).toBe(3)
-    const [prefill] = await halves(session('a'))
-    expect([await shown(), await shown()]).toEqual([prefill, prefill])
+    const first = await shown()
+    expect((await halves(session('b')))[0]).toBe(first) // who only asks takes nobody's turn
+    const second = await shown()
+    expect(second).not.toBe(first)
+    expect((await halves(session('a')))[0]).toBe(second)
+    await halves(session('c'))
+    expect([await shown(), await shown()]).toEqual([second, second])
   })
 })

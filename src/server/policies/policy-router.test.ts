@@ -95,6 +95,20 @@ it.each(policyNames.filter((name) => name !== 'direct'))(
   },
 )
 
+it.each(policyNames.filter((name) => name !== 'direct'))('%s: who only asks takes no turn', async (policy) => {
+  const router = createPolicyRouter({ policy, random: () => 0 })
+  for (const id of [1n, 2n, 3n]) router.setWorker(id, { dataParallelStartRank: 0, dataParallelSize: 1 })
+  const chosen: bigint[] = []
+  for (let at = 0; at < 6; at++) {
+    const asked = new Set<bigint>()
+    for (let time = 0; time <= at; time++)
+      asked.add((await router.route({ requestId: `r${at}`, isQueryOnly: true })).workerId)
+    chosen.push((await router.route({ requestId: `r${at}`, tokenCount: 1 })).workerId)
+    expect([...asked]).toEqual([chosen.at(-1)]) // it was told where it will go
+  }
+  if (policy === 'round-robin') expect(chosen).toEqual([1n, 2n, 3n, 1n, 2n, 3n])
+})
+
 describe('who may serve', () => {
   async function served(request: object): Promise<string> {
     const router = createPolicyRouter({ policy: 'round-robin' })

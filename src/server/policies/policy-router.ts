@@ -149,8 +149,11 @@ class PolicyRouter implements RouterPort {
           : 'all are left out'
       throw new WarmrouteError('WR_NO_ENDPOINTS', { reason })
     }
-    const row = pickRank(this.#policy, rows, this.#turn++, this.#random)
-    if (!request.isQueryOnly) this.#book(request, row)
+    const row = pickRank(this.#policy, rows, this.#turn, this.#random)
+    if (!request.isQueryOnly) {
+      this.#book(request, row)
+      this.#turn++ // who only asks takes no turn from those who go
+    }
     return {
       workerId: row.workerId,
       dpRank: row.dpRank,
