@@ -113,6 +113,25 @@ it('takes the ports of an older SGLang from its launch argument, and null as off
   expect(eagle).toMatchObject({ isEagle: { value: true }, role: { value: 'prefill' }, eventSources: { value: [] } })
 })
 
+it.each<[unknown, number | undefined]>([
+  [1, 1],
+  [65_535, 65_535],
+  [0, undefined],
+  [65_536, undefined],
+  [-1, undefined],
+  [8998.5, undefined],
+  ['8998', undefined],
+  [null, undefined],
+])('takes %j for the bootstrap port of a prefill server as %j', async (said, port) => {
+  const info = (mode: string) =>
+    answering({
+      '/v1/models': ok({ data: [{ id: 'm', owned_by: 'sglang' }] }),
+      '/server_info': ok({ page_size: 16, disaggregation_mode: mode, disaggregation_bootstrap_port: said }),
+    })
+  expect((await detectEngine(info('prefill'))).bootstrapPort?.value).toBe(port)
+  expect((await detectEngine(info('decode'))).bootstrapPort).toBeUndefined()
+})
+
 it.each([
   [
     'an adapter card',

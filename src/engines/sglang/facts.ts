@@ -2,7 +2,7 @@
 import type { EngineFacts, EventSourceFact } from '../engine-facts.js'
 import { fact, reachableEndpoint } from '../engine-facts.js'
 import type { JsonRecord } from '../json.js'
-import { asCount, asRecord, asText, parseRecord } from '../json.js'
+import { asCount, asPort, asRecord, asText, parseRecord } from '../json.js'
 import type { Probe } from '../probe.js'
 
 const source = '/server_info'
@@ -29,7 +29,7 @@ function factsOf(info: JsonRecord, host: string): Omit<EngineFacts, 'kind'> {
   const batchTokens = asCount(info['chunked_prefill_size']) ?? asCount(info['max_prefill_tokens'])
   const running = asCount(info['max_running_requests'])
   const role = info['disaggregation_mode']
-  const bootstrapPort = asCount(info['disaggregation_bootstrap_port'])
+  const bootstrapPort = asPort(info['disaggregation_bootstrap_port'])
   const events = eventSources(info, host)
   return {
     ...(version && { version: fact(version, source) }),
