@@ -23,6 +23,11 @@ it('a stop at the first token is the answer, without its parameters', () => {
   expect(outputTokensOf(whole)).toBe(1)
 })
 
+it.each(['stop', 'content_filter'])('%s without parameters is the answer, byte for byte', (reason) => {
+  const bytes = answer(reason, { kv_transfer_params: undefined })
+  expect(terminalAnswer({}, bytes)).toBe(bytes)
+})
+
 it.each<[string, Record<string, unknown>, Buffer]>([
   ['the limit of one token', {}, answer('length')],
   ['an abort', {}, answer('abort')],
