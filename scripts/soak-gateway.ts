@@ -1,15 +1,22 @@
 /**
- * `npm run soak:gateway -- [seconds] [seed]`: mixed load on a gateway over simulated engines, with clients that leave and
- * workers that hang up, hang, refuse and restart. Ends with an error if a request hangs, a booking stays, or memory grows.
+ * `npm run soak:gateway -- [--seconds N | --minutes N] [--seed N]`, or `[seconds] [seed]`: mixed load on a gateway over
+ * simulated engines, with clients that leave and workers that hang up, hang, refuse and restart; 60 seconds unless told.
+ * Ends with an error if a request hangs, a booking stays, or memory grows.
  */
 import { Agent, request } from 'node:http'
 import { InProcessRouter } from '../src/routing/index.js'
 import { createGateway } from '../src/server/index.js'
 import type { SimEngine } from '../src/sim/index.js'
 import { parseFaults, startSimEngine } from '../src/sim/index.js'
+import { readSoakArguments, soakUsage } from './soak-arguments.js'
 
-const seconds = Number(process.argv[2] ?? 60)
-let state = Number(process.argv[3] ?? 1) >>> 0
+const asked = readSoakArguments(process.argv.slice(2))
+if (asked.kind !== 'run') {
+  console[asked.kind === 'help' ? 'log' : 'error'](asked.kind === 'help' ? soakUsage : `${asked.reason}\n${soakUsage}`)
+  process.exit(asked.kind === 'help' ? 0 : 2)
+}
+const { seconds } = asked
+let state = asked.seed
 const clients = 24
 const agent = new Agent({ keepAlive: true })
 /** A request that takes longer than this hangs: every deadline below is shorter. */
@@ -135,7 +142,7 @@ interface Seen {
 function exchange(address: string, id: string, body: object, signal: AbortSignal, seen: Seen): Promise<void> {
   return new Promise((resolve, reject) => {
     const headers = { 'content-type': 'application/json', 'x-request-id': id }
-    const asked = request(address, { method: 'POST', headers, agent, signal }, (response) => {
+    const sent = request(address, { method: 'POST', headers, agent, signal }, (response) => {
       seen.status = response.statusCode ?? 0
       seen.state = 'answered'
       response.setEncoding('utf8')
@@ -153,8 +160,8 @@ function exchange(address: string, id: string, body: object, signal: AbortSignal
       response.on('error', reject)
       response.on('close', () => reject(new Error('closed before its end'))) // without effect behind `end`
     })
-    asked.on('error', reject)
-    asked.end(JSON.stringify(body))
+    sent.on('error', reject)
+    sent.end(JSON.stringify(body))
   })
 }
 

@@ -79,36 +79,14 @@ async function perRequest(bench: BenchContext, name: 'W5' | 'W1' | 'W2'): Promis
   const shape = shapesOf(bench)[name]
   const id = name === 'W2' ? 'gateway.W2.approx' : `gateway.${name}`
   const { gateway, floor } = await measure(bench, shape, 5, ['gateway', 'floor'])
-  report(
-    bench,
-    `${id}.cpu_ms_per_req`,
-    'ms',
-    gateway.map((it) => it.cpuUs / 1000 / shape.requests),
-  )
-  report(
-    bench,
-    `${id}.floor_cpu_ms_per_req`,
-    'ms',
-    floor.map((it) => it.cpuUs / 1000 / shape.requests),
-  )
+  besideFloor(bench, id, { what: 'cpu_ms_per_req', unit: 'ms', perUs: 1 / 1000 / shape.requests, ours: gateway, floor })
 }
 
 async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
   const shape = shapesOf(bench)[name]
   const { gateway, floor } = await measure(bench, shape, name === 'W4' ? 1 : 3, ['gateway', 'floor'])
-  const chunks = shape.requests * shape.chunks
-  report(
-    bench,
-    `gateway.${name}.cpu_us_per_chunk`,
-    'us',
-    gateway.map((it) => it.cpuUs / chunks),
-  )
-  report(
-    bench,
-    `gateway.${name}.floor_cpu_us_per_chunk`,
-    'us',
-    floor.map((it) => it.cpuUs / chunks),
-  )
+  const perUs = 1 / (shape.requests * shape.chunks)
+  besideFloor(bench, `gateway.${name}`, { what: 'cpu_us_per_chunk', unit: 'us', perUs, ours: gateway, floor })
   if (name === 'W3') return
   report(
     bench,
@@ -133,18 +111,34 @@ async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
 async function exactTokens(bench: BenchContext): Promise<void> {
   const shape = shapesOf(bench).W2
   const { exact, floor } = await measure(bench, shape, 5, ['exact', 'floor'])
-  report(
-    bench,
-    'gateway.W2.exact.cpu_ms_per_req',
-    'ms',
-    exact.map((it) => it.cpuUs / 1000 / shape.requests),
-  )
-  report(
-    bench,
-    'gateway.W2.exact.floor_cpu_ms_per_req',
-    'ms',
-    floor.map((it) => it.cpuUs / 1000 / shape.requests),
-  )
+  const perUs = 1 / 1000 / shape.requests
+  besideFloor(bench, 'gateway.W2.exact', { what: 'cpu_ms_per_req', unit: 'ms', perUs, ours: exact, floor })
+}
+
+interface CpuFigure {
+  /** The last part of the figure's name. */
+  readonly what: string
+  readonly unit: string
+  /** What one microsecond of CPU time is in this unit. */
+  readonly perUs: number
+  readonly ours: readonly Sample[]
+  readonly floor: readonly Sample[]
+}
+
+/**
+ * Our figure, the floor's, and the ratio. The ratio is taken turn by turn, between runs that followed each other, so that a
+ * machine that is busy for a while slows both sides of it; the ratio of the two medians may pair different moments.
+ */
+function besideFloor(bench: BenchContext, id: string, { what, unit, perUs, ours, floor }: CpuFigure): void {
+  const figures = ours.map((it) => it.cpuUs * perUs)
+  const floors = floor.map((it) => it.cpuUs * perUs)
+  report(bench, `${id}.${what}`, unit, figures)
+  report(bench, `${id}.floor_${what}`, unit, floors)
+  report(bench, `${id}.over_floor`, 'x', ratios(figures, floors))
+}
+
+function ratios(ours: readonly number[], floor: readonly number[]): number[] {
+  return ours.map((value, turn) => value / floor[turn]!)
 }
 
 /** A short stream, once through one engine and once through a pair of them, in turns. */
