@@ -105,6 +105,7 @@ function readDone(code: string): Map<string, GridResult> {
 function codeHash(): string {
   const hash = createHash('sha256')
   const files = ['src/core', 'src/sim/engine', 'src/sim/replay'].flatMap((folder) => globSync(folder, /\.ts$/))
-  for (const file of files) if (!/\.test\.ts$|-page\.case\.ts$/.test(file)) hash.update(file).update(readFileSync(file))
+  for (const file of files)
+    if (!/\.test\.ts$|-(page|causes)\.case\.ts$/.test(file)) hash.update(file).update(readFileSync(file))
   return hash.digest('hex').slice(0, 16)
 }
