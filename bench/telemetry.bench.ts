@@ -32,9 +32,23 @@ export const benches = [
       // Every series is made in the first scrape, and most code is not yet compiled.
       bench.report({ id: `${id}.first_turn_ms`, value: first, unit: 'ms', spread: 0, checksum })
       await gateway.close()
+      bench.report({ id: `${id}.first_kept_mb`, value: await keptMb(workers), unit: 'MB', spread: 0, checksum })
     },
   ),
 ]
+
+/** What the first scrape makes that stays: the collector copies it, and the loop waits. Without `--expose-gc`, garbage too. */
+async function keptMb(workers: number): Promise<number> {
+  const gateway = gatewayOf(workers)
+  await setTimeout(20)
+  globalThis.gc?.()
+  const before = process.memoryUsage().heapUsed
+  await read(gateway.metrics.registry)
+  globalThis.gc?.()
+  const kept = process.memoryUsage().heapUsed - before
+  await gateway.close()
+  return kept / 1e6
+}
 
 /** The longest turn of each scrape: of the median scrape, and of the worst. */
 function reportTurns(bench: BenchContext, id: string, longest: readonly number[], checksum: string): void {

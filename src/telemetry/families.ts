@@ -36,24 +36,24 @@ export interface Histogram {
   readonly count: number
 }
 
-/** One series with the text of its labels: `a="1",b="2"`, or empty. */
-export interface SeriesEntry<Series> {
-  readonly labels: string
-  readonly series: Series
-  /** What stands before the value on its line; kept from its first scrape on, since a scrape is mostly this. */
-  head: string | undefined
+/**
+ * What stands before the value on its line, name and labels: `requests{a="1",b="2"} `. It is the key of the series too, so
+ * that nothing is made in a scrape that outlives it: what survives is copied by the collector, and that holds the loop.
+ */
+interface Headed {
+  readonly head: string
 }
 
 /** What all families share: the series, by their label values. */
-export abstract class Family<Series> {
+export abstract class Family<Series extends Headed> {
   abstract readonly type: FamilyType
   readonly name: string
   readonly help: string
   readonly labelNames: readonly string[]
   readonly #seriesMax: number
-  readonly #series = new Map<string, SeriesEntry<Series>>()
+  readonly #series = new Map<string, Series>()
   /** Always in the order of their labels: sorting a large family at a scrape would hold the loop. */
-  #ordered: SeriesEntry<Series>[] = []
+  #ordered: Series[] = []
   #changes = 0
   #dropped = 0
 
@@ -75,19 +75,19 @@ export abstract class Family<Series> {
 
   /** The series of these label values, made on first use. Every label of the family must be given. */
   with(labels: Labels = {}): Series {
-    const key = this.#keyOf(labels)
-    const known = this.#series.get(key)
-    if (known) return known.series
-    const series = this.create()
+    const head = this.#headOf(labels)
+    const known = this.#series.get(head)
+    if (known) return known
+    const series = this.create(head)
     if (this.#series.size >= this.#seriesMax) this.#dropped++
-    else this.#insert({ labels: key, series, head: undefined })
+    else this.#insert(series)
     return series // a refused series still works for its holder, it is only never shown
   }
 
   remove(labels: Labels): boolean {
-    const key = this.#keyOf(labels)
-    if (!this.#series.delete(key)) return false
-    this.#ordered.splice(this.#placeOf(key), 1)
+    const head = this.#headOf(labels)
+    if (!this.#series.delete(head)) return false
+    this.#ordered.splice(this.#placeOf(head), 1)
     this.#changes++
     return true
   }
@@ -102,7 +102,7 @@ export abstract class Family<Series> {
    * Walks the series in the order of their labels; `undefined` at the end. Series may come and go between two steps: each
    * one that stays is met exactly once.
    */
-  walk(): () => SeriesEntry<Series> | undefined {
+  walk(): () => Series | undefined {
     let at = 0
     let changes = this.#changes
     let last: string | undefined
@@ -110,67 +110,70 @@ export abstract class Family<Series> {
       if (changes !== this.#changes) {
         changes = this.#changes
         at = last === undefined ? 0 : this.#placeOf(last)
-        if (at < this.#ordered.length && this.#ordered[at]!.labels === last) at++
+        if (at < this.#ordered.length && this.#ordered[at]!.head === last) at++
       }
-      const entry = this.#ordered[at]
-      if (entry) {
+      const series = this.#ordered[at]
+      if (series) {
         at++
-        last = entry.labels
+        last = series.head
       }
-      return entry
+      return series
     }
   }
 
-  protected abstract create(): Series
+  protected abstract create(head: string): Series
 
-  #insert(entry: SeriesEntry<Series>): void {
-    this.#series.set(entry.labels, entry)
-    this.#ordered.splice(this.#placeOf(entry.labels), 0, entry)
+  #insert(series: Series): void {
+    this.#series.set(series.head, series)
+    this.#ordered.splice(this.#placeOf(series.head), 0, series)
     this.#changes++
   }
 
-  /** Where the labels are, or would be. */
-  #placeOf(labels: string): number {
+  /** Where it is, or would be. */
+  #placeOf(head: string): number {
     let low = 0
     let high = this.#ordered.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (this.#ordered[middle]!.labels < labels) low = middle + 1
+      if (this.#ordered[middle]!.head < head) low = middle + 1
       else high = middle
     }
     return low
   }
 
-  #keyOf(labels: Labels): string {
-    let key = ''
+  #headOf(labels: Labels): string {
+    if (this.labelNames.length === 0) return `${this.name} `
+    let head = this.name
+    let mark = '{'
     for (const name of this.labelNames) {
-      key += `${key === '' ? '' : ','}${name}="${escapeLabel(labels[name] ?? '')}"`
+      head += `${mark}${name}="${escapeLabel(labels[name] ?? '')}"`
+      mark = ','
     }
-    return key
+    return `${head}} `
   }
 }
 
-export class CounterFamily extends Family<Counter> {
+export class CounterFamily extends Family<CounterSeries> {
   override readonly type = 'counter'
 
   inc(labels: Labels = {}, by = 1): void {
     this.with(labels).inc(by)
   }
 
-  protected override create(): Counter {
-    return new CounterSeries()
+  protected override create(head: string): CounterSeries {
+    return new CounterSeries(head)
   }
 }
 
-export class GaugeFamily extends Family<Gauge> {
+export class GaugeFamily extends Family<GaugeSeries> {
   override readonly type = 'gauge'
 
   set(labels: Labels, value: number): void {
     this.with(labels).set(value)
   }
 
-  protected override create(): Gauge {
-    return new GaugeSeries()
+  protected override create(head: string): GaugeSeries {
+    return new GaugeSeries(head)
   }
 }
 
@@ -187,21 +190,31 @@ export class HistogramFamily extends Family<HistogramSeries> {
     this.with(labels).observe(value)
   }
 
-  protected override create(): HistogramSeries {
-    return new HistogramSeries(this.bounds)
+  protected override create(head: string): HistogramSeries {
+    return new HistogramSeries(head, this.bounds)
   }
 }
 
-class CounterSeries implements Counter {
+export class CounterSeries implements Counter, Headed {
+  readonly head: string
   value = 0
+
+  constructor(head: string) {
+    this.head = head
+  }
 
   inc(by = 1): void {
     if (by > 0) this.value += by // a counter never goes down, whatever a caller computed
   }
 }
 
-class GaugeSeries implements Gauge {
+export class GaugeSeries implements Gauge, Headed {
+  readonly head: string
   value = 0
+
+  constructor(head: string) {
+    this.head = head
+  }
 
   set(value: number): void {
     this.value = value
@@ -212,14 +225,16 @@ class GaugeSeries implements Gauge {
   }
 }
 
-export class HistogramSeries implements Histogram {
+export class HistogramSeries implements Histogram, Headed {
+  readonly head: string
   sum = 0
   count = 0
   readonly #bounds: readonly number[]
   /** Not cumulative: one addition per observation. The exposition adds them up. */
   readonly #counts: Float64Array
 
-  constructor(bounds: readonly number[]) {
+  constructor(head: string, bounds: readonly number[]) {
+    this.head = head
     this.#bounds = bounds
     this.#counts = new Float64Array(bounds.length + 1)
   }

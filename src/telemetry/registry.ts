@@ -1,5 +1,5 @@
 /** Holds the families of one process and writes them as text, a slice at a time, so that a scrape never blocks the loop. */
-import type { CounterFamily, GaugeFamily, HistogramSeries, SeriesEntry } from './families.js'
+import type { CounterFamily, GaugeFamily, HistogramSeries } from './families.js'
 import { HistogramFamily } from './families.js'
 import { decimal, Slice } from './slice.js'
 
@@ -136,13 +136,11 @@ function writerOf(family: AnyFamily, slice: Slice): () => boolean {
 }
 
 function valueWriter(family: CounterFamily | GaugeFamily, slice: Slice): () => boolean {
-  const { name } = family
   const next = family.walk()
   return () => {
-    const entry = next()
-    if (!entry) return false
-    slice.addValue((entry.head ??= `${name}${braced(entry.labels)} `), entry.series.value)
-    return true
+    const series = next()
+    if (series) slice.addValue(series.head, series.value)
+    return series !== undefined
   }
 }
 
@@ -150,28 +148,21 @@ function histogramWriter(family: HistogramFamily, slice: Slice): () => boolean {
   const bounds = family.bounds.map(decimal)
   const next = family.walk()
   return () => {
-    const entry = next()
-    if (entry) writeHistogram(family.name, bounds, entry, slice)
-    return entry !== undefined
+    const series = next()
+    if (series) writeHistogram(family.name, bounds, series, slice)
+    return series !== undefined
   }
 }
 
-function writeHistogram(
-  name: string,
-  bounds: readonly string[],
-  { labels, series }: SeriesEntry<HistogramSeries>,
-  slice: Slice,
-): void {
+function writeHistogram(name: string, bounds: readonly string[], series: HistogramSeries, slice: Slice): void {
+  const braced = series.head.slice(name.length, -1)
+  const labels = braced.slice(1, -1)
   const head = `${name}_bucket{${labels === '' ? '' : `${labels},`}le="`
   const counts = series.cumulative()
   for (let i = 0; i < bounds.length; i++) slice.addLine(`${head}${bounds[i]}"} ${counts[i]}`)
   slice.addLine(`${head}+Inf"} ${series.count}`)
-  slice.addLine(`${name}_sum${braced(labels)} ${decimal(series.sum)}`)
-  slice.addLine(`${name}_count${braced(labels)} ${series.count}`)
-}
-
-function braced(labels: string): string {
-  return labels === '' ? '' : `{${labels}}`
+  slice.addLine(`${name}_sum${braced} ${decimal(series.sum)}`)
+  slice.addLine(`${name}_count${braced} ${series.count}`)
 }
 
 function escapeHelp(help: string): string {

@@ -5,18 +5,20 @@ import type { Counter, Gauge, Labels, Metrics } from '../../telemetry/index.js'
 const states = ['connecting', 'recovering', 'live', 'suspect', 'gone'] as const
 
 type CounterFamily = Metrics['eventGaps']
-type GaugeFamily = Metrics['eventLag']
 
 /** The series of one stream. Looking them up by their labels costs more than setting them. */
 class FeedSeries {
   readonly #metrics: Metrics
   readonly #labels: Labels
-  readonly #ends: (() => void)[] = []
-  readonly #states: readonly (readonly [state: string, gauge: Gauge])[]
+  /** As `states` has them. */
+  readonly #states: readonly Gauge[]
   readonly #sequence: Gauge
   readonly #blocks: Gauge
   readonly #counters: Readonly<Record<'events' | 'batches' | 'gaps' | 'replays' | 'restarts', Counted>>
-  readonly #reasons = new Map<string, Counted>()
+  /** Most streams never need one. */
+  #reasons:
+    | Map<string, { readonly counted: Counted; readonly family: CounterFamily; readonly reason: string }>
+    | undefined
   #lag: Gauge | undefined
   /** The scrape that showed it last. */
   scrape = 0
@@ -24,23 +26,22 @@ class FeedSeries {
   constructor(metrics: Metrics, labels: Labels) {
     this.#metrics = metrics
     this.#labels = labels
-    this.#states = states.map((state) => [state, this.#gauge(metrics.eventState, { ...labels, state })] as const)
-    this.#sequence = this.#gauge(metrics.eventSequence, labels)
-    this.#blocks = this.#gauge(metrics.eventBlocks, labels)
+    this.#states = states.map((state) => metrics.eventState.with({ ...labels, state }))
+    this.#sequence = metrics.eventSequence.with(labels)
+    this.#blocks = metrics.eventBlocks.with(labels)
     this.#counters = {
-      events: this.#counted(metrics.eventsApplied, labels),
-      batches: this.#counted(metrics.eventBatches, labels),
-      gaps: this.#counted(metrics.eventGaps, labels),
-      replays: this.#counted(metrics.eventReplays, labels),
-      restarts: this.#counted(metrics.eventRestarts, labels),
+      events: new Counted(metrics.eventsApplied.with(labels)),
+      batches: new Counted(metrics.eventBatches.with(labels)),
+      gaps: new Counted(metrics.eventGaps.with(labels)),
+      replays: new Counted(metrics.eventReplays.with(labels)),
+      restarts: new Counted(metrics.eventRestarts.with(labels)),
     }
   }
 
   show(feed: FeedStatus): void {
     const { events, batches, gaps, replays, restarts } = this.#counters
-    if (feed.lagSeconds !== undefined)
-      (this.#lag ??= this.#gauge(this.#metrics.eventLag, this.#labels)).set(feed.lagSeconds)
-    for (const [state, gauge] of this.#states) gauge.set(feed.state === state ? 1 : 0)
+    if (feed.lagSeconds !== undefined) (this.#lag ??= this.#metrics.eventLag.with(this.#labels)).set(feed.lagSeconds)
+    for (let at = 0; at < states.length; at++) this.#states[at]!.set(feed.state === states[at] ? 1 : 0)
     this.#sequence.set(feed.lastSequence)
     this.#blocks.set(feed.deviceBlocks)
     events.show(feed.events)
@@ -54,27 +55,28 @@ class FeedSeries {
     for (const reason in feed.decodeErrors) this.#byReason(eventDecodeErrors, reason, feed.decodeErrors[reason]!)
   }
 
+  /** Its labels say what it has: kept besides, the way to end each series would be half of a stream's memory. */
   end(): void {
-    for (const end of this.#ends) end()
+    const { eventState, eventSequence, eventBlocks, eventLag } = this.#metrics
+    const { eventsApplied, eventBatches, eventGaps, eventReplays, eventRestarts } = this.#metrics
+    const labels = this.#labels
+    for (const state of states) eventState.remove({ ...labels, state })
+    for (const family of [eventSequence, eventBlocks, eventLag]) family.remove(labels)
+    for (const family of [eventsApplied, eventBatches, eventGaps, eventReplays, eventRestarts]) family.remove(labels)
+    for (const { family, reason } of this.#reasons?.values() ?? []) family.remove({ ...labels, reason })
   }
 
   /** Only reasons that there were: most never come. */
   #byReason(family: CounterFamily, reason: string, count: number): void {
     if (count === 0) return
     const key = `${family.name} ${reason}`
-    let counted = this.#reasons.get(key)
-    if (!counted) this.#reasons.set(key, (counted = this.#counted(family, { ...this.#labels, reason })))
-    counted.show(count)
-  }
-
-  #gauge(family: GaugeFamily, labels: Labels): Gauge {
-    this.#ends.push(() => family.remove(labels))
-    return family.with(labels)
-  }
-
-  #counted(family: CounterFamily, labels: Labels): Counted {
-    this.#ends.push(() => family.remove(labels))
-    return new Counted(family.with(labels))
+    const reasons = (this.#reasons ??= new Map())
+    let known = reasons.get(key)
+    if (!known) {
+      known = { counted: new Counted(family.with({ ...this.#labels, reason })), family, reason }
+      reasons.set(key, known)
+    }
+    known.counted.show(count)
   }
 }
 

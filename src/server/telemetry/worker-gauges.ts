@@ -3,7 +3,7 @@ import type { Gauge, Labels, Metrics } from '../../telemetry/index.js'
 import { instanceId } from '../../telemetry/index.js'
 import type { Model } from '../model.js'
 import type { ModelHub } from '../model-hub.js'
-import type { IndexFigures, WorkerMode } from '../options.js'
+import type { IndexFigures } from '../options.js'
 import { attemptsMax } from '../options.js'
 import type { Worker } from '../workers/worker.js'
 import { EventGauges } from './event-gauges.js'
@@ -15,7 +15,8 @@ interface WorkerHandles {
   readonly labels: Labels
   readonly available: Gauge
   readonly inFlight: Gauge
-  readonly modes: readonly (readonly [mode: WorkerMode, gauge: Gauge])[]
+  /** As `modes` has them. */
+  readonly modes: readonly Gauge[]
 }
 
 export class WorkerGauges {
@@ -87,7 +88,7 @@ export class WorkerGauges {
     }
     handles.available.set(worker.mayServe ? 1 : 0)
     handles.inFlight.set(worker.inFlight)
-    for (const [mode, gauge] of handles.modes) gauge.set(worker.mode === mode ? 1 : 0)
+    for (let at = 0; at < modes.length; at++) handles.modes[at]!.set(worker.mode === modes[at] ? 1 : 0)
     this.#events.show(model.name, worker.label, model.spec.feedsOf?.(worker.id) ?? [])
   }
 
@@ -98,7 +99,7 @@ export class WorkerGauges {
       labels,
       available: workerAvailable.with(labels),
       inFlight: workerInFlight.with(labels),
-      modes: modes.map((mode) => [mode, workerMode.with({ ...labels, mode })] as const),
+      modes: modes.map((mode) => workerMode.with({ ...labels, mode })),
     }
   }
 
