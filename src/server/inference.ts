@@ -181,6 +181,7 @@ export class Inference implements Timed {
   /** Routes and dispatches; a worker that fails before the first byte is replaced, once. */
   async #askWorkers(prepared: Prepared, prompt: PromptTokens | undefined): Promise<number> {
     const { model, hints } = prepared
+    if (prompt?.hashAhead) await model.hashAhead(prompt.hashAhead, hints.cacheSalt, prepared.loraName)
     const hashes = prompt?.hash && model.hashesOf(prompt.hash, hints.cacheSalt, prepared.loraName)
     const failed = new Set<bigint>()
     const pair = (this.#pair = this.#openPair(prepared, prompt, hashes))

@@ -150,6 +150,15 @@ export class Model {
     if (this.prefill) yield* this.prefill.fleet.all()
   }
 
+  /** For a long prompt, before `hashesOf`. */
+  hashAhead(
+    ahead: NonNullable<PromptTokens['hashAhead']>,
+    cacheNamespace: string | undefined,
+    loraName: string | undefined,
+  ): Promise<void> {
+    return ahead(this.#schemeOf(cacheNamespace, loraName), this.#context.hasher)
+  }
+
   /** Block hashes of a prompt whose source can make them cheaper than the router would. */
   hashesOf(
     hash: NonNullable<PromptTokens['hash']>,

@@ -283,7 +283,7 @@ export class TokenService {
 
   #engine(endpoint: EngineEndpoint, { rules }: ModelSources): EngineTokens {
     return new EngineTokens(endpoint, rules, (bytes, { deadlineMs = answerDeadlineMs, signal }) =>
-      this.#pool.run('answer', { bytes }, { deadlineMs, signal }),
+      this.#pool.run('answer', { bytes }, { deadlineMs, signal, transfer: wholeBuffer(bytes) }),
     )
   }
 
@@ -324,6 +324,11 @@ function countsOf({ source, engine }: Served): ModelCounts | undefined {
   if (!counts || !engine) return counts
   const { texts: answers, ids, cacheBytes } = engine.counts
   return { ...counts, answers, ids, cacheBytes: counts.cacheBytes + cacheBytes }
+}
+
+/** The memory of bytes that have it for themselves: it need not be copied to a thread. */
+function wholeBuffer({ buffer, byteLength }: Uint8Array): readonly ArrayBuffer[] {
+  return buffer instanceof ArrayBuffer && buffer.byteLength === byteLength ? [buffer] : []
 }
 
 function add<Key>(counts: Map<Key, number> | undefined, key: Key): void {

@@ -1,7 +1,8 @@
 /** The tokens of one request, with how we know them. Immutable; block hashes are computed when asked for and then kept. */
-import type { BlockHasher, HashScheme } from '../core/hashing/index.js'
+import type { BlockHasher, BlockMedia, HashScheme } from '../core/hashing/index.js'
 import { BlockHashes, isSameScheme, toBlockExtraInfo, toBlockMedia } from '../core/hashing/index.js'
 import type { MmExtraInfo } from '../core/protocol/index.js'
+import { nextTurn, sliceIds } from './next-turn.js'
 import type { RememberedText, RememberedTexts } from './remember/remembered-texts.js'
 
 /** Where ids came from. */
@@ -73,17 +74,61 @@ export class Tokens {
     return this.media && toBlockExtraInfo(this.media, blockSize, this.ids.length, 'kept')
   }
 
+  /** So many that hashing them at once would hold the loop: see `hashAhead`. */
+  get isLong(): boolean {
+    return this.ids.length > sliceIds
+  }
+
+  /** Makes what `blockHashes` gives, for ids of any number: others have their turn of the loop meanwhile. */
+  async hashAhead(scheme: HashScheme, hasher: BlockHasher): Promise<void> {
+    if (!this.isLong || this.#known(scheme)) return
+    const hashes = new BlockHashes()
+    const media = this.#media(scheme)
+    const near = this.#near(scheme)
+    const shared = near ? this.#kinship!.sharedTokens : 0
+    let end = Math.min(this.ids.length, shared + sliceIds)
+    const first = this.ids.subarray(0, end)
+    if (near) hasher.extend(near, first, scheme, { into: hashes, sharedTokens: shared })
+    else hasher.hash(first, scheme, hashes, media)
+    while (end < this.ids.length) {
+      await nextTurn()
+      const sharedTokens = end
+      end = Math.min(this.ids.length, end + sliceIds)
+      hasher.extend(hashes, end < this.ids.length ? this.ids.subarray(0, end) : this.ids, scheme, {
+        media,
+        sharedTokens,
+      })
+    }
+    if (!this.#known(scheme)) this.#keep(hashes)
+  }
+
   /** Hashes of every complete block. What a remembered text shares is copied, not hashed again. The result is not to be changed. */
   blockHashes(scheme: HashScheme, hasher: BlockHasher): BlockHashes {
-    const known = this.#hashed.find((it) => it.tokens.length === this.ids.length && isOf(it, scheme))
+    const known = this.#known(scheme)
     if (known) return known
     const hashes = new BlockHashes()
-    const near = this.#kinship?.near?.hashes.find((it) => isOf(it, scheme))
+    const near = this.#near(scheme)
     if (near) hasher.extend(near, this.ids, scheme, { into: hashes, sharedTokens: this.#kinship!.sharedTokens })
-    else hasher.hash(this.ids, scheme, hashes, toBlockMedia(this.mediaByBlock(scheme.blockSize) ?? []))
+    else hasher.hash(this.ids, scheme, hashes, this.#media(scheme))
+    this.#keep(hashes)
+    return hashes
+  }
+
+  #known(scheme: HashScheme): BlockHashes | undefined {
+    return this.#hashed.find((it) => it.tokens.length === this.ids.length && isOf(it, scheme))
+  }
+
+  #near(scheme: HashScheme): BlockHashes | undefined {
+    return this.#kinship?.near?.hashes.find((it) => isOf(it, scheme))
+  }
+
+  #media({ blockSize }: HashScheme): BlockMedia | undefined {
+    return toBlockMedia(this.mediaByBlock(blockSize) ?? [])
+  }
+
+  #keep(hashes: BlockHashes): void {
     if (this.#kinship?.own) this.#kinship.memory.addHashes(this.#kinship.own, hashes)
     else this.#hashed.push(hashes)
-    return hashes
   }
 }
 

@@ -26,6 +26,8 @@ export interface PromptTokens {
   readonly totalTokens?: number | undefined
   /** Block hashes, where the source of the tokens can make them cheaper than anew. */
   readonly hash?: ((scheme: HashScheme, hasher: BlockHasher) => BlockHashes) | undefined
+  /** Makes what `hash` gives in slices, where doing it at once would hold the loop. */
+  readonly hashAhead?: ((scheme: HashScheme, hasher: BlockHasher) => Promise<void>) | undefined
   readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
   /** Milliseconds, for the metrics. */
   readonly templateMs?: number | undefined

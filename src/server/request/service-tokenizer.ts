@@ -35,6 +35,7 @@ export function createServiceTokenizer(service: TokenService, options: ServiceTo
         templateMs: result.took?.templateMs,
         tokenizeMs: result.took?.encodeMs,
         hash: (scheme, hasher) => result.blockHashes(scheme, hasher),
+        hashAhead: result.isLong ? (scheme, hasher) => result.hashAhead(scheme, hasher) : undefined,
       }
     },
   }

@@ -7,6 +7,7 @@
 import { LRUCache } from 'lru-cache'
 import type { BlockHashes } from '../../core/hashing/index.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
+import { nextTurn, sliceIds } from '../next-turn.js'
 
 /** A stored text. Its arrays are never written again. */
 export interface RememberedText {
@@ -41,6 +42,8 @@ export type NewText = Omit<RememberedText, 'key' | 'marks' | 'hashes'>
 /** Shorter texts are encoded faster than found. */
 const rememberedBytesMin = 128
 const wholeMarkBytes = 2048
+/** A multiple of the above, so that a slice goes on where the mark before ends. */
+const sliceBytes = sliceIds * Uint32Array.BYTES_PER_ELEMENT
 const hashesPerTextMax = 2
 const bytesPerMark = 72
 
@@ -71,7 +74,21 @@ export class RememberedTexts {
 
   /** The stored text that shares the most leading bytes. Texts with special tokens around them and others do not meet: their ids are counted differently. */
   find(bytes: Uint8Array, isWrapped: boolean): Lookup {
-    const marks = marksOf(bytes, isWrapped)
+    return this.#findBy(marksOf(bytes, isWrapped), bytes)
+  }
+
+  /** `find` for a text of any length: others have their turn of the loop meanwhile. */
+  async findInSlices(bytes: Uint8Array, isWrapped: boolean): Promise<Lookup> {
+    let marks: readonly number[] = []
+    let read = 0
+    for (; read + sliceBytes < bytes.length; read += sliceBytes) {
+      marks = marksOf(bytes.subarray(0, read + sliceBytes), isWrapped, marks, read)
+      await nextTurn()
+    }
+    return this.#findBy(marksOf(bytes, isWrapped, marks, read), bytes)
+  }
+
+  #findBy(marks: readonly number[], bytes: Uint8Array): Lookup {
     for (let index = marks.length - 1; index >= 0; index--) {
       const key = this.#byMark.get(marks[index]!)
       if (key === undefined) continue

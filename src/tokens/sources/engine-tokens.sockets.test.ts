@@ -292,7 +292,17 @@ it('a long answer is read in a thread, and the loop goes on meanwhile', async ()
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   await service.setModel('long', { engine: { url, dialect: 'sglang' } })
   const { done } = service.counts.pool
-  const { ids: got } = await tokensOf('long', { prompt: 'x' }, 'completions')
+  const tokens = await tokensOf('long', { prompt: 'x' }, 'completions')
+  const { ids: got } = tokens
   expect([got.length, got[399_999]]).toEqual([400_000, ids[399_999]])
   expect(service.counts.pool.done).toBe(done + 1)
+  expect(tokens.isLong).toBe(true)
+  const scheme = createHashScheme({ blockSize: 16 })
+  await tokens.hashAhead(scheme, createBlockHasher())
+  // What begins as it does is found, though both were looked for in slices.
+  const again = await tokensOf('long', { prompt: 'y' }, 'completions')
+  const hasher = createBlockHasher()
+  const hash = vi.spyOn(hasher, 'hash')
+  expect(again.blockHashes(scheme, hasher).count).toBe(25_000)
+  expect(hash).not.toHaveBeenCalled()
 })

@@ -18,7 +18,8 @@ import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
 import { asList, asRecord, carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
 import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
-import type { Match, RememberedText } from '../remember/remembered-texts.js'
+import { nextTurn, sliceIds } from '../next-turn.js'
+import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
 import { RememberedTexts } from '../remember/remembered-texts.js'
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
 import { dumps } from '../template/spell.js'
@@ -60,7 +61,8 @@ interface Answer extends Omit<Said, 'ids'> {
 const idBytes = Uint32Array.BYTES_PER_ELEMENT
 const noCuts: Uint32Array = new Uint32Array(0)
 const cacheBytesDefault = 32 << 20
-const answerBytesMax = 64 << 20
+/** About 1.1 million ids: putting more bytes together and receiving more ids would hold the loop. */
+const answerBytesMax = 8 << 20
 /** About 36,000 ids: 3 ms. */
 const loopAnswerMax = 256 << 10
 const infoBytesMax = 1 << 20
@@ -112,6 +114,8 @@ export class EngineTokens implements TokenSource {
   #canRender: boolean
   readonly #trouble = new EngineTrouble()
   #pieces: EnginePieces | undefined
+  /** How often everything was forgotten. */
+  #era = 0
   /** Why the whole of every new prompt is asked for; undefined where the new end is enough. */
   #wholeReason: string | undefined = 'only vLLM tells its chat template and added tokens'
 
@@ -161,7 +165,13 @@ export class EngineTokens implements TokenSource {
       return this.#tokensOf(known, undefined)
     }
     this.#counts.misses++
-    return this.#remember(key, await this.#answer(route, request, options))
+    const said = await this.#answer(route, request, options)
+    const era = this.#era
+    const lookup = await this.#find(said)
+    if (era === this.#era) return this.#remember(key, said, lookup)
+    // Meanwhile pieces were refuted, and this may be one: from now on wholes are asked for.
+    const whole = await this.#answer(route, request, options)
+    return this.#remember(key, whole, await this.#find(whole))
   }
 
   async #answer(route: Route, request: Request, options: TokenizeOptions): Promise<Said> {
@@ -174,6 +184,7 @@ export class EngineTokens implements TokenSource {
     if (said && !pieces.isRefuted) return { media: undefined, ...said }
     // What was remembered since may be wrong, too; and so may the answers that are on their way, which all come by here.
     this.#wholeReason = 'an answer that was pieced together differed from a whole one'
+    this.#era++
     this.#answers.clear()
     this.#prompts.clear()
     return askWhole()
@@ -223,9 +234,15 @@ export class EngineTokens implements TokenSource {
     return this.#canRender
   }
 
-  #remember(key: string, { ids, media, exactness }: Said): Tokens {
-    const bytes = new Uint8Array(ids.buffer, ids.byteOffset, ids.byteLength)
-    const lookup = this.#prompts.find(bytes, media !== undefined)
+  /** What its ids share with an earlier answer. Of a short one in this very turn. */
+  #find({ ids, media }: Said): Lookup | Promise<Lookup> {
+    const isWrapped = media !== undefined
+    if (ids.length <= sliceIds) return this.#prompts.find(bytesOf(ids), isWrapped)
+    return nextTurn().then(() => this.#prompts.findInSlices(bytesOf(ids), isWrapped))
+  }
+
+  #remember(key: string, { ids, media, exactness }: Said, lookup: Lookup): Tokens {
+    const bytes = bytesOf(ids)
     const parts = { bytes, ids, specialsBefore: 0, specialsAfter: media ? 1 : 0, cuts: noCuts }
     const answer = { prompt: this.#prompts.add(parts, lookup), media, exactness }
     this.#answers.set(key, answer)
@@ -387,6 +404,10 @@ function readRequest(body: Body, raw: Uint8Array | undefined): Request {
 
 function refuseMedia(message: Value): void {
   contentTexts(asRecord(message)?.['content'])
+}
+
+function bytesOf(ids: Uint32Array): Uint8Array {
+  return new Uint8Array(ids.buffer, ids.byteOffset, ids.byteLength)
 }
 
 function isIds(value: Value): boolean {
