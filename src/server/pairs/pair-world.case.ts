@@ -162,11 +162,19 @@ interface Made {
   isClosed: boolean
 }
 
+/** What became of one booking of a prefill. */
+interface Booking {
+  marks: number
+  frees: number
+}
+
 class WorldRun {
   readonly #world: World
   readonly #time: VirtualTime
   readonly #wrongs: string[] = []
   readonly #made: Made[] = []
+  /** Of prefills, by router and id. */
+  readonly #bookings: Map<string, Booking>[] = []
   #pair!: FakePair
   #house!: PairHouse
   #live = 0
@@ -228,7 +236,7 @@ class WorldRun {
           const { waitMs, fails } = nextBuild()
           if (waitMs > 0) await this.#time.sleep(waitMs)
           if (fails) throw new WarmrouteError(fails, {})
-          const router = await newRouter()
+          const router = this.#counted(await newRouter())
           this.#house?.inner.push(router)
           this.#made.push({ identity, router, isClosed: false })
           return router
@@ -240,6 +248,31 @@ class WorldRun {
       },
     })
     for (const { router } of this.#made) if (!this.#house.inner.includes(router)) this.#house.inner.push(router)
+  }
+
+  /** A prefill's booking is marked at most once, before it is freed, and freed exactly once. */
+  #counted(router: RouterPort): RouterPort {
+    const bookings = new Map<string, Booking>()
+    this.#bookings.push(bookings)
+    const route = router.route.bind(router)
+    const prefillDone = router.prefillDone.bind(router)
+    const free = router.free.bind(router)
+    router.route = async (request) => {
+      const answer = await route(request)
+      if (!request.isQueryOnly) bookings.set(request.requestId, { marks: 0, frees: 0 })
+      return answer
+    }
+    router.prefillDone = (id) => {
+      const booking = bookings.get(id)
+      if (!booking || booking.frees > 0 || ++booking.marks > 1) this.#wrongs.push(`marked out of turn: ${id}`)
+      prefillDone(id)
+    }
+    router.free = (id) => {
+      const booking = bookings.get(id)
+      if (!booking || ++booking.frees > 1) this.#wrongs.push(`freed out of turn: ${id}`)
+      free(id)
+    }
+    return router
   }
 
   // ---- what happens
@@ -330,6 +363,8 @@ class WorldRun {
       for (const { activeRequests, activePrefillTokens, activeDecodeBlocks } of await router.loads())
         if (activeRequests + activePrefillTokens + activeDecodeBlocks !== 0)
           this.#wrongs.push(`booked and not freed: ${activeRequests} requests, ${activePrefillTokens} tokens`)
+    for (const bookings of this.#bookings)
+      for (const [id, { frees }] of bookings) if (frees !== 1) this.#wrongs.push(`freed ${frees} times: ${id}`)
     for (const { id, in_flight: inFlight } of gateway.workers())
       if (inFlight !== 0) this.#wrongs.push(`worker ${id} has ${inFlight} requests`)
     this.#judgeHolds()

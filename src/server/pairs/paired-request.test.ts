@@ -15,7 +15,15 @@ function newPair(): { readonly pair: PairedRequest; readonly booked: Set<string>
   }
   const fleet = { all: () => [worker], get: () => worker, unavailable: new Set() }
   const route = (): object => ({ kind: 'remote', inner })
-  const side = { route, fleet, disagg: { enforce: false }, hasDecoder: true, hasAllRounder: true, blockSize: 16 }
+  const side = {
+    route,
+    fleet,
+    disagg: { enforce: false },
+    hasDecoder: true,
+    hasAllRounder: true,
+    blockSize: 16,
+    guardHooks: {},
+  }
   const model = { name: 'sim', spec: { blockSize: 16 }, fleet, looksAtPrompts: false }
   const prepared = { row: { path: '/v1/chat/completions' }, body: {}, bytes: Buffer.alloc(8), hints: {}, model }
   const signal = new AbortController().signal

@@ -173,8 +173,7 @@ export class PairedRequest {
     const end = (fault: WarmrouteError): void => {
       if (this.#meeting === meeting) abortDecode((this.#fault = fault))
     }
-    // Its answer waits until the decode worker has fetched the KV, which may wait for room there.
-    void this.#runner.send(meeting.choice, meeting.agreed.prefill, false).then(
+    void this.#runner.send(meeting.choice, meeting.agreed.prefill).then(
       (answer) => {
         if (this.#isRefusal(answer)) end(prefillFailure('it refused the request', meeting.choice.answer.workerId))
         else this.#keepForReader(meeting)
@@ -292,10 +291,10 @@ export class PairedRequest {
 
   async #prefill(): Promise<void> {
     for (;;) {
-      const choice = await this.#runner.choose()
+      const choice = await this.#runner.choose(true)
       try {
         const edit = sequentialPrefill(this.#connector, this.#options.prepared.body)
-        const answer = await this.#runner.send(choice, edit, true)
+        const answer = await this.#runner.send(choice, edit)
         this.#held = this.#hold(answer)
         return
       } catch (error) {
@@ -344,7 +343,8 @@ export class PairedRequest {
   // ---- both go together
 
   async #meet(): Promise<void> {
-    this.#meeting = { choice: await this.#runner.choose(), agreed: undefined }
+    // Its answer waits until the decode worker has fetched the KV, which may wait for room there.
+    this.#meeting = { choice: await this.#runner.choose(false), agreed: undefined }
   }
 
   #agree(meeting: Meeting): Appointment {

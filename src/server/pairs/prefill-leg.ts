@@ -1,9 +1,9 @@
 /**
  * One prefill sent to one worker: from its booking to its answer, its failure or its abort, whichever comes first. The
- * booking is freed and the worker left on every path; what was answered is bounded.
+ * guard of the booking ends and the worker is left on every path; what was answered is bounded.
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
-import type { RouteAnswer, RouterPort } from '../../routing/index.js'
+import type { GuardEnd, RequestGuard, RouteAnswer } from '../../routing/index.js'
 import type { Deadlines } from '../options.js'
 import type { DeadlineClock, Timed } from '../request/deadlines.js'
 import type { AnswerHandlers, EngineRequest } from '../wire/engine-connection.js'
@@ -21,10 +21,9 @@ export interface PrefillAnswer {
 }
 
 export interface PrefillLegOptions {
-  readonly router: RouterPort
+  /** Of its booking. */
+  readonly guard: RequestGuard
   readonly fleet: Fleet
-  /** Under which it is booked. */
-  readonly bookingId: string
   readonly choice: RouteAnswer
   readonly clock: DeadlineClock
   readonly deadlines: Deadlines
@@ -33,8 +32,6 @@ export interface PrefillLegOptions {
   readonly countsFromMs: number
   /** It went to a connected socket. */
   readonly onSent?: (() => void) | undefined
-  /** Its answer comes when the prompt is computed, and waits for no reader: the router learns how long that took. */
-  readonly isTimed: boolean
 }
 
 const answerBytesMax = 16 * 1024 * 1024
@@ -66,7 +63,7 @@ export class PrefillLeg implements AnswerHandlers, Timed {
     const { fleet, choice, now, deadlines } = options
     const worker = fleet.get(choice.workerId)
     if (!worker) {
-      options.router.free(options.bookingId)
+      options.guard.end('failed')
       throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
     }
     this.#options = options
@@ -95,6 +92,7 @@ export class PrefillLeg implements AnswerHandlers, Timed {
     if (this.#isOver) return this.#answered
     this.worker.enter()
     this.#options.clock.add(this)
+    this.#options.guard.dispatched()
     this.#call = this.worker.link.call(request, this)
     return this.#answered
   }
@@ -113,7 +111,7 @@ export class PrefillLeg implements AnswerHandlers, Timed {
   #abort(error: WarmrouteError): void {
     if (this.#isOver) return
     this.#call?.abort()
-    this.#end(() => this.#reject(error))
+    this.#end(this.#isGivenUp ? 'stopped' : 'failed', () => this.#reject(error))
   }
 
   expire(error: WarmrouteError): void {
@@ -147,25 +145,25 @@ export class PrefillLeg implements AnswerHandlers, Timed {
     const { now, clock } = this.#options
     const notBeforeMs = Math.max(this.dispatchedAtMs, clock.awakeSinceMs)
     const answer = { head: this.#head!, body, atMs: now(), notBeforeMs }
-    const { router, bookingId, isTimed } = this.#options
-    if (isTimed && !this.#isOver && answer.head.status === 200) router.prefillDone(bookingId)
-    this.#end(() => this.#resolve(answer))
+    const hasToken = this.#head!.status < 400
+    if (hasToken) this.#options.guard.item(1) // it was asked for one
+    this.#end(hasToken ? 'completed' : 'failed', () => this.#resolve(answer))
   }
 
   onError(error: WarmrouteError): void {
-    this.#end(() => this.#reject(error))
+    this.#end('failed', () => this.#reject(error))
   }
 
   #moved(): void {
     this.byteAtMs = this.worker.progressAtMs = this.#options.now()
   }
 
-  #end(settle: () => void): void {
+  #end(end: GuardEnd, settle: () => void): void {
     if (this.#isOver) return
     this.#isOver = true
-    const { clock, router, bookingId } = this.#options
+    const { clock, guard } = this.#options
     clock.delete(this)
-    router.free(bookingId)
+    guard.end(end)
     if (this.#call) this.worker.leave()
     settle()
   }

@@ -1,12 +1,13 @@
 /**
  * Chooses prefill workers for one request and sends it to them, one at a time. Keeps who failed it, so that nobody is asked
- * twice, and frees every booking it makes.
+ * twice. Each booking has a guard of its own, as a decode's has: freed exactly once, however its leg ends.
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { AffinityTarget } from '../../core/sessions/index.js'
 import type { LegEdit } from '../../engines/index.js'
-import type { PromptHashes, RouteAnswer, RouterPort } from '../../routing/index.js'
+import type { BookingPort, PromptHashes, RouteAnswer, RouterPort } from '../../routing/index.js'
+import { RequestGuard } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { engineControlFields } from '../request/engine-fields.js'
 import { engineRequest } from '../request/engine-request.js'
@@ -43,6 +44,8 @@ export interface PairOptions {
 /** A prefill worker that was chosen and is booked. */
 export interface Choice {
   readonly bookingId: string
+  /** Of its booking. */
+  readonly guard: RequestGuard
   readonly answer: RouteAnswer
 }
 
@@ -59,6 +62,8 @@ export class PrefillRunner {
   readonly #failed = new Set<bigint>()
   #inner: RouterPort | undefined
   #leg: PrefillLeg | undefined
+  /** Of the last booking; the one before has ended. */
+  #guard: RequestGuard | undefined
   #tries = 0
   #bookings = 0
   #isAborted = false
@@ -109,55 +114,67 @@ export class PrefillRunner {
     this.#worker = side.fleet.get(this.#chosen.workerId)
   }
 
-  async choose(): Promise<Choice> {
+  /** `isTimed`: its answer will come when the prompt is computed, and wait for no reader: the router learns how long that took. */
+  async choose(isTimed: boolean): Promise<Choice> {
     const tiedTo = await this.#tie.target()
     try {
-      return await this.#chooseAt(tiedTo)
+      return await this.#chooseAt(tiedTo, isTimed)
     } catch (error) {
       // The session's rank is not there any more: the request chooses another.
       const isGone = error instanceof WarmrouteError && error.code === 'WR_NO_ENDPOINTS'
       if (!tiedTo || !isGone || prefillPin(this.#options)) throw error
       this.#tie.lost()
-      return this.#chooseAt(await this.#tie.target())
+      return this.#chooseAt(await this.#tie.target(), isTimed)
     }
   }
 
-  async #chooseAt(tiedTo: AffinityTarget | undefined): Promise<Choice> {
+  async #chooseAt(tiedTo: AffinityTarget | undefined, isTimed: boolean): Promise<Choice> {
     const { id, side, signal } = this.#options
     const bookingId = `${id}.p${++this.#bookings}`
-    const answer = this.#asReusable(await this.#inner!.route(this.#question(bookingId, false, tiedTo)))
+    this.#guard?.end('dropped')
+    const inner = this.#inner! // another may stand by the time this ends
+    const found = await inner.route(this.#question(bookingId, false, tiedTo))
+    const guard = (this.#guard = this.#guardOf(isTimed ? inner : unmarked(inner), bookingId))
     if (signal.aborted) {
-      this.#inner!.free(bookingId)
+      guard.end('stopped')
       throw cancelled()
     }
+    const answer = this.#asReusable(found)
     this.#chosen = answer
     this.#worker = side.fleet.get(answer.workerId)
     const { prepared, prompt } = this.#options
     const tokens = prompt?.tokens.length ?? 0
     if (prepared.model.looksAtPrompts)
       side.metrics?.requestRouted(tokens, answer.effectiveOverlapBlocks, Math.ceil(tokens / side.blockSize))
-    return { bookingId, answer }
+    return { bookingId, guard, answer }
   }
 
   /** Not sent after all. Safe to repeat, and after it was sent. */
-  free({ bookingId }: Choice): void {
-    this.#inner!.free(bookingId)
+  free({ guard }: Choice): void {
+    guard.end('dropped')
   }
 
   /** Sends in this turn of the loop. Rejects when the worker is to blame; what the client is to blame for is an answer. */
-  async send({ bookingId, answer: choice }: Choice, edit: LegEdit, isTimed: boolean): Promise<PrefillAnswer> {
+  async send(choice: Choice, edit: LegEdit): Promise<PrefillAnswer> {
+    try {
+      return await this.#send(choice, edit)
+    } catch (error) {
+      choice.guard.end('failed') // where it failed before there was anything to send
+      throw error
+    }
+  }
+
+  async #send({ guard, answer: choice }: Choice, edit: LegEdit): Promise<PrefillAnswer> {
     const { context, side, prepared, prompt } = this.#options
     const { clock, deadlines, now } = context
     const leg = new PrefillLeg({
-      router: this.#inner!,
+      guard,
       fleet: side.fleet,
-      bookingId,
       choice,
       clock,
       deadlines,
       now,
       countsFromMs: this.#options.countsFromMs,
-      isTimed,
       onSent: () => this.#tie.sent({ workerId: choice.workerId, dpRank: choice.dpRank }),
     })
     this.#leg = leg
@@ -168,13 +185,10 @@ export class PrefillRunner {
       const answer = await this.#answerOf(leg, edit, span)
       span?.end(answer.head.status)
       this.#endedAtMs = answer.atMs
-      side.metrics?.requestFirstToken(answer.atMs - this.#options.countsFromMs)
-      side.metrics?.requestFinished(1)
       meters.pairs.prefillEnded(choice, answer.atMs - leg.dispatchedAtMs, prompt?.tokens.length ?? 0)
       return answer
     } catch (error) {
       span?.end(undefined, error instanceof WarmrouteError ? error.code : String(error))
-      side.metrics?.requestFinished(0)
       throw error
     }
   }
@@ -226,7 +240,25 @@ export class PrefillRunner {
 
   /** After everything else. */
   end(): void {
+    this.#guard?.end('dropped')
     this.#tie.end()
+  }
+
+  #guardOf(port: BookingPort, requestId: string): RequestGuard {
+    const { context, side, prepared, prompt, countsFromMs } = this.#options
+    return new RequestGuard(
+      port,
+      {
+        requestId,
+        isTracked: true,
+        promptTokens: prompt?.tokens.length ?? Math.ceil(prepared.bytes.length / 4),
+        blockSize: side.blockSize,
+        tracksOutput: false, // its router tracks none
+        startedAtMs: countsFromMs,
+      },
+      side.guardHooks,
+      context.now,
+    )
   }
 
   #asReusable(answer: RouteAnswer): RouteAnswer {
@@ -261,4 +293,8 @@ export class PrefillRunner {
       leg: { ...edit, remove: [...transferFields, ...edit.remove] },
     })
   }
+}
+
+function unmarked(inner: RouterPort): BookingPort {
+  return { prefillDone() {}, outputBlock: (id, left) => inner.outputBlock(id, left), free: (id) => inner.free(id) }
 }

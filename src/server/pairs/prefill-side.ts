@@ -7,7 +7,7 @@
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Connector } from '../../engines/index.js'
 import { canDecodeAlone, connectorOf } from '../../engines/index.js'
-import type { InnerRoute, RouterPort } from '../../routing/index.js'
+import type { GuardHooks, InnerRoute, RouterPort } from '../../routing/index.js'
 import { PrefillRouter } from '../../routing/index.js'
 import type { RouterMetrics } from '../../telemetry/index.js'
 import type { DisaggSpec, Log, PrefillPool, WorkerSpec } from '../options.js'
@@ -77,6 +77,12 @@ export class PrefillSide {
   /** What the router among prefill workers observes of requests. */
   get metrics(): RouterMetrics | undefined {
     return this.#metrics
+  }
+
+  /** What the guard of each prefill tells them. */
+  readonly guardHooks: GuardHooks = {
+    onFirstToken: (sinceStartMs) => this.#metrics?.requestFirstToken(sinceStartMs),
+    onFinish: ({ outputTokens }) => this.#metrics?.requestFinished(outputTokens),
   }
 
   /** What to do with a request that arrives now. */
