@@ -54,7 +54,7 @@ it.each(
     { says: 'with short kin', scheme, parts: () => ({ kinship: kinOf(1003) }) },
     { says: 'with kin of two slices', scheme, parts: () => ({ kinship: kinOf(2 * sliceIds + 9) }) },
   ]),
-)('a million ids are hashed in slices, $says, $scheme.blockSize tokens in a block', async ({ scheme, parts }) => {
+)('many ids are hashed in slices, $says, $scheme.blockSize tokens in a block', async ({ scheme, parts }) => {
   const { hasher, hashed } = watched()
   const tokens = made(parts())
   let turns = 0
