@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { afterEach, expect, it } from 'vitest'
+import { expectClosed } from '../../test/closed-router.js'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
 import { startSimEngine } from '../sim/index.js'
 import type { MetricKey, MetricRow } from '../telemetry/index.js'
@@ -12,8 +13,10 @@ import type { Served } from './serve.js'
 import { serve } from './serve.js'
 
 const ends: (() => Promise<void> | void)[] = []
+const routers: Served[] = []
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end()
+  await expectClosed(...routers.splice(0))
 })
 
 /** Shown by tests of their own, since serve in front of engines that behave, with settings as they come, gives no reason for them. */
@@ -241,6 +244,7 @@ async function serveThem(engines: readonly SimEngine[], words: readonly string[]
     times: { watchMs: 50, retryMs: [20, 100], probeMs: 2_000 },
   })
   ends.push(() => served.close())
+  routers.push(served)
   await served.assembly.until((reports) => reports.every(({ verdict }) => verdict?.mode === 'exact'), 10_000)
   return served
 }

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import { OpenAI } from 'openai'
 import { afterEach, describe, expect, it } from 'vitest'
+import { expectClosed } from '../../test/closed-router.js'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
 import { parseFaults, readTrace, startSimEngine } from '../sim/index.js'
 import type { AddressReport } from './assemble/assembly-options.js'
@@ -16,13 +17,11 @@ import type { Served } from './serve.js'
 import { serve } from './serve.js'
 
 const open: { close(): Promise<void> }[] = []
-const gateways: Served['assembly']['gateway'][] = []
+const routers: Served[] = []
 afterEach(async () => {
   for (const it of open.splice(0).reverse()) await it.close()
-  for (const { inFlight, engineConnections } of gateways.splice(0))
-    expect({ inFlight, engineConnections }).toEqual(none)
+  await expectClosed(...routers.splice(0))
 })
-const none = { inFlight: 0, engineConnections: 0 }
 
 async function engine(options: Partial<SimEngineOptions> = {}): Promise<SimEngine> {
   const started = await startSimEngine({ engine: 'vllm', speedup: 100, blockTokens: 16, ...options })
@@ -41,7 +40,7 @@ async function start(
   const flags = ['--port', '0', '--log', 'off', ...words]
   const served = await serve({ words: flags, env, say, times, ...(usualPorts ? { usualPorts } : {}) })
   open.push(served)
-  gateways.push(served.assembly.gateway)
+  routers.push(served)
   return served
 }
 

@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
+import { expectClosed } from '../../test/closed-router.js'
 import { eventually } from '../../test/real/real-house.js'
 import { askOnce, loadOn } from '../../test/real/router-restart.js'
 import type { RouterPlace } from '../../test/real/spawned-router.js'
@@ -22,9 +23,11 @@ import { serve } from './serve.js'
 
 const folders: string[] = []
 const routers: { close(): Promise<void> }[] = []
+const started: Served[] = []
 const engines: SimEngine[] = []
 afterEach(async () => {
   for (const router of routers.splice(0)) await router.close()
+  await expectClosed(...started.splice(0))
   for (const engine of engines.splice(0)) await engine.close()
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true })
 })
@@ -42,6 +45,7 @@ async function newEngine(): Promise<SimEngine> {
 async function startRouter(place: RouterPlace): Promise<Served & { readonly url: string; readonly file: string }> {
   const served = await serve({ words: serveWords(place), env: {} })
   routers.push(served)
+  started.push(served)
   const { url } = served.address
   await until(() => isExact(url, place.engineUrls.length))
   return { ...served, url, file: snapshotFile(place) }

@@ -1,4 +1,4 @@
-/** Counts the timers that this room has set and not yet cleared, those included that do not keep the process alive. */
+/** Counts the timers that the house has set and not yet cleared, those included that do not keep the process alive. */
 
 interface Handle {
   readonly _destroyed?: boolean
@@ -12,15 +12,15 @@ for (const name of ['setTimeout', 'setInterval'] as const) {
     const handle = (real as (...all: unknown[]) => NodeJS.Timeout)(...args)
     const stack = new Error(name).stack ?? ''
     const caller = stack.split('\n')[2] ?? ''
-    if (caller.includes('/src/server/') && !caller.includes('.case.') && !caller.includes('.test.'))
+    if (caller.includes('/src/') && !/\/node_modules\/|\.case\.|\.test\./.test(caller))
       handles.set(handle as Handle, caller)
     return handle
   }
   Object.assign(globalThis, { [name]: Object.assign(tracked, real) })
 }
 
-/** Where each live timer was set. */
-export function liveTimers(): readonly string[] {
+/** Where each live timer of these rooms was set. */
+export function liveTimers(rooms: readonly string[] = ['server']): readonly string[] {
   for (const handle of handles.keys()) if (handle._destroyed) handles.delete(handle)
-  return [...handles.values()]
+  return [...handles.values()].filter((caller) => rooms.some((room) => caller.includes(`/src/${room}/`)))
 }

@@ -2,9 +2,9 @@
 import { expect, vi } from 'vitest'
 import { serve } from '../../src/cli/serve.js'
 import type { Served } from '../../src/cli/serve.js'
-import { expectNothingLeft } from '../../src/server/house.case.js'
 import type { SimEngine, SimEngineOptions } from '../../src/sim/index.js'
 import { startSimEngine } from '../../src/sim/index.js'
+import { expectClosed } from '../closed-router.js'
 
 export interface PairHouse {
   readonly url: string
@@ -90,7 +90,7 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
         for (const sim of side)
           await vi.waitFor(() => expect(sim.stats()).toMatchObject({ held: 0, in_flight: 0 }), 5_000)
       await served.close()
-      await expectNothingLeft(served.assembly.gateway)
+      await expectClosed(served)
       for (const sim of [...prefill, ...decode]) await sim.close()
     },
   }

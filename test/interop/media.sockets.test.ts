@@ -13,6 +13,7 @@ import type { Body } from '../../src/tokens/index.js'
 import { Tokens, TokenService } from '../../src/tokens/index.js'
 import { NaiveSink } from '../naive-sink.js'
 import { fromHex } from '../recordings.js'
+import { expectClosed } from '../closed-router.js'
 
 interface Line {
   readonly kind: 'http' | 'zmq'
@@ -60,6 +61,7 @@ beforeAll(async () => {
 afterAll(async () => {
   server.close()
   await service.close()
+  await expectClosed()
 })
 
 it('pictures are placed and hashed as the events of the same engine have them', async () => {

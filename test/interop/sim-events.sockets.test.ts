@@ -9,10 +9,12 @@ import type { Feed } from '../../src/events/index.js'
 import { Intake, ZmqSource } from '../../src/events/index.js'
 import type { SimEngine } from '../../src/sim/index.js'
 import { parseFaults, startSimEngine } from '../../src/sim/index.js'
+import { expectClosed } from '../closed-router.js'
 
 const closers: (() => Promise<void>)[] = []
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close()
+  await expectClosed()
 })
 
 const blockSize = 16

@@ -1,10 +1,12 @@
 // The suite of `npm run test:real`, short, against simulated engines: what it asks of real ones it must first find here.
-import { afterAll, expect, it } from 'vitest'
+import { afterAll, afterEach, expect, it } from 'vitest'
 import type { SimEngine } from '../../src/sim/index.js'
 import { startSimEngine } from '../../src/sim/index.js'
+import { expectClosed } from '../closed-router.js'
 import { faultsOf, runRealSuite } from './suite.js'
 
 const engines: SimEngine[] = []
+afterEach(() => expectClosed()) // bookings and sockets are among the suite's own leftovers
 afterAll(async () => {
   for (const engine of engines) await engine.close()
 })

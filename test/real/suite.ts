@@ -44,9 +44,10 @@ export async function runRealSuite(options: RealSuiteOptions): Promise<RealRepor
     await house.settle()
     const cached = await compareCached(house, options.requests, options.concurrent)
     await eventually(() => assembly.gateway.inFlight === 0)
-    const { bookings, removedBlocks } = await countWorkers(house.url)
+    const removedBlocks = await countRemoved(house.url)
     await house.close()
     const { inFlight, engineConnections } = assembly.gateway
+    const bookings = assembly.bookingsLeft!
     const leftovers = { inFlight, engineConnections, bookings }
     const restart = options.afterKill > 0 ? await killAndCompare(options.engineUrls, options.afterKill) : undefined
     return { engines, checks, bytes, cached, removedBlocks, restart, leftovers }
@@ -55,19 +56,12 @@ export async function runRealSuite(options: RealSuiteOptions): Promise<RealRepor
   }
 }
 
-/** Requests that are still booked on a worker, and blocks that were removed, as `/workers` tells. */
-async function countWorkers(url: string): Promise<{ readonly bookings: number; readonly removedBlocks: number }> {
+/** Blocks that were removed, as `/workers` tells. */
+async function countRemoved(url: string): Promise<number> {
   const { workers } = (await (await fetch(`${url}/workers`)).json()) as {
-    readonly workers: readonly {
-      readonly in_flight: number
-      readonly ranks: readonly { readonly removed_blocks: number }[]
-    }[]
+    readonly workers: readonly { readonly ranks: readonly { readonly removed_blocks: number }[] }[]
   }
-  const ranks = workers.flatMap((worker) => worker.ranks)
-  return {
-    bookings: workers.reduce((sum, worker) => sum + worker.in_flight, 0),
-    removedBlocks: ranks.reduce((sum, rank) => sum + rank.removed_blocks, 0),
-  }
+  return workers.flatMap((worker) => worker.ranks).reduce((sum, rank) => sum + rank.removed_blocks, 0)
 }
 
 /** What does not hold, in words; empty when everything does. */

@@ -1,6 +1,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, expect, it } from 'vitest'
+import type { ClosedRouter } from '../../../test/closed-router.js'
+import { expectClosed, timersLeft } from '../../../test/closed-router.js'
 import { defaultRouterConfig } from '../../core/protocol/index.js'
 import type { SimEngine } from '../../sim/index.js'
 import { parseFaults, startSimEngine } from '../../sim/index.js'
@@ -9,8 +11,10 @@ import type { AssemblyOptions } from './assembly-options.js'
 import type { WorkerAddress } from './worker-keeper.js'
 
 const open: { close(): Promise<void> }[] = []
+const routers: ClosedRouter[] = []
 afterEach(async () => {
   for (const it of open.splice(0).reverse()) await it.close()
+  await expectClosed(...routers.splice(0))
 })
 
 async function engine(): Promise<SimEngine> {
@@ -32,6 +36,7 @@ function assemble(
   const log = { debug() {}, info() {}, warn }
   const assembly = new Assembly({ workers, config: defaultRouterConfig, times, log, ...options })
   open.push(assembly)
+  routers.push({ assembly })
   return { assembly, refusals }
 }
 
@@ -49,6 +54,12 @@ it('goes on without a worker that the gateway refuses, and tries it again', asyn
     { model: undefined, verdict: undefined },
   ])
   expect(assembly.gateway.workers().map(({ id }) => id)).toEqual(['1'])
+})
+
+it('is not taken for closed while it runs', async () => {
+  const { assembly } = assemble([{ url: (await engine()).url }])
+  expect(timersLeft()).not.toEqual([])
+  await expect(expectClosed({ assembly })).rejects.toThrow('undefined')
 })
 
 /** A vLLM that says of itself what the test wants, and never ends a chat. */

@@ -57,6 +57,7 @@ export class Assembly implements KeeperHouse {
   /** Goes because it does not answer, and may come back. */
   #leaving: bigint | undefined
   #closing: Promise<void> | undefined
+  #isClosed = false
 
   constructor(options: AssemblyOptions) {
     this.#options = options
@@ -143,6 +144,11 @@ export class Assembly implements KeeperHouse {
         restarts: keeper.restarts,
       }
     })
+  }
+
+  /** What was booked when the last request had ended: 0, or a request was lost. Undefined until it is closed. */
+  get bookingsLeft(): number | undefined {
+    return this.#isClosed ? this.#runtimes.bookingsLeft : undefined
   }
 
   /** Streams may end until the gateway's deadline; settles when no socket, timer or thread is left. */
@@ -400,5 +406,8 @@ export class Assembly implements KeeperHouse {
     await this.#memory?.close()
     await this.#runtimes.close()
     await this.#tokens.close()
+    this.#isClosed = true
+    const { bookingsLeft } = this.#runtimes
+    if (bookingsLeft > 0) this.#log.warn({ bookings: bookingsLeft }, 'requests that had ended were still booked')
   }
 }

@@ -28,6 +28,7 @@ export class ModelRuntimes {
   readonly #prefills = new Map<string, Promise<ModelRuntime>>()
   /** Those of the promises above that were kept. */
   readonly #ready = new Set<ModelRuntime>()
+  #bookingsLeft = 0
 
   constructor(options: ModelRuntimesOptions) {
     this.#options = options
@@ -65,9 +66,21 @@ export class ModelRuntimes {
     for (const runtime of this.#ready) yield* runtime.images()
   }
 
+  /** Requests, tokens and blocks that were still booked with a router when it was closed: 0, or a request was lost. */
+  get bookingsLeft(): number {
+    return this.#bookingsLeft
+  }
+
+  /** When no request runs any more. */
   async close(): Promise<void> {
     const all = await Promise.allSettled([...this.#models.values(), ...this.#prefills.values()])
-    for (const runtime of all) if (runtime.status === 'fulfilled') await runtime.value.close()
+    for (const runtime of all) if (runtime.status === 'fulfilled') await this.#end(runtime.value)
+  }
+
+  async #end(runtime: ModelRuntime): Promise<void> {
+    for (const { activeRequests, activePrefillTokens, activeDecodeBlocks } of await runtime.port.loads())
+      this.#bookingsLeft += activeRequests + activePrefillTokens + activeDecodeBlocks
+    await runtime.close()
   }
 
   async #create(name: string, facts: EngineFacts): Promise<ModelRuntime> {
@@ -101,7 +114,7 @@ export class ModelRuntimes {
       if (runtime?.port !== port) continue
       this.#prefills.delete(key)
       this.#ready.delete(runtime)
-      await runtime.close()
+      await this.#end(runtime)
     }
   }
 

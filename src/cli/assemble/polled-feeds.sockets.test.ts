@@ -7,13 +7,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { afterEach, expect, it } from 'vitest'
+import type { ClosedRouter } from '../../../test/closed-router.js'
+import { expectClosed } from '../../../test/closed-router.js'
 import { defaultRouterConfig } from '../../core/protocol/index.js'
 import { Assembly } from './assembly.js'
 
 const blockSize = 4
 const open: (() => unknown)[] = []
+const routers: ClosedRouter[] = []
 afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close()
+  await expectClosed(...routers.splice(0))
 })
 
 /** Blocks are named by the text of their chain; ids of events begin again with every process. */
@@ -135,6 +139,7 @@ async function assemble(url: string, trtllmPollMs: number, hasTokenizer = true) 
   })
   open.push(() => assembly.close())
   const address = await assembly.listen()
+  routers.push({ assembly, address })
   const ask = async (prompt: readonly number[]) => {
     const response = await fetch(`${address.url}/v1/completions`, {
       method: 'POST',

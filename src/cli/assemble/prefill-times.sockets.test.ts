@@ -1,13 +1,16 @@
 // `prefill_times: online` end to end: engines with a clock of their own, requests through the door, and what was learned of them.
 import { afterEach, expect, it } from 'vitest'
+import { expectClosed } from '../../../test/closed-router.js'
 import type { SimEngine } from '../../sim/index.js'
 import { startSimEngine } from '../../sim/index.js'
 import type { Served } from '../serve.js'
 import { serve } from '../serve.js'
 
 const ends: (() => Promise<void>)[] = []
+const routers: Served[] = []
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end()
+  await expectClosed(...routers.splice(0))
 })
 
 it('policy dynamo learns how long prefills take, and shows how well', async () => {
@@ -51,6 +54,7 @@ async function serveThem(words: readonly string[]): Promise<Served> {
     times: { watchMs: 50, retryMs: [20, 100], probeMs: 2_000 },
   })
   ends.push(() => served.close())
+  routers.push(served)
   await served.assembly.until((reports) => reports.every(({ verdict }) => verdict?.mode === 'exact'), 10_000)
   return served
 }
