@@ -35,6 +35,8 @@ const checks: readonly (readonly [name: string, path: string, run: Try])[] = [
   ['messages: whole', '/v1/messages', messagesWhole],
   ['messages: stream', '/v1/messages', messagesStream],
   ['messages: count tokens', '/v1/messages/count_tokens', countTokens],
+  ['tokens: named and spelt again', '/tokenize', tokensThereAndBack],
+  ['generate: whole', '/generate', generateWhole],
   ['errors: unknown model', '', unknownModel],
   ['errors: refused by the engine', '', engineRefuses],
   ['errors: no JSON', '', noJson],
@@ -158,6 +160,25 @@ async function responsesStream({ openai, model }: RealHouse): Promise<string> {
 async function embeddings({ openai, model }: RealHouse): Promise<string> {
   const { data } = await openai.embeddings.create({ model, input: 'hi' })
   return `${data[0]!.embedding.length} numbers`
+}
+
+async function tokensThereAndBack({ openai, url, model }: RealHouse): Promise<string> {
+  const prompt = 'The sea is calm tonight.'
+  const asked = { model, prompt, add_special_tokens: false }
+  const { tokens } = await openai.post<{ tokens: number[] }>(`${url}/tokenize`, { body: asked })
+  const spelt = await openai.post<{ prompt?: string; text?: string }>(`${url}/detokenize`, { body: { model, tokens } })
+  const text = spelt.prompt ?? spelt.text // vLLM's name for it, and SGLang's
+  expectThat(text?.trim() === prompt, `spelt again it is ${text}`)
+  return `${tokens.length} tokens`
+}
+
+async function generateWhole({ openai, url, model }: RealHouse): Promise<string> {
+  const body = { model, text: 'Once upon a time', sampling_params: { max_new_tokens: 4, ignore_eos: true } }
+  const { meta_info: meta } = await openai.post<{ meta_info: { completion_tokens: number } }>(`${url}/generate`, {
+    body,
+  })
+  expectThat(meta.completion_tokens === 4, `${meta.completion_tokens} tokens instead of 4`)
+  return `${meta.completion_tokens} tokens out`
 }
 
 function anthropicOf({ url }: RealHouse): Anthropic {

@@ -28,6 +28,9 @@ it.each(['vllm', 'sglang'] as const)(
     expect(report.engines.every((it) => it.endsWith('exact'))).toBe(true)
     expect(report.bytes.requests.every((it) => it.outcome === 'equal')).toBe(true)
     expect(report.checks.filter((it) => it.outcome === 'pass').length).toBeGreaterThan(12)
+    const outcomeOf = (name: string) => report.checks.find((it) => it.name === name)?.outcome
+    expect(outcomeOf('tokens: named and spelt again')).toBe('pass')
+    expect(outcomeOf('generate: whole')).toBe(engine === 'sglang' ? 'pass' : 'absent')
     expect(report.cached.hits).toBeGreaterThan(8)
   },
   120_000,
