@@ -197,6 +197,36 @@ describe('membership', () => {
     expect([await listed(), (await ask()).status, house!.inner.length]).toEqual([1, 200, 1])
   })
 
+  it.each<[string, object, Record<string, string>]>([
+    ['sequences', { n: 2 }, {}],
+    ['prompt_logprobs', { prompt_logprobs: 1 }, {}],
+    ['pinned', {}, { 'x-worker-instance-id': '12' }],
+  ])('a strict model serves alone what a pair does not carry: %s', async (reason, body, headers) => {
+    await open('vllm', { disagg: { enforce: true } })
+    house!.gateway.setWorker('m', { ...pair.spec('decode', 1), role: 'aggregated' })
+    const response = await ask(body, headers)
+    expect([response.status, said(response, 'prefill-skipped')]).toEqual([200, reason])
+  })
+
+  it('a strict model serves alone a route that carries no transfer, and a prefill that left nothing', async () => {
+    await open('vllm', { disagg: { enforce: true } })
+    const other = await post(house!.url, '/v1/responses', JSON.stringify({ model: 'm', input: 'hi' }))
+    expect(said(other, 'prefill-skipped')).toBe('route')
+    pair.act = (role) => (role === 'prefill' ? { kind: 'params', params: null } : { kind: 'ok' })
+    const response = await ask()
+    expect([response.status, said(response, 'prefill-skipped')]).toEqual([200, 'no_params'])
+    house!.gateway.setWorker('m', { ...pair.spec('decode', 1), role: 'aggregated' })
+    house!.gateway.removeWorker(11n)
+    expect(said(await ask(), 'prefill-skipped')).toBe('no_decode_worker')
+  })
+
+  it('a strict model serves alone what conditional disaggregation leaves where it is', async () => {
+    const conditional = { policy: 'isl_bounding', effIslThreshold: 512, effIslRatioThreshold: 0.7 } as const
+    await open('vllm', { newRouter: kv, disagg: { enforce: true, conditional }, counts: [1, 1] })
+    await ask(long('tides'))
+    expect(said(await ask(long('tides')), 'prefill-skipped')).toBe('mostly_cached')
+  })
+
   it('a router that cannot be made is tried again, and counted', async () => {
     let tries = 0
     await open('vllm', {
