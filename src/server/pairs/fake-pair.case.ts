@@ -138,7 +138,8 @@ export class FakePair {
     }
     if (act.kind === 'status') {
       this.#letGo(body)
-      if (act.isInStream) {
+      // Of a decode that is not streamed an engine never says so behind a 200.
+      if (act.isInStream && (role === 'prefill' || body.stream === true)) {
         response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
         response.end(`data: {"error":{"message":"scripted","code":${act.status}}}\n\ndata: [DONE]\n\n`)
         return
