@@ -125,7 +125,7 @@ const options = {
   ),
   enforceDisagg: toggle(
     false,
-    'No request is served alone for want of a prefill: a model without prefill workers is hidden and answers 503. Off: the decode workers do it alone.',
+    'No request is served alone for want of a prefill: a model without prefill workers that take requests is hidden and answers 503. Off: the decode workers do it alone.',
     { env: ['DYN_ENFORCE_DISAGG'] },
   ),
   prefillFallback: toggle(

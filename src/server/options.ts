@@ -86,7 +86,7 @@ export interface PrefillPool {
 
 /** Disaggregated serving of one model. */
 export interface DisaggSpec {
-  /** Nothing is served alone for want of a prefill: without prefill workers the model is hidden. */
+  /** Nothing is served alone for want of a prefill: without prefill workers that take requests the model is hidden. */
   readonly enforce: boolean
   /** Makes the router that chooses among prefill workers; they are told to it by the gateway. */
   readonly openPrefill: (pool: PrefillPool, signal: AbortSignal) => Promise<RouterPort>

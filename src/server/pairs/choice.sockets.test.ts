@@ -197,6 +197,61 @@ describe('membership', () => {
     expect([await listed(), (await ask()).status, house!.inner.length]).toEqual([1, 200, 1])
   })
 
+  it('a strict model whose last prefill worker does not answer is hidden until it does', async () => {
+    const health = { intervalMs: 0, metricsMs: 0, quarantineMs: [1_500, 1_500] as const }
+    await open('vllm', { disagg: { enforce: true }, counts: [1, 1], gateway: { health } })
+    pair.act = (role) => (role === 'prefill' ? { kind: 'drop' } : { kind: 'ok' })
+    const response = await ask()
+    expect([response.status, await response.text()]).toEqual([502, expect.stringContaining('prefill leg')])
+    expect([await listed(), (await ask()).status, pair.prefill[0]!.seen.length]).toEqual([0, 503, 1])
+    pair.act = () => ({ kind: 'ok' })
+    await vi.waitFor(async () => expect(await listed()).toBe(1), 10_000)
+    expect([(await ask()).status, house!.inner.length]).toEqual([200, 1])
+  })
+
+  it.each([true, false])('who drains is not there for new requests (strict: %s)', async (enforce) => {
+    await open('vllm', { disagg: { enforce }, counts: [1, 1] })
+    pair.act = (role) => (role === 'prefill' ? { kind: 'hang' } : { kind: 'ok' })
+    const client = new AbortController()
+    const waiting = fetch(`${house!.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: chatBody({}),
+      signal: client.signal,
+    }).catch(() => undefined)
+    await vi.waitFor(() => expect(pair.prefill[0]!.seen).toHaveLength(1))
+    const drained = house!.gateway.drainWorker(1n)
+    const response = await ask()
+    const alone = enforce ? null : 'deactivated'
+    expect([await listed(), response.status, said(response, 'prefill-skipped')]).toEqual(
+      enforce ? [0, 503, null] : [1, 200, alone],
+    )
+    client.abort()
+    await Promise.all([waiting, drained])
+    pair.act = () => ({ kind: 'ok' })
+    house!.gateway.setWorker('m', pair.spec('prefill', 0))
+    expect([await listed(), said(await ask(), 'prefill-worker-id'), house!.inner.length]).toEqual([1, '1', 1])
+  })
+
+  it('a worker that could do both halves and drains does not stand in for a prefill worker', async () => {
+    await open('sglang', { counts: [0, 2] })
+    house!.gateway.setWorker('m', { ...pair.spec('decode', 1), role: 'aggregated' })
+    expect(await listed()).toBe(1)
+    pair.act = () => ({ kind: 'hang' })
+    const client = new AbortController()
+    const waiting = fetch(`${house!.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: chatBody({}),
+      signal: client.signal,
+    }).catch(() => undefined)
+    await vi.waitFor(() => expect(pair.decode[1]!.seen).toHaveLength(1))
+    const drained = house!.gateway.drainWorker(12n)
+    expect([await listed(), (await ask()).status]).toEqual([0, 503])
+    client.abort()
+    await Promise.all([waiting, drained])
+  })
+
   it.each<[string, object, Record<string, string>]>([
     ['sequences', { n: 2 }, {}],
     ['prompt_logprobs', { prompt_logprobs: 1 }, {}],

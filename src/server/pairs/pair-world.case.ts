@@ -341,17 +341,16 @@ class WorldRun {
     if (tookMs > totalMs + leaseMs + tickMs + 1) this.#wrongs.push(`a worker drained for ${tookMs} ms`)
   }
 
-  /** The truth table, from who is there. */
+  /** The truth table, from who takes requests. */
   #isReady(): boolean {
     const { enforce, engine } = this.#world
     const workers = this.#house.gateway.workers()
-    const prefills = workers.filter(({ role }) => role === 'prefill').length
-    const decodes = workers.filter(
-      ({ role, state, is_quarantined: isOut }) => role === 'decode' && state === 'ready' && !isOut,
-    )
+    const serving = workers.filter(({ state, is_quarantined: isOut }) => state === 'ready' && !isOut)
+    const prefills = serving.filter(({ role }) => role === 'prefill')
+    const decodes = serving.filter(({ role }) => role === 'decode')
     const isEnforced = enforce || engine === 'sglang'
     const stands = this.#made.some(({ identity, isClosed }) => !isClosed && identity.endsWith(`/${this.#pool}`))
-    return decodes.length > 0 && (!isEnforced || (prefills > 0 && stands))
+    return decodes.length > 0 && (!isEnforced || (prefills.length > 0 && stands))
   }
 
   // ---- what is left

@@ -247,9 +247,14 @@ export class PairedRequest {
     const { side, prepared } = this.#options
     if (this.#runner.isExhausted) return this.#withoutPrefill(this.#runner.failure!)
     const route = side.route()
+    const { failure } = this.#runner
+    if (route.kind !== 'remote' && failure) return this.#withoutPrefill(failure) // the last one left with this request
     if (route.kind === 'refused')
       throw new WarmrouteError('WR_PREFILL_UNAVAILABLE', {
-        reason: route.reason === 'deactivated' ? 'every prefill worker has left' : 'no prefill worker has joined yet',
+        reason:
+          route.reason === 'deactivated'
+            ? 'no prefill worker takes requests any more'
+            : 'no prefill worker has joined yet',
       })
     if (route.kind === 'aggregated') return route.reason === 'not-activated' ? 'not_activated' : route.reason
     this.#runner.use(route.inner)

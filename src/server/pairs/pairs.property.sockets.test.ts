@@ -129,14 +129,11 @@ async function make(
   expect(data).toHaveLength(decodes! > 0 && (isSplit || (!enforce && pair.engine === 'vllm')) ? 1 : 0)
 }
 
-/** How many prefill workers there are, and how many decode workers may serve. */
+/** How many prefill workers and how many decode workers may serve. */
 function standing({ gateway }: PairHouse): string {
-  const workers = gateway.workers()
-  const prefills = workers.filter(({ role }) => role === 'prefill').length
-  const decodes = workers.filter(
-    ({ role, state, is_quarantined: out }) => role === 'decode' && state === 'ready' && !out,
-  )
-  return `${prefills}/${decodes.length}`
+  const serving = gateway.workers().filter(({ state, is_quarantined: isOut }) => state === 'ready' && !isOut)
+  const count = (half: string): number => serving.filter(({ role }) => role === half).length
+  return `${count('prefill')}/${count('decode')}`
 }
 
 async function nothingIsLeft({ gateway, main, inner }: PairHouse, pair: FakePair): Promise<void> {

@@ -166,11 +166,11 @@ export class PrefillSide {
 
   #membership(): void {
     const before = this.#poolSize
-    this.#poolSize = this.fleet.size
+    this.#poolSize = this.fleet.servingCount // who drains or does not answer takes no request: it is not there
     if (this.#poolSize === 0) {
       if (before > 0) this.#router.deactivate()
     } else if (before === 0) {
-      const pool = this.#poolOf(this.fleet.all().next().value!.spec)
+      const pool = this.#poolOf(this.fleet.all().next().value!.spec) // one pool at a time
       const change = this.#router.isDeactivated ? this.#router.reactivate(pool) : this.#router.activate(pool)
       void change.then(() => this.#options.fleet.onChange?.()) // the model may be ready now
     }
@@ -187,9 +187,11 @@ export class PrefillSide {
       if (spec.role !== 'decode') notForDecode.add(id)
       else if (!canDecodeAlone(spec.engine)) notForBoth.add(id)
     }
-    const { decodeFleet } = this.#options
-    this.#hasDecoder = [...decodeFleet.all()].some(({ id, mayServe }) => mayServe && !notForDecode.has(id))
-    this.#hasAllRounder = decodeFleet.size === 0 || notForBoth.size < decodeFleet.size
+    const workers = [...this.#options.decodeFleet.all()]
+    const serving = workers.filter(({ mayServe }) => mayServe)
+    this.#hasDecoder = serving.some(({ id }) => !notForDecode.has(id))
+    const known = serving.length > 0 ? serving : workers // where nobody serves that is what is wrong, not who they are
+    this.#hasAllRounder = known.length === 0 || known.some(({ id }) => !notForBoth.has(id))
     this.#notForDecode = notForDecode.size === 0 ? undefined : notForDecode
     this.#notForBoth = notForBoth.size === 0 ? undefined : notForBoth
   }
