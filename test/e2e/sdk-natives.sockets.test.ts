@@ -33,8 +33,16 @@ describe.each(['vllm', 'sglang'] as const)('a simulated %s', (engine) => {
       await expect(openai.post(path, { body: { model: 'sim', input: 'x' } })).rejects.toMatchObject({ status: 404 })
   })
 
-  const generates = engine === 'sglang'
-  it.runIf(generates)('generates, whole and as a stream', async () => {
+  if (engine === 'vllm') {
+    it('has no /generate, and says so', async () => {
+      await expect(openai.post('/generate', { body: { model: 'sim', text: 'x' } })).rejects.toMatchObject({
+        status: 404,
+      })
+    })
+    return
+  }
+
+  it('generates, whole and as a stream', async () => {
     const body = { model: 'sim', text: 'Once upon a time', sampling_params: { max_new_tokens: 6 } }
     const whole = await openai.post<Generated>('/generate', { body })
     expect(whole.output_ids).toHaveLength(6)
@@ -45,7 +53,7 @@ describe.each(['vllm', 'sglang'] as const)('a simulated %s', (engine) => {
     expect(last!.meta_info.completion_tokens).toBe(6)
   })
 
-  it.runIf(generates)('is routed by the tokens of what it generates from', async () => {
+  it('is routed by the tokens of what it generates from', async () => {
     const text = 'A keeper of a lighthouse wrote to his sister. '.repeat(20)
     const ask = () =>
       openai.post('/generate', { body: { model: 'sim', text, sampling_params: { max_new_tokens: 2 } } }).asResponse()
@@ -54,10 +62,6 @@ describe.each(['vllm', 'sglang'] as const)('a simulated %s', (engine) => {
     expect(again.headers.get('x-warmroute-worker-id')).toBe(worker)
     const { meta_info: meta } = (await again.json()) as Generated
     expect(meta.cached_tokens).toBeGreaterThan(100)
-  })
-
-  it.skipIf(generates)('has no /generate, and says so', async () => {
-    await expect(openai.post('/generate', { body: { model: 'sim', text: 'x' } })).rejects.toMatchObject({ status: 404 })
   })
 })
 

@@ -36,7 +36,7 @@ export class ForeignPublisher {
     options: ForeignOptions,
     clock: Clock,
   ): Promise<ForeignPublisher | undefined> {
-    const publisher = await KvPublisher.open(ports).catch(() => undefined)
+    const publisher = await KvPublisher.open(ports, true).catch(() => undefined)
     return publisher && new ForeignPublisher(publisher, options, clock)
   }
 

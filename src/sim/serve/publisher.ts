@@ -25,6 +25,9 @@ export interface Batch {
 const endOfReplay = Buffer.alloc(8, 0xff)
 /** As vLLM's `max_queue_size`: a publisher that nobody can keep up with drops, it does not grow. */
 const queueMax = 100_000
+/** A port that was just closed, by us or by who had it before us, is free a little later than the call returns. */
+const portFreeMs = 2_000
+const portLookMs = 5
 
 export class KvPublisher {
   readonly options: PublisherOptions
@@ -37,6 +40,9 @@ export class KvPublisher {
   /** The endpoints that were given out, so that an engine comes back where it was. */
   #bound: string | undefined
   #boundReplay: string | undefined
+  #binding: Promise<void> | undefined
+  /** Counts `unbind`: a bind that was begun before it comes to nothing. */
+  #closings = 0
   #isSending = false
   #isRetired = false
   #isStalled = false
@@ -51,9 +57,10 @@ export class KvPublisher {
     this.#bufferSteps = options.bufferSteps
   }
 
-  static async open(options: PublisherOptions): Promise<KvPublisher> {
+  /** `waits`: for ports that somebody else is about to leave. */
+  static async open(options: PublisherOptions, waits = false): Promise<KvPublisher> {
     const publisher = new KvPublisher(options)
-    await publisher.bind()
+    await publisher.bind(waits)
     return publisher
   }
 
@@ -113,27 +120,46 @@ export class KvPublisher {
     this.#buffer.splice(0, Math.max(0, this.#buffer.length - bufferSteps))
   }
 
-  /** Opens both sockets, on the ports they had before if they were open before. */
-  async bind(): Promise<void> {
-    if (this.#isRetired) return
-    const publisher = new zmq.Publisher({ sendHighWaterMark: 100_000, linger: 0 })
-    const router = new zmq.Router({ linger: 0 })
-    this.#subscribers = 0
-    publisher.events.on('handshake', () => this.#subscribers++)
-    publisher.events.on('disconnect', () => this.#subscribers--)
-    try {
-      await publisher.bind(this.#bound ?? this.options.endpoint)
-      await router.bind(this.#boundReplay ?? this.options.replayEndpoint)
-    } catch (error) {
-      publisher.close()
-      router.close()
-      throw error
-    }
-    if (this.#isRetired) {
-      publisher.close()
-      router.close()
+  /** Opens both sockets, on the ports they had before if they were open before. Safe to repeat. */
+  bind(waits = this.#bound !== undefined): Promise<void> {
+    if (this.isBound || this.#isRetired) return Promise.resolve()
+    if (this.#binding) return this.#binding
+    const binding = this.#open(waits).finally(() => {
+      if (this.#binding === binding) this.#binding = undefined
+    })
+    return (this.#binding = binding)
+  }
+
+  async #open(waits: boolean): Promise<void> {
+    const closings = this.#closings
+    const untilMs = performance.now() + (waits ? portFreeMs : 0)
+    for (;;) {
+      const publisher = new zmq.Publisher({ sendHighWaterMark: 100_000, linger: 0 })
+      const router = new zmq.Router({ linger: 0 })
+      this.#subscribers = 0
+      publisher.events.on('handshake', () => this.#subscribers++)
+      publisher.events.on('disconnect', () => this.#subscribers--)
+      const close = (): void => {
+        publisher.close()
+        router.close()
+      }
+      try {
+        await publisher.bind(this.#bound ?? this.options.endpoint)
+        await router.bind(this.#boundReplay ?? this.options.replayEndpoint)
+      } catch (error) {
+        close()
+        if (!isTaken(error) || performance.now() >= untilMs) throw error
+        await pause(portLookMs)
+        if (closings !== this.#closings) return
+        continue
+      }
+      if (closings !== this.#closings) return close()
+      this.#opened(publisher, router)
       return
     }
+  }
+
+  #opened(publisher: zmq.Publisher, router: zmq.Router): void {
     this.#bound = publisher.lastEndpoint ?? undefined
     this.#boundReplay = router.lastEndpoint ?? undefined
     this.#publisher = publisher
@@ -143,6 +169,8 @@ export class KvPublisher {
 
   /** Closes both sockets. What is published meanwhile is numbered, kept for replay, and lost on the wire. */
   unbind(): void {
+    this.#closings++
+    this.#binding = undefined
     this.#publisher?.close()
     this.#router?.close()
     this.#publisher = this.#router = undefined
@@ -220,6 +248,10 @@ function sequenceFrame(sequence: bigint): Buffer {
 /** Big-endian of any length; nothing is 0. */
 function sequenceOf(frame: Buffer): bigint {
   return frame.length === 0 ? 0n : BigInt(`0x${frame.toString('hex')}`)
+}
+
+function isTaken(error: unknown): boolean {
+  return (error as { code?: unknown }).code === 'EADDRINUSE'
 }
 
 function portOf(endpoint: string | null | undefined): number {
