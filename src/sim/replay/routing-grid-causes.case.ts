@@ -10,7 +10,7 @@ type Mend = 'copies' | 'copies and chance' | 'copies and load' | 'slope' | 'weig
 const causes: Readonly<Record<Mend, string>> = {
   copies: 'copies of crowded prefixes: holds without them',
   'copies and chance':
-    'copies of crowded prefixes; without them +16 % is left, by chance: +5 % over eight draws of ties (from -12 to +16 %), -11 % over eight traces',
+    'copies of crowded prefixes; without them +16 % is left, no more than draws of ties differ: +5 % over eight draws of ties (from -12 to +16 %), -11 % over eight traces',
   'copies and load':
     'copies of crowded prefixes, and the load at those who hold them: holds without copies and without either `stall` or `decode`; without copies alone this trace misses by 12 %, seven others hold',
   slope: 'the price of decoding, by tokens of context: holds with the simulator’s, by the share of the pool',
