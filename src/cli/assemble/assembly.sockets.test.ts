@@ -1,3 +1,4 @@
+import type { Server } from 'node:http'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, expect, it } from 'vitest'
@@ -79,6 +80,11 @@ async function talker() {
     const page = pages[request.url!]
     response.writeHead(page === undefined ? 404 : 200, { 'content-type': 'application/json' }).end(page ?? '{}')
   })
+  return { world, url: await listen(server) }
+}
+
+/** On a free port, until the test is over. */
+async function listen(server: Server): Promise<string> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   open.push({
     close: () =>
@@ -87,7 +93,7 @@ async function talker() {
         server.closeAllConnections()
       }),
   })
-  return { world, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
 function metric({ gateway }: Assembly, name: string): number {
@@ -169,15 +175,7 @@ async function muted(url: string) {
       )
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  open.push({
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
-  })
-  return { world, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+  return { world, url: await listen(server) }
 }
 
 it('does not call a worker exact whose engine gives no tokens, says why, and does again when it gives some', async () => {

@@ -29,6 +29,14 @@ const long = (words: string): object => ({ messages: [{ role: 'user', content: `
 
 const ask = (body: object = {}, headers: Record<string, string> = {}): Promise<Response> =>
   post(house!.url, '/v1/chat/completions', chatBody(body), headers)
+/** A client that waits until it is told to leave. */
+const askUntil = (signal: AbortSignal): Promise<unknown> =>
+  fetch(`${house!.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: chatBody({}),
+    signal,
+  }).catch(() => undefined)
 const said = (response: Response, name: string): string | null => response.headers.get(`x-warmroute-${name}`)
 const listed = async (): Promise<number> =>
   ((await (await fetch(`${house!.url}/v1/models`)).json()) as { data: unknown[] }).data.length
@@ -213,12 +221,7 @@ describe('membership', () => {
     await open('vllm', { disagg: { enforce }, counts: [1, 1] })
     pair.act = (role) => (role === 'prefill' ? { kind: 'hang' } : { kind: 'ok' })
     const client = new AbortController()
-    const waiting = fetch(`${house!.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: chatBody({}),
-      signal: client.signal,
-    }).catch(() => undefined)
+    const waiting = askUntil(client.signal)
     await vi.waitFor(() => expect(pair.prefill[0]!.seen).toHaveLength(1))
     const drained = house!.gateway.drainWorker(1n)
     const response = await ask()
@@ -239,12 +242,7 @@ describe('membership', () => {
     expect(await listed()).toBe(1)
     pair.act = () => ({ kind: 'hang' })
     const client = new AbortController()
-    const waiting = fetch(`${house!.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: chatBody({}),
-      signal: client.signal,
-    }).catch(() => undefined)
+    const waiting = askUntil(client.signal)
     await vi.waitFor(() => expect(pair.decode[1]!.seen).toHaveLength(1))
     const drained = house!.gateway.drainWorker(12n)
     expect([await listed(), (await ask()).status]).toEqual([0, 503])
