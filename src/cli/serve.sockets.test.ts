@@ -7,42 +7,15 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import { OpenAI } from 'openai'
-import { afterEach, describe, expect, it } from 'vitest'
-import { expectClosed } from '../../test/closed-router.js'
-import type { SimEngine, SimEngineOptions } from '../sim/index.js'
-import { parseFaults, readTrace, startSimEngine } from '../sim/index.js'
+import { describe, expect, it } from 'vitest'
+import type { SimEngine } from '../sim/index.js'
+import { parseFaults, readTrace } from '../sim/index.js'
 import type { AddressReport } from './assemble/assembly-options.js'
-import type { UsualPorts } from './assemble/find-sockets.js'
 import type { Served } from './serve.js'
 import { serve } from './serve.js'
+import { serveOfEachTest } from './serve-house.case.js'
 
-const open: { close(): Promise<void> }[] = []
-const routers: Served[] = []
-afterEach(async () => {
-  for (const it of open.splice(0).reverse()) await it.close()
-  await expectClosed(...routers.splice(0))
-})
-
-async function engine(options: Partial<SimEngineOptions> = {}): Promise<SimEngine> {
-  const started = await startSimEngine({ engine: 'vllm', speedup: 100, blockTokens: 16, ...options })
-  open.push(started)
-  return started
-}
-
-async function start(
-  words: readonly string[],
-  lines: string[] = [],
-  usualPorts?: UsualPorts,
-  env: Record<string, string> = {},
-): Promise<Served> {
-  const times = { watchMs: 50, retryMs: [20, 100] as const, missesMax: 2, probeMs: 10_000 } // the dead refuse at once
-  const say = (line: string): void => void lines.push(line)
-  const flags = ['--port', '0', '--log', 'off', ...words]
-  const served = await serve({ words: flags, env, say, times, ...(usualPorts ? { usualPorts } : {}) })
-  open.push(served)
-  routers.push(served)
-  return served
-}
+const { engine, start, open } = serveOfEachTest()
 
 function isExact(reports: readonly AddressReport[]): boolean {
   return reports.every(({ verdict }) => verdict?.mode === 'exact')
@@ -412,72 +385,6 @@ describe('whose tokens are used', () => {
     const metrics = await (await fetch(`${served.address.url}/metrics`)).text()
     for (const [asked, count] of Object.entries({ end: 5, whole: 1, checked: 4, refuted: 0 }))
       expect(metrics).toContain(`warmroute_engine_prompts_total{asked="${asked}",model="sim"} ${count}\n`)
-  })
-})
-
-describe('a worker over a threshold', () => {
-  it.each([
-    ['is left out by itself', 'default', ['2']],
-    ['is left out only when everybody is busy, as of 1.2', 'dynamo-1.2', ['1', '2']],
-  ])('%s', async (_says, compat, served) => {
-    const engines = [await engine({ speedup: 1 }), await engine()]
-    const words = ['--router-mode', 'round-robin', '--compat', compat, '--active-prefill-tokens-threshold', '0']
-    const { address } = await start([...words, ...engines.map(({ url }) => url)])
-    const ask = (more: object, signal?: AbortSignal): Promise<Response> =>
-      fetch(`${address.url}/v1/chat/completions`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ model: 'sim', messages: [{ role: 'user', content: 'hello' }], max_tokens: 2, ...more }),
-        ...(signal ? { signal } : {}),
-      })
-    const leaving = new AbortController()
-    const pinned = { stream: true, max_tokens: 20_000, nvext: { backend_instance_id: 1 } }
-    const running = (await ask(pinned, leaving.signal)).body!.getReader()
-    await running.read()
-    const workers = new Set<string>()
-    for (let at = 0; at < 6; at++) {
-      const response = await ask({})
-      workers.add(response.headers.get('x-warmroute-worker-id') ?? String(response.status))
-      await response.text()
-    }
-    leaving.abort()
-    expect([...workers].sort()).toEqual(served)
-  })
-})
-
-it('judges each model by the rules that the file names for it', async () => {
-  const engines = [await engine({ models: ['new'] }), await engine({ models: ['old'] }), await engine()]
-  const folder = mkdtempSync(join(tmpdir(), 'serve-'))
-  const path = join(folder, 'warmroute.yaml')
-  writeFileSync(path, 'server:\n  active_decode_blocks_threshold: 0.12345\n  monitors: { old: "1.0", new: "1.1" }\n')
-  const served = await start(
-    engines.map(({ url }) => url),
-    [],
-    undefined,
-    { WARMROUTE_CONFIG: path },
-  )
-  rmSync(folder, { recursive: true })
-  const { thresholds } = (await (await fetch(`${served.address.url}/busy_threshold`)).json()) as {
-    thresholds: { model: string }[]
-  }
-  const unset = { active_prefill_tokens_threshold: null, active_prefill_tokens_threshold_frac: null }
-  // 1.0 keeps ten-thousandths, and always has all three limits.
-  expect(new Map(thresholds.map(({ model, ...limits }) => [model, limits]))).toEqual(
-    new Map([
-      ['new', { active_decode_blocks_threshold: 0.12345, ...unset }],
-      [
-        'old',
-        {
-          active_decode_blocks_threshold: 0.1234,
-          active_prefill_tokens_threshold: 10_000_000,
-          active_prefill_tokens_threshold_frac: 1.5,
-        },
-      ],
-      ['sim', { active_decode_blocks_threshold: 0.12345, ...unset }],
-    ]),
-  )
-  await expect(start(['127.0.0.1:1', '--monitors', '{"old": "2.0"}'])).rejects.toMatchObject({
-    code: 'WR_INVALID_CONFIG',
   })
 })
 

@@ -124,7 +124,7 @@ async function assemblyOptions(
     policy: own.routerMode,
     prefillLoadEstimator: prefillEstimatorOf(own.prefillTimes),
     policies: routerPolicyConfig === undefined ? undefined : await readPolicyConfig(routerPolicyConfig),
-    rules: (model) => modelRulesOf(server, model),
+    rules: (model) => modelRulesOf(server, model, config.compat),
     enforceDisagg: own.enforceDisagg,
     prefillFallback: own.prefillFallback,
     tokenPlaces: tokenPlacesOf(own, env),

@@ -113,25 +113,37 @@ const options = {
     '1.2',
     'Generation of the routing-overhead histograms: 1.0 has its buckets and takes phases as differences.',
   ),
-  activeDecodeBlocksThreshold: optionalNumber(undefined, 'Share of KV blocks in use above which a worker is busy.', {
-    accepts: 'a number from 0 to 1, or none',
-    env: ['DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD'],
-  }),
-  activePrefillTokensThreshold: optionalNumber(undefined, 'Prefill tokens under way above which a worker is busy.', {
-    env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD'],
-  }),
+  activeDecodeBlocksThreshold: optionalNumber(
+    undefined,
+    'Share of KV blocks in use above which a worker is busy. Unless it is set: 1.0 with `compat: dynamo-1.2`, as upstream (not with `monitor: 1.0`).',
+    { accepts: 'a number from 0 to 1, or none', env: ['DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD'] },
+  ),
+  activePrefillTokensThreshold: optionalNumber(
+    undefined,
+    'Prefill tokens under way above which a worker is busy. Unless it is set: 10000000 with `compat: dynamo-1.2`.',
+    { env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD'] },
+  ),
   activePrefillTokensThresholdFrac: optionalNumber(
     undefined,
-    'The same as a multiple of what the engine computes in one step.',
+    'The same as a multiple of what the engine computes in one step. Unless it is set: 10.0 with `compat: dynamo-1.2`.',
     { env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC'] },
   ),
+  disableAdminApi: toggle(false, 'The admin routes are 404, whoever asks and on whichever port.', {
+    env: ['DYN_DISABLE_FRONTEND_ADMIN_API'],
+  }),
 }
 
 export type ServerConfig = ReturnType<typeof complete>
 
 export const serverGroup = defineGroup('server', 'The front door.', options, complete)
 
-function complete(values: { readonly [Name in keyof typeof options]: (typeof options)[Name]['fallback'] }) {
+/** As somebody said it: `none` switches a limit off, undefined leaves it to the mode of compatibility. */
+type SaidLimit = number | 'none' | undefined
+
+function complete(
+  values: { readonly [Name in keyof typeof options]: (typeof options)[Name]['fallback'] },
+  isSet: (name: keyof typeof options) => boolean,
+) {
   const issues: { field: string; message: string }[] = []
   const check = (field: keyof typeof options, holds: boolean, message: string): void => {
     if (!holds) issues.push({ field, message })
@@ -153,6 +165,14 @@ function complete(values: { readonly [Name in keyof typeof options]: (typeof opt
   )
   const decode = values.activeDecodeBlocksThreshold
   check('activeDecodeBlocksThreshold', decode === undefined || (decode >= 0 && decode <= 1), 'must be from 0 to 1')
+  const tokens = values.activePrefillTokensThreshold
+  check('activePrefillTokensThreshold', tokens === undefined || isCount(tokens), 'must be an integer of at least 0')
+  const frac = values.activePrefillTokensThresholdFrac
+  check(
+    'activePrefillTokensThresholdFrac',
+    frac === undefined || (frac >= 0 && Number.isFinite(frac)),
+    'must be finite and at least 0',
+  )
   const ttl = values.sessionAffinityTtlSecs
   check('sessionAffinityTtlSecs', ttl === undefined || (ttl >= 1 && ttl <= 31_536_000), 'must be from 1 to 31536000')
   for (const field of durations)
@@ -164,8 +184,20 @@ function complete(values: { readonly [Name in keyof typeof options]: (typeof opt
       'each must have 64 hex digits',
     )
   if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
-  return values
+  const said = (name: (typeof limits)[number]): SaidLimit => (isSet(name) ? (values[name] ?? 'none') : undefined)
+  return {
+    ...values,
+    activeDecodeBlocksThreshold: said('activeDecodeBlocksThreshold'),
+    activePrefillTokensThreshold: said('activePrefillTokensThreshold'),
+    activePrefillTokensThresholdFrac: said('activePrefillTokensThresholdFrac'),
+  }
 }
+
+const limits = [
+  'activeDecodeBlocksThreshold',
+  'activePrefillTokensThreshold',
+  'activePrefillTokensThresholdFrac',
+] as const
 
 const durations = [
   'keepAliveMs',

@@ -5,7 +5,7 @@
  *
  * Where its facts come from is a port: our own tracker, polls of the engines' metrics, or an event plane.
  */
-import type { ActiveLoad, LoadThresholds, MonitorVersion, WorkerCapacity } from '../core/load/index.js'
+import type { ActiveLoad, LoadThresholds, MonitorVersion, ThresholdChange, WorkerCapacity } from '../core/load/index.js'
 import { LoadMonitor } from '../core/load/index.js'
 import type { WorkerType } from '../telemetry/index.js'
 
@@ -88,8 +88,8 @@ export class WorkerMonitor {
     return true
   }
 
-  /** Present fields change, and every worker is judged again at once. */
-  setThresholds(change: LoadThresholds): void {
+  /** Numbers set a limit, null takes it back, and every worker is judged again at once. */
+  setThresholds(change: ThresholdChange): void {
     if (this.#state.setThresholds(change)) this.#publish()
   }
 

@@ -1,5 +1,7 @@
 /** From the options of the file to the options of a gateway. Reads no file: certificate and key come as texts. */
 import type { LoadThresholds } from '../core/load/index.js'
+import { commandLineThresholds } from '../core/load/index.js'
+import type { CompatMode } from '../core/protocol/index.js'
 import type { ServerConfig } from '../config/index.js'
 import type { GatewayOptions, ModelSpec } from './options.js'
 
@@ -40,6 +42,7 @@ export function gatewayOptionsOf(
     allowedEngineFields: config.allowedEngineFields,
     showsWorker: config.showsWorker,
     metricsCompat: config.metricsCompat,
+    hasAdminRoutes: !config.disableAdminApi,
   }
 }
 
@@ -47,17 +50,18 @@ export function gatewayOptionsOf(
 export function modelRulesOf(
   config: ServerConfig,
   model: string,
+  compat: CompatMode,
 ): Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'> {
   const { monitors, sessionAffinityTtlSecs } = config
   const monitor = (Object.hasOwn(monitors, model) ? monitors[model] : undefined) ?? config.monitor
-  return { thresholds: thresholdsOf(config), monitor, sessionAffinityTtlSecs }
+  const usual = compat === 'dynamo-1.2' && monitor === '1.1' ? commandLineThresholds : {}
+  return { thresholds: thresholdsOf(config, usual), monitor, sessionAffinityTtlSecs }
 }
 
-function thresholdsOf(config: ServerConfig): LoadThresholds {
+/** `usual` where nothing is said; `none` is said. */
+function thresholdsOf(config: ServerConfig, usual: LoadThresholds): LoadThresholds {
   const { activeDecodeBlocksThreshold, activePrefillTokensThreshold, activePrefillTokensThresholdFrac } = config
-  return {
-    ...(activeDecodeBlocksThreshold === undefined ? {} : { activeDecodeBlocksThreshold }),
-    ...(activePrefillTokensThreshold === undefined ? {} : { activePrefillTokensThreshold }),
-    ...(activePrefillTokensThresholdFrac === undefined ? {} : { activePrefillTokensThresholdFrac }),
-  }
+  const said = { activeDecodeBlocksThreshold, activePrefillTokensThreshold, activePrefillTokensThresholdFrac }
+  const limits = Object.entries(said).map(([name, value]) => [name, value ?? usual[name as keyof LoadThresholds]])
+  return Object.fromEntries(limits.filter(([, value]) => typeof value === 'number'))
 }

@@ -230,6 +230,8 @@ export interface GatewayOptions {
   /** SHA-256 of each key, as hex (`hashKey`). None: clients need no key. */
   readonly apiKeyHashes?: readonly string[]
   readonly adminKeyHashes?: readonly string[]
+  /** False: no route answers to admins, on whichever port. */
+  readonly hasAdminRoutes?: boolean
   readonly limits?: Partial<Limits>
   readonly deadlines?: Partial<Deadlines>
   readonly health?: Partial<HealthOptions>

@@ -143,6 +143,48 @@ describe('busy thresholds', () => {
     expect(await change(url, body)).toEqual({ status, body: { error } })
   })
 
+  it('are taken back by null, and whoever was busy by them serves again', async () => {
+    const { url } = await open({
+      engines: 1,
+      model: { thresholds: { activePrefillTokensThreshold: 0 } },
+      respond: ({ text }, response) => {
+        if (!text.includes('"stream":true')) return void response.end('{"choices":[]}')
+        response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"choices":[{"text":"a"}]}\n\n')
+      },
+    })
+    const leaving = new AbortController()
+    const headers = { 'content-type': 'application/json' }
+    const body = chatBody({ stream: true })
+    await fetch(`${url}/v1/completions`, { method: 'POST', headers, body, signal: leaving.signal })
+    expect((await post(url, '/v1/chat/completions', chatBody())).status).toBe(529)
+    expect(await change(url, { model: 'm', active_prefill_tokens_threshold: null })).toEqual({
+      status: 200,
+      body: { model: 'm', ...nulls },
+    })
+    expect((await post(url, '/v1/chat/completions', chatBody())).status).toBe(200)
+    leaving.abort()
+  })
+
+  it('are left alone by null when strict, as upstream takes it for a field that is not there', async () => {
+    const { url } = await open({
+      engines: 1,
+      gateway: { strict: 'dynamo' },
+      model: { thresholds: { activePrefillTokensThreshold: 5 } },
+    })
+    expect(await change(url, { model: 'm', active_prefill_tokens_threshold: null })).toMatchObject({
+      status: 200,
+      body: { active_prefill_tokens_threshold: 5 },
+    })
+  })
+
+  it('are 404 where the admin routes are switched off, for whoever asks', async () => {
+    const { url } = await open({ engines: 1, gateway: { hasAdminRoutes: false } })
+    expect((await fetch(`${url}/busy_threshold`)).status).toBe(404)
+    expect((await change(url, { model: 'm' })).status).toBe(404)
+    expect((await fetch(`${url}/workers`)).status).toBe(404)
+    expect((await fetch(`${url}/health`)).status).toBe(200)
+  })
+
   it('of an unknown model read as nulls', async () => {
     const { url } = await open({ engines: 1 })
     expect(await change(url, { model: 'x' })).toEqual({ status: 200, body: { model: 'x', ...nulls } })

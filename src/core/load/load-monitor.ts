@@ -6,7 +6,7 @@
  */
 import type { ActiveLoad, RankLoad } from './rank-load.js'
 import { applyReport, hasReported, isRankBusy, newRankLoad } from './rank-load.js'
-import type { LoadThresholds, MonitorVersion } from './thresholds.js'
+import type { LoadThresholds, MonitorVersion, ThresholdChange } from './thresholds.js'
 import { initialThresholds, isConfigured, updateThresholds } from './thresholds.js'
 
 /** The part of a worker's runtime config that load is judged by. */
@@ -121,8 +121,8 @@ export class LoadMonitor {
     return departed
   }
 
-  /** Present fields change. Takes effect at once: every worker is judged again. True when the busy set changed. */
-  setThresholds(change: LoadThresholds): boolean {
+  /** Numbers set a limit, null takes it back. Takes effect at once: every worker is judged again. True when the busy set changed. */
+  setThresholds(change: ThresholdChange): boolean {
     this.#thresholds = updateThresholds(this.version, this.#thresholds, change)
     let changed = false
     for (const [workerId, ranks] of this.#workers) changed = this.#judge(workerId, ranks) || changed

@@ -45,3 +45,20 @@ it.each(['1.0', '1.1'] as const)('%s changes only the fields that an update name
   const after = updateThresholds(version, before, { activePrefillTokensThreshold: 9 })
   expect(after).toEqual({ ...before, activePrefillTokensThreshold: 9 })
 })
+
+it('1.1 forgets a limit that is taken back', () => {
+  const before = initialThresholds('1.1', { activeDecodeBlocksThreshold: 0.5, activePrefillTokensThreshold: 7 })
+  expect(updateThresholds('1.1', before, { activeDecodeBlocksThreshold: null })).toEqual({
+    activePrefillTokensThreshold: 7,
+  })
+})
+
+it('1.0 has its own value again for a limit that is taken back, and leaves the others as they were stored', () => {
+  const before = initialThresholds('1.0', { activeDecodeBlocksThreshold: 0.00035, activePrefillTokensThreshold: 7 })
+  expect(before.activeDecodeBlocksThreshold).toBe(0.0003)
+  expect(updateThresholds('1.0', before, { activePrefillTokensThreshold: null })).toEqual({
+    activeDecodeBlocksThreshold: 0.0003, // 0.0003 * 10000 is below 3
+    activePrefillTokensThreshold: 10_000_000,
+    activePrefillTokensThresholdFrac: 1.5,
+  })
+})

@@ -29,6 +29,16 @@ export interface LoadThresholds {
 /** Stands in for an unknown `max_num_batched_tokens`: so high that no realistic load is a fraction of it. */
 export const unknownBatchedTokens = 10_000_000
 
+/** What the command line of 1.1 and 1.2 sets where nothing is said. That of 1.0 sets nothing, that of later versions neither. */
+export const commandLineThresholds: Required<LoadThresholds> = {
+  activeDecodeBlocksThreshold: 1,
+  activePrefillTokensThreshold: unknownBatchedTokens,
+  activePrefillTokensThresholdFrac: 10,
+}
+
+/** A change to some of them: a number sets, null takes back, an absent field stays as it is. */
+export type ThresholdChange = { readonly [Name in keyof LoadThresholds]?: number | null | undefined }
+
 export function isConfigured(thresholds: LoadThresholds): boolean {
   return (
     thresholds.activeDecodeBlocksThreshold !== undefined ||
@@ -48,16 +58,19 @@ export function initialThresholds(version: MonitorVersion, given: LoadThresholds
   })
 }
 
-/** A partial update: present fields change, absent ones stay. There is no way to unset a field again. */
+/** A partial update: present fields change, absent ones stay. A limit taken back is what it is in a monitor that was never told it. */
 export function updateThresholds(
   version: MonitorVersion,
   before: LoadThresholds,
-  change: LoadThresholds,
+  change: ThresholdChange,
 ): LoadThresholds {
-  const present = Object.fromEntries(
-    Object.entries(change).filter(([, value]) => value !== undefined),
-  ) as LoadThresholds
-  return { ...before, ...asStored(version, present) }
+  const kept = Object.entries(before).filter(([name]) => change[name as keyof LoadThresholds] !== null)
+  const set = Object.entries(change).filter(([, value]) => value !== undefined && value !== null)
+  return {
+    ...initialThresholds(version, {}),
+    ...Object.fromEntries(kept), // not stored once more: 0.0003 read as ten-thousandths again would be 0.0002
+    ...asStored(version, Object.fromEntries(set)),
+  }
 }
 
 const scale = 10_000

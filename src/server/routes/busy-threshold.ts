@@ -1,5 +1,5 @@
 /** `/busy_threshold`: read and change when workers count as busy (spec/scheduling.md 7.7). */
-import type { LoadThresholds } from '../../core/load/index.js'
+import type { LoadThresholds, ThresholdChange } from '../../core/load/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
@@ -39,7 +39,7 @@ export function busyThresholdRoutes(context: GatewayContext): readonly Route[] {
 }
 
 function change(context: GatewayContext, bytes: Buffer): { status: number; body: object } {
-  const request = parsed(bytes, context.limits.depthMax)
+  const request = parsed(bytes, context)
   if (typeof request === 'string') return { status: 422, body: { error: request } }
   const { model: name, values } = request
   const isChange = Object.keys(values).length > 0
@@ -67,20 +67,27 @@ function change(context: GatewayContext, bytes: Buffer): { status: number; body:
   return { status: 200, body: shown(name, model.monitor.thresholds) }
 }
 
-/** The request, or what is wrong with it. */
-function parsed(bytes: Buffer, depthMax: number): { model: string; values: LoadThresholds } | string {
+/** The request, or what is wrong with it. A null takes a limit back; upstream takes it for a field that is not there. */
+function parsed(
+  bytes: Buffer,
+  { limits, isStrict }: GatewayContext,
+): { model: string; values: ThresholdChange } | string {
   let object: Record<string, unknown>
   try {
-    object = parseObject(bytes, depthMax)
+    object = parseObject(bytes, limits.depthMax)
   } catch (error) {
     if (!(error instanceof WarmrouteError)) throw error
     return String(error.details['reason'])
   }
   if (typeof object['model'] !== 'string') return 'missing field `model`'
-  const values: Record<string, number> = {}
+  const values: Record<string, number | null> = {}
   for (const [wire, own] of fields) {
-    const value = object[wire] ?? undefined
-    if (value === undefined) continue
+    const value = object[wire]
+    if (value === undefined || (value === null && isStrict)) continue
+    if (value === null) {
+      values[own] = null
+      continue
+    }
     if (typeof value !== 'number') return `${wire}: invalid type, expected a number`
     if (wire === 'active_prefill_tokens_threshold' && (!Number.isInteger(value) || value < 0))
       return `${wire}: invalid value, expected an unsigned integer`
@@ -89,11 +96,11 @@ function parsed(bytes: Buffer, depthMax: number): { model: string; values: LoadT
   return { model: object['model'], values }
 }
 
-function outOfRange(values: LoadThresholds): string | undefined {
+function outOfRange(values: ThresholdChange): string | undefined {
   const { activeDecodeBlocksThreshold: decode, activePrefillTokensThresholdFrac: frac } = values
-  if (decode !== undefined && !(decode >= 0 && decode <= 1))
+  if (typeof decode === 'number' && !(decode >= 0 && decode <= 1))
     return `active_decode_blocks_threshold must be between 0.0 and 1.0, got ${decode}`
-  if (frac !== undefined && !(frac >= 0 && Number.isFinite(frac)))
+  if (typeof frac === 'number' && !(frac >= 0 && Number.isFinite(frac)))
     return `active_prefill_tokens_threshold_frac must be finite and at least 0.0, got ${frac}`
   return undefined
 }

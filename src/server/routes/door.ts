@@ -85,8 +85,8 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
 }
 
 function adminRoutes(door: DoorOptions): readonly Route[] {
-  if (door.serves === 'clients') return []
   const { context, admin, options } = door
+  if (door.serves === 'clients' || options.hasAdminRoutes === false) return []
   return [
     ...busyThresholdRoutes(context),
     ...workerRoutes(context, admin),
