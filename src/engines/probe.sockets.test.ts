@@ -71,12 +71,17 @@ describe('asking a ZeroMQ socket what it is', () => {
   })
 })
 
-it('polls a TensorRT-LLM server into its feed until told to stop', async () => {
-  const replies = [
+it('polls a TensorRT-LLM server into its feed until told to stop, and forgets when a poll failed', async () => {
+  const replies: (string | undefined)[] = [
     '[]',
     '[{"event_id":1,"window_size":8,"data":{"type":"stored","parent_hash":null,"blocks":[{"block_hash":9,"tokens":[{"token_id":1},{"token_id":2}],"cache_level":0}]}}]',
   ]
-  const baseUrl = await serve((_, response) => response.end(replies.shift() ?? '[]'))
+  const failed = undefined
+  const baseUrl = await serve((_, response) => {
+    const reply = replies.length > 0 ? replies.shift() : '[]'
+    if (reply === failed) response.destroy()
+    else response.end(reply)
+  })
   const sink = new NaiveSink()
   const intake = new Intake({
     decoder: new KvEventDecoder(),
@@ -91,8 +96,11 @@ it('polls a TensorRT-LLM server into its feed until told to stop', async () => {
   const stop = new AbortController()
   const polling = pollTrtllm({ baseUrl, feed, signal: stop.signal, intervalMs: 1 })
   while (feed.machine.counters.applied === 0) await nextTurn()
-  stop.abort()
-  await polling
   intake.flush()
   expect([...sink.held(0)]).toEqual([9n])
+  replies.push(failed) // and with it whatever was in the queue
+  while (feed.machine.counters.purges === 0) await nextTurn()
+  expect(sink.held(0).size).toBe(0)
+  stop.abort()
+  await polling
 })

@@ -157,23 +157,33 @@ describe('restarts', () => {
     expect(machine).toMatchObject({ state: 'live', isComplete: true })
   })
 
-  it('believes the next number after a break too short for a restart, where it cannot ask', () => {
+  it.each([1, 1341, 5000])('does not take the next number as a proof after %i ms, where it cannot ask', (ms) => {
     const { machine, take } = live({ hasReplay: false })
     machine.disconnected(100)
-    machine.connected(200)
     expect(machine.state).toBe('suspect')
-    machine.frame(3, at(13), 300)
-    expect(take()).toEqual(['apply 13'])
-    expect(machine).toMatchObject({ state: 'live', isComplete: true })
+    machine.connected(100 + ms)
+    machine.frame(3, at(13), 100 + ms)
+    expect(take()).toEqual(['purge reconnect', 'apply 13'])
+    expect(machine).toMatchObject({ state: 'live', isComplete: false })
   })
 
-  it('does not believe it after a long one', () => {
-    const { machine, take } = live({ hasReplay: false })
-    machine.disconnected(100)
-    machine.connected(5000)
-    machine.frame(3, at(13), 5000)
-    expect(take()).toEqual(['purge reconnect', 'apply 13'])
-  })
+  it.each([true, false])(
+    'begins a connection once when its first frame comes before its notice (replay: %s)',
+    (hasReplay) => {
+      const { machine, take } = live({ hasReplay })
+      machine.disconnected(100)
+      machine.frame(0, at(20), 200)
+      const first = take()
+      machine.connected(201)
+      machine.frame(1, at(21), 202)
+      expect(first.map((line) => line.split(' #')[0])).toEqual(
+        hasReplay ? ['replay 2'] : ['purge reconnect', 'apply 20'],
+      )
+      expect(take()).toEqual(hasReplay ? [] : ['apply 21'])
+      machine.connected(300) // without notice of the end of the one before
+      expect(take().map((line) => line.split(' #')[0])).toEqual(hasReplay ? ['replay 2'] : ['purge reconnect'])
+    },
+  )
 
   it('drops everything when somebody else saw the restart', () => {
     const { machine, take, ticket } = live()
@@ -220,13 +230,14 @@ describe('silence, floods and failures', () => {
     expect(machine).toMatchObject({ state: 'live', lastSequence: 5 })
   })
 
-  it('takes the next batch from a probe whose anchor the ring has just dropped', () => {
+  it('takes nothing from a probe that cannot show what was asked for, not even the next batch', () => {
     const { machine, take, ticket } = live()
     machine.tick(30_000)
-    machine.replayFrame(ticket(), 3, at(13), 30_000)
+    machine.replayFrame(ticket(), 3, at(23), 30_000) // of whom? A restarted engine with a short ring answers like this
+    expect(machine).toMatchObject({ state: 'live', lastSequence: 2 })
     machine.frame(3, at(13), 30_001)
     expect(take().slice(1)).toEqual(['apply 13'])
-    expect(machine.counters).toMatchObject({ stale: 1, purges: 0 })
+    expect(machine.counters).toMatchObject({ stale: 0, purges: 0 })
   })
 
   it('retries a replay that fails, then gives up what it cannot prove', () => {

@@ -11,7 +11,8 @@
  *
  * A replay is asked from the last applied batch, not from the one after it: the engine must first show that batch again,
  * byte for byte the one we applied. That proves in one answer that it is the same incarnation and that its ring still
- * reaches back; an engine that restarted, at whatever sequence number, cannot show it.
+ * reaches back; an engine that restarted, at whatever sequence number, cannot show it. Nothing else proves it: numbers
+ * begin at 0 in every process, so the next one may be another engine's. Where nobody can be asked, a new connection purges.
  */
 import type { MachineCounters, PurgeReason, RankEffects, RankLimits, RankState } from './rank-rules.js'
 import { defaultRankLimits } from './rank-rules.js'
@@ -57,6 +58,8 @@ export class RankMachine {
   readonly #recent = new RecentFrames()
   #state: RankState = 'connecting'
   #isConnected = false
+  /** A frame came before the notice of its connection: the next notice is of this one. */
+  #awaitsNotice = false
   #cursor = -1
   #isComplete = false
   #held: Held[] = []
@@ -67,7 +70,6 @@ export class RankMachine {
   #rounds = 0
   #retryAt = never
   #purgeAt = never
-  #lastFrameAt = Number.NEGATIVE_INFINITY
   #lastHeardAt = Number.NEGATIVE_INFINITY
   #probeMisses = 0
   /** Knowledge from a snapshot waits for its proof. */
@@ -91,10 +93,6 @@ export class RankMachine {
   /** Every batch since the engine's first is applied: nothing that it holds is unknown. */
   get isComplete(): boolean {
     return this.#isComplete
-  }
-
-  get lastFrameAt(): number {
-    return this.#lastFrameAt
   }
 
   get heldFrames(): number {
@@ -126,13 +124,16 @@ export class RankMachine {
 
   connected(now: number): void {
     if (this.#state === 'gone') return
+    if (this.#awaitsNotice) {
+      this.#awaitsNotice = false
+      return
+    }
     if (this.#isConnected) this.disconnected(now) // a new connection without notice of the old one's end is as doubtful
     this.#isConnected = true
     this.#lastHeardAt = now
     this.#attempts = 0
     this.#rounds = 0
     if (this.#hasReplay) return this.#recover(now)
-    if (this.#cursor >= 0 && now - this.#lastFrameAt <= this.#limits.restartMsMin) return // suspect until the next number proves it
     this.#startOver('reconnect')
     this.#state = 'live'
     this.#purgeAt = never
@@ -141,6 +142,7 @@ export class RankMachine {
   disconnected(now: number): void {
     if (this.#state === 'gone' || !this.#isConnected) return
     this.#isConnected = false
+    this.#awaitsNotice = false
     this.#cancel()
     this.#dropHeld()
     this.#state = this.#cursor >= 0 ? 'suspect' : 'connecting'
@@ -151,13 +153,21 @@ export class RankMachine {
   frame(sequence: number, payload: Uint8Array, now: number): void {
     if (this.#state === 'gone') return
     this.counters.frames++
-    if (!this.#isConnected) this.connected(now) // the frame overtook the notice of its connection
-    this.#lastFrameAt = now
+    if (!this.#isConnected) {
+      this.connected(now)
+      this.#awaitsNotice = true
+    }
     this.#lastHeardAt = now
     if (this.#replay?.isProbe) this.#judgeProbe(this.#replay, sequence, payload, now)
     if (this.#replay || this.#state === 'recovering') return this.#hold(sequence, payload, now)
-    if (this.#state === 'suspect') return this.#resume(sequence, payload, now)
-    this.#judge(sequence, payload, now)
+    if (this.#state === 'live') this.#judge(sequence, payload, now)
+    else this.counters.droppedFrames++ // flooded: wait for the pause to end
+  }
+
+  /** A frame that came over a connection which is over: whatever it tells must be proved by other means. */
+  dropped(): void {
+    this.counters.frames++
+    this.counters.droppedFrames++
   }
 
   replayFrame(ticket: number, sequence: number, payload: Uint8Array, now: number): void {
@@ -174,7 +184,7 @@ export class RankMachine {
         this.#settleRestored(true)
         return
       }
-      if (replay.isProbe && this.#mayBeOnItsWay(sequence, payload, now)) return
+      if (replay.isProbe && this.#mayBeOnItsWay(now)) return
       this.#startOver('history_gone')
       this.#state = 'recovering'
       replay.isVerified = true
@@ -248,7 +258,7 @@ export class RankMachine {
     if (now >= this.#purgeAt) {
       this.#purgeAt = never
       this.#startOver('silence')
-      this.#state = this.#isConnected ? 'live' : 'connecting'
+      this.#state = 'connecting'
     }
     if (now >= this.#retryAt && this.#isConnected) this.#recover(now)
     if (this.#hasReplay && this.#state === 'live' && !this.#replay && this.#isConnected && now >= this.#probeAt()) {
@@ -273,34 +283,20 @@ export class RankMachine {
   }
 
   /**
-   * A probe that finds only newer batches: the ring is short and the stream was faster. The connection is whole, so the
-   * next number can be taken as it is, and a later one may still be on its way. Asked again, it is lost.
+   * A probe that finds only newer batches: the ring is short and the stream was faster. What is missing may still be on its
+   * way, over the connection that is whole. It is not taken from the answer, not even the next number: whoever answers has
+   * not shown that it is the engine that we know. Asked again, it is lost.
    */
-  #mayBeOnItsWay(sequence: number, payload: Uint8Array, now: number): boolean {
-    if (sequence !== this.#cursor + 1 && ++this.#probeMisses > 1) return false
+  #mayBeOnItsWay(now: number): boolean {
+    if (++this.#probeMisses > 1) return false
     this.#cancel()
     this.#lastHeardAt = now - this.#limits.probeMs + Math.min(reprobeMs, this.#limits.probeMs)
-    if (sequence === this.#cursor + 1) this.#accept(sequence, payload)
     this.#drain(now)
     return true
   }
 
   #probeAt(): number {
     return this.#cursor < 0 ? never : this.#lastHeardAt + this.#limits.probeMs
-  }
-
-  /** Only without a replay socket: the first number after a short break. */
-  #resume(sequence: number, payload: Uint8Array, now: number): void {
-    if (this.#retryAt !== never) {
-      this.counters.droppedFrames++ // flooded: wait for the pause to end
-      return
-    }
-    this.#purgeAt = never
-    this.#state = 'live'
-    if (sequence === this.#cursor + 1) return this.#accept(sequence, payload)
-    this.counters.gaps++
-    this.#startOver('gap')
-    this.#judge(sequence, payload, now)
   }
 
   #judge(sequence: number, payload: Uint8Array, now: number): void {

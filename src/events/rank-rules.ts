@@ -43,8 +43,6 @@ export interface RankLimits {
   readonly retryMs: number
   /** How long knowledge outlives its connection. */
   readonly suspectMs: number
-  /** No engine restarts faster than this; used only where there is no replay socket to ask. */
-  readonly restartMsMin: number
   /** A silent rank is asked for its last batch this often, so that a lost last batch is found. */
   readonly probeMs: number
   readonly overrunMs: number
@@ -57,7 +55,6 @@ export const defaultRankLimits: RankLimits = {
   replayAttemptsMax: 3,
   retryMs: 200,
   suspectMs: 10_000,
-  restartMsMin: 2000,
   probeMs: 30_000,
   overrunMs: 1000,
 }

@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, expect, it } from 'vitest'
 import { Publisher, Router } from 'zeromq'
@@ -113,6 +115,49 @@ it('finds a restarted engine, drops what the old one held and learns the new one
   await until(() => sink.held(0).has(2n))
   expect([...sink.held(0)]).toEqual([2n])
   expect(feed.status(0).purges.restart).toBe(1)
+})
+
+/**
+ * An engine process that sends 3,000 batches at once, is gone, and comes back with the very next number. Only another
+ * process can do that while our loop stands still.
+ */
+const restartingEngine = `
+import { XPublisher } from 'zeromq'
+const [, old, young] = process.argv
+const frame = (sequence, payload) => ['kv', Buffer.from(sequence.toString(16).padStart(16, '0'), 'hex'), Buffer.from(payload, 'hex')]
+const first = new XPublisher({ linger: 2000, sendHighWaterMark: 0 })
+await first.bind('tcp://127.0.0.1:*')
+const endpoint = first.lastEndpoint
+console.log(endpoint)
+await first.receive()
+for (let sequence = 0; sequence < 3000; sequence++) await first.send(frame(sequence, old))
+first.close()
+const second = new XPublisher({ linger: 0 })
+for (;;) {
+  const isBound = await second.bind(endpoint).then(() => true, () => false)
+  if (isBound) break
+  await new Promise((done) => setTimeout(done, 10))
+}
+await second.receive()
+for (let sequence = 3000; ; sequence++) {
+  await second.send(frame(sequence, young))
+  await new Promise((done) => setTimeout(done, 5))
+}`
+
+it('does not take what is left of a connection for the next one, when its end is heard late', async () => {
+  const [old, young] = [store(1n), store(2n)].map((event) => Buffer.from(decoder.add([event])).toString('hex'))
+  const engine = spawn(process.execPath, ['--input-type=module', '-e', restartingEngine, old!, young!], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  closers.push(() => void engine.kill('SIGKILL'))
+  const [endpoint] = (await once(engine.stdout, 'data')) as [Buffer]
+  const { sink, source } = newSource()
+  const feed = source.follow({ rank: 0, dpRank: 0, endpoint: String(endpoint).trim() })
+  await until(() => feed.machine.state === 'live')
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000) // our loop stands still
+  await until(() => sink.held(0).has(2n))
+  expect([...sink.held(0)]).toEqual([2n])
+  expect(feed.status(0).machine.droppedFrames).toBeGreaterThan(0)
 })
 
 it('counts frames that are none and goes on', async () => {

@@ -2,7 +2,12 @@
  * The sockets of a fleet's event streams: per rank a SUB that follows it, and a DEALER for each replay that its machine
  * asks for. All on the thread that made them: a ZeroMQ socket that is open when its thread ends aborts the process.
  *
- * libzmq reconnects by itself; what matters here is to hear of it. Frames beyond the receive high-water mark are dropped
+ * libzmq reconnects by itself; what matters here is to hear of it. Its notices come by another way than its frames: those of
+ * a connection that is over may still wait to be read when the notices of its end and of the next one are through, and
+ * look like the next one's. They are dropped. The other way round nothing is mixed up: the next connection is subscribed
+ * by this thread, once it has been told that the one before is over.
+ *
+ * Frames beyond the receive high-water mark are dropped
  * by libzmq and found by their numbers, so memory stays bounded and the loss is repaired like any other.
  */
 import { Dealer, Subscriber } from 'zeromq'
@@ -35,7 +40,9 @@ interface Followed {
   readonly feed: Feed
   readonly options: ZmqFeedOptions
   readonly sub: Subscriber
-  readonly finished: Promise<unknown>
+  finished: Promise<unknown>
+  /** So many frames at most may be left of connections that are over. */
+  leftovers: number
   replay: { readonly ticket: number; readonly socket: Dealer; readonly finished: Promise<void> } | undefined
 }
 
@@ -85,11 +92,16 @@ export class ZmqSource {
       tcpKeepalive: 1,
       linger: 0,
     })
+    const followed: Followed = { feed, options, sub, finished: Promise.resolve(), leftovers: 0, replay: undefined }
     sub.events.on('handshake', () => feed.machine.connected(this.#options.now()))
-    sub.events.on('disconnect', () => feed.machine.disconnected(this.#options.now()))
+    sub.events.on('disconnect', () => {
+      followed.leftovers = sub.readable ? this.#options.receiveHighWaterMark : 0
+      feed.machine.disconnected(this.#options.now())
+    })
     sub.subscribe(options.topic ?? '')
     sub.connect(options.endpoint)
-    this.#followed.set(feed, { feed, options, sub, finished: this.#receive(sub, feed), replay: undefined })
+    followed.finished = this.#receive(followed)
+    this.#followed.set(feed, followed)
     return feed
   }
 
@@ -118,8 +130,14 @@ export class ZmqSource {
     this.intake.flush()
   }
 
-  async #receive(sub: Subscriber, feed: Feed): Promise<void> {
+  async #receive(followed: Followed): Promise<void> {
+    const { sub, feed } = followed
     for await (const frames of sub) {
+      if (followed.leftovers > 0) {
+        followed.leftovers = sub.readable ? followed.leftovers - 1 : 0
+        feed.machine.dropped()
+        continue
+      }
       if (frames.length !== 3) {
         feed.countFault('bad_frame_count')
         continue

@@ -18,11 +18,15 @@ export class FakeRank {
   readonly cached = new Map<bigint, number>()
   /** When a hash was last lost, in virtual milliseconds. */
   readonly lostAt = new Map<bigint, number>()
+  /** When the engine told of it, by a batch that somebody may have heard, or by its end. Missing: it has not yet. */
+  readonly toldAt = new Map<bigint, number>()
   ring: Batch[] = []
   sequence = 0
   readonly #parents = new Map<bigint, bigint | undefined>()
   #order: bigint[] = [] // physical slots, least recently used first
+  readonly #untold = new Set<bigint>()
   #owedClear = false
+  #skewMs = 0
   #incarnation = 0
   readonly #slots: number
   readonly #ringMax: number
@@ -55,7 +59,11 @@ export class FakeRank {
 
   /** Empties the cache; like vLLM, says so only with the next step. */
   reset(now: number): void {
-    for (const hash of this.cached.keys()) this.lostAt.set(hash, now)
+    for (const hash of this.cached.keys()) {
+      this.lostAt.set(hash, now)
+      this.toldAt.delete(hash)
+      this.#untold.add(hash)
+    }
     this.cached.clear()
     this.#order = []
     this.#owedClear = true
@@ -64,10 +72,12 @@ export class FakeRank {
   /** A new process: numbers start at 0, nothing is cached, nothing is announced. */
   restart(now: number): void {
     this.reset(now)
+    this.#tell(now)
     this.#owedClear = false
     this.sequence = 0
     this.ring = []
     this.#incarnation++
+    this.#skewMs = (this.#random() % 3) * 3_600_000 - 3_600_000 // another machine's clock, an hour before or behind
   }
 
   get owesClear(): boolean {
@@ -119,7 +129,13 @@ export class FakeRank {
     else {
       this.cached.delete(hash)
       this.lostAt.set(hash, now)
+      this.toldAt.set(hash, now)
     }
+  }
+
+  #tell(now: number): void {
+    for (const hash of this.#untold) this.toldAt.set(hash, now)
+    this.#untold.clear()
   }
 
   #touch(hash: bigint): void {
@@ -148,8 +164,10 @@ export class FakeRank {
   }
 
   #publish(events: unknown[], now: number): Batch {
-    // Batches of one process never share a time; a later process has later times.
-    const payload = encode([1_700_000_000.5 + now / 1000 + this.sequence * 1e-5, events, 0], { useBigInt64: true })
+    this.#tell(now)
+    // Batches of one process never share a time.
+    const seconds = 1_700_000_000.5 + (now + this.#skewMs) / 1000 + this.sequence * 1e-5
+    const payload = encode([seconds, events, 0], { useBigInt64: true })
     const batch = { sequence: this.sequence++, payload }
     this.ring.push(batch)
     if (this.ring.length > this.#ringMax) this.ring.shift()
