@@ -26,7 +26,7 @@ export { InProcessRouter } from './in-process-router.js'
 export type { InProcessRouterOptions } from './in-process-router.js'
 export { KvRouter } from './kv-router.js'
 export type { AddRequest, PromptQuestion } from './kv-router.js'
-export type { Closeable, EventIntake, KvRouterOptions } from './kv-router-options.js'
+export type { Closeable, EventIntake, KvRouterOptions, ServedIndex } from './kv-router-options.js'
 export { answerRouterRequest, handleRouterRequest } from './request-handler.js'
 export { realClock, realRandomness, silentLog } from './router-ports.js'
 export type {

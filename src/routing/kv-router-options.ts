@@ -30,6 +30,14 @@ export interface EventIntake {
   setWithheld(rank: Rank, isWithheld: boolean): void
 }
 
+/** An index that is offered to others. */
+export interface ServedIndex {
+  readonly index: KvIndex
+  readonly modelName: string
+  /** `approximate`: there may be only one, and it is told of everybody's decisions; nothing else fills it. */
+  readonly mode: 'event-driven' | 'approximate'
+}
+
 export interface Closeable {
   close(): Promise<void>
 }
@@ -67,7 +75,7 @@ export interface KvRouterOptions<Client = undefined> {
   /** Starts to listen for KV events; called only when they matter. */
   readonly subscribe?: ((intake: EventIntake, signal: AbortSignal) => Promise<Closeable>) | undefined
   /** Offers the index to others; needed when `serve_indexer` is set. */
-  readonly serveIndexer?: ((index: KvIndex, modelName: string, signal: AbortSignal) => Promise<Closeable>) | undefined
+  readonly serveIndexer?: ((served: ServedIndex, signal: AbortSignal) => Promise<Closeable>) | undefined
   readonly replica?: { readonly routerId: bigint; readonly port: ReplicaPort } | undefined
 
   readonly log?: RouterLog | undefined

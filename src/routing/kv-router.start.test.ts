@@ -21,8 +21,8 @@ describe('how it starts', () => {
       clock: new StillClock(),
       random: { ...fixedRandomness(), fill: (words) => (steps.push('index'), void words.fill(1)) },
       subscribe: () => (steps.push('subscribe'), Promise.resolve({ close: () => Promise.resolve() })),
-      serveIndexer: (_index, name) => (
-        steps.push(`serve ${name}`), Promise.resolve({ close: () => Promise.resolve() })
+      serveIndexer: ({ modelName }) => (
+        steps.push(`serve ${modelName}`), Promise.resolve({ close: () => Promise.resolve() })
       ),
     })
     await Promise.resolve()
@@ -32,6 +32,26 @@ describe('how it starts', () => {
     expect(steps.slice(2)).toEqual(['workers 1', 'workers 1', 'subscribe', 'serve m'])
     expect(router.activeLoads()).toHaveLength(1)
     await router.close()
+  })
+
+  it.each([
+    [true, 'event-driven'],
+    [false, 'approximate'],
+  ])('offers its index until it is closed, and says how it is filled (events: %s)', async (useKvEvents, mode) => {
+    const steps: unknown[] = []
+    const { router } = await openScene(
+      { serveIndexer: true, useKvEvents },
+      {
+        modelName: 'm',
+        serveIndexer: (served) => {
+          steps.push([served.index, served.modelName, served.mode])
+          return Promise.resolve({ close: () => Promise.resolve(void steps.push('closed')) })
+        },
+      },
+    )
+    expect(steps).toEqual([[router.indexer, 'm', mode]])
+    await router.close()
+    expect(steps.at(-1)).toBe('closed')
   })
 
   it('fails when the watch closes before enough workers appeared', async () => {

@@ -308,6 +308,21 @@ describe('bookings', () => {
     await router.close()
   })
 
+  it('a prefill that is marked is load no more, and what decodes stays until it is freed', async () => {
+    const { router } = await openScene({}, { workerIds: [0n] })
+    await router.findBestMatch(ask('a'))
+    const load = (): unknown[] => {
+      const { activePrefillTokens, activeDecodeBlocks, activeRequests } = router.activeLoads()[0]!
+      return [activePrefillTokens, activeDecodeBlocks, activeRequests]
+    }
+    expect(load()).toEqual([16, 4, 1])
+    router.markPrefillCompleted('a')
+    expect(load()).toEqual([0, 4, 1])
+    router.free('a')
+    expect(load()).toEqual([0, 0, 0])
+    await router.close()
+  })
+
   it('output blocks count as load, weighed by what is left of their life', async () => {
     const { router } = await openScene({}, { workerIds: [0n] })
     await router.findBestMatch(ask('a'))
@@ -333,6 +348,10 @@ describe('bookings', () => {
     router.registerWorkers([4n])
     expect(router.activeLoads()).toEqual([
       { workerId: 4n, dpRank: 0, activeDecodeBlocks: 0, activePrefillTokens: 0, activeRequests: 0 },
+    ])
+    router.addRequest({ requestId: 'a', tokens: prompt, worker: { workerId: 4n, dpRank: 0 }, cachedTokens: 0 })
+    expect(router.activeLoads()).toEqual([
+      { workerId: 4n, dpRank: 0, activeDecodeBlocks: 4, activePrefillTokens: 16, activeRequests: 1 },
     ])
     await router.close()
   })

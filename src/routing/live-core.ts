@@ -116,8 +116,10 @@ export class LiveCore {
       const { ranks } = this.core
       await this.#keep(subscribe({ index, ranks, applyEvents, applyBatch, setWithheld }, this.stop))
     }
-    if (config.serveIndexer && serveIndexer && index && modelName !== undefined)
-      await this.#keep(serveIndexer(index, modelName, this.stop))
+    if (config.serveIndexer && serveIndexer && index && modelName !== undefined) {
+      const mode = config.useKvEvents ? 'event-driven' : 'approximate'
+      await this.#keep(serveIndexer({ index, modelName, mode }, this.stop))
+    }
     this.log.info({}, 'KV routing initialized')
   }
 

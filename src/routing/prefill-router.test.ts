@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { PrefillRendezvous } from '../core/prefill/index.js'
 import { defaultRouterConfig, judgeRouterConfig } from '../core/protocol/index.js'
 import type { PrefillRouterOptions } from './prefill-router.js'
 import { decodeOverride, PrefillRouter, prefillRouterConfig } from './prefill-router.js'
@@ -21,7 +22,7 @@ function scene(change: Partial<PrefillRouterOptions<string, string>> = {}, isDis
     registerWithMonitor: (inner) => void steps.push(`register ${inner}`),
     closeInner: (inner) => Promise.resolve(void steps.push(`close ${inner}`)),
     warn: () => {},
-    pause: () => Promise.resolve(void steps.push('pause')),
+    pause: (ms) => Promise.resolve(void steps.push(`pause ${ms}`)),
     ...change,
   }
   return { router: isDisabled ? PrefillRouter.disabled(options) : new PrefillRouter(options), steps }
@@ -34,6 +35,21 @@ describe('activation', () => {
     await router.activate('p#1')
     expect(steps).toEqual(['watch p#1', 'build p#1', 'register inner p'])
     expect(router.route()).toEqual({ kind: 'remote', inner: 'inner p' })
+  })
+
+  it('waits for its endpoint where decode and prefill meet, and stays as it is when none ever comes', async () => {
+    for (const isRemoved of [false, true]) {
+      const { router, steps } = scene({ enforceDisagg: false })
+      const rendezvous = new PrefillRendezvous<string>()
+      let activation = Promise.resolve()
+      rendezvous.registerDecode('m', 'ns', (endpoint) => void (activation = router.activate(endpoint)))
+      expect(router.route()).toEqual({ kind: 'aggregated', reason: 'not-activated' })
+      if (isRemoved) rendezvous.removeDecode('m', 'ns')
+      rendezvous.registerPrefill('m', 'ns', 'p#1')
+      await activation
+      expect([router.isActivated, steps.length > 0]).toEqual([!isRemoved, !isRemoved])
+      expect(router.canServeRequests()).toBe(true)
+    }
   })
 
   it('builds once, however many workers of one identity appear', async () => {
@@ -50,7 +66,7 @@ describe('activation', () => {
     })
     await router.activate('p#1')
     expect(router.failedActivations).toBe(3)
-    expect(steps.filter((step) => step === 'pause')).toHaveLength(3)
+    expect(steps.filter((step) => step.startsWith('pause'))).toEqual(['pause 1000', 'pause 1000', 'pause 1000'])
     expect(router.canServeRequests()).toBe(true)
   })
 
@@ -169,7 +185,7 @@ describe('membership', () => {
     expect(steps.filter((step) => !step.startsWith('watch'))).toEqual([
       'build p#1',
       'close inner p',
-      'pause',
+      'pause 1000',
       'build p#1',
     ])
   })

@@ -45,8 +45,12 @@ class Loads {
     this.opened++
     while (true) {
       const step = await new Promise<ActiveLoad | 'end' | Error>((resolve) => {
-        this.#push = resolve
-        signal.addEventListener('abort', () => resolve('end'), { once: true })
+        const end = (): void => resolve('end')
+        signal.addEventListener('abort', end, { once: true })
+        this.#push = (it) => {
+          signal.removeEventListener('abort', end)
+          resolve(it)
+        }
       })
       if (step === 'end') return
       if (step instanceof Error) throw step
@@ -207,6 +211,19 @@ describe('the loop', () => {
     expect([loads.opened, monitor.resubscriptions]).toEqual([2, 1])
     await loads.send(tokens(2n, 101))
     expect(busy.at(-1)).toBe('2')
+  })
+
+  it('waits longer from one try to the next, up to 5 s, and as at first after a report', async () => {
+    const waits: number[] = []
+    const pause = (ms: number): Promise<void> => Promise.resolve(void waits.push(ms))
+    const { monitor, loads } = scene({}, { pause })
+    await monitor.start()
+    await settled()
+    for (let turn = 0; turn < 8; turn++) await loads.send('end')
+    expect(waits).toEqual([100, 200, 400, 800, 1600, 3200, 5000, 5000])
+    await loads.send(tokens(1n, 5))
+    await loads.send('end')
+    expect(waits.at(-1)).toBe(100)
   })
 
   it('leaves nothing running when closed while the fleet is being opened', async () => {

@@ -1,5 +1,5 @@
 // What is sent to engines, and what of their answers reaches clients.
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
 import type { Responder } from './fake-engine.case.js'
 import { chatBody, errorOf, houseOfEachTest, json, post } from './house.case.js'
@@ -228,6 +228,22 @@ describe('sessions inside a worker', () => {
     for (const seen of engines[0]!.seen.slice(1, 5))
       expect(JSON.parse(seen.text)).toMatchObject({ model: 'm', session_params: { id: 's' } })
     expect(engines[1]!.seen).toHaveLength(0)
+  })
+
+  it('that nobody asks for again are closed by a look every 30 s', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+    let now = 0
+    const { url, engines, gateway } = await open({ engines: 1, gateway: { now: () => now } })
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'sglang' })
+    await (await post(url, '/v1/chat/completions', chatBody(control('open')))).text()
+    vi.advanceTimersByTime(30_000)
+    now = 60_000 // what the request said
+    vi.advanceTimersByTime(29_999)
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(engines[0]!.seen.map((seen) => seen.path)).toEqual(['/open_session', '/v1/chat/completions'])
+    vi.advanceTimersByTime(1)
+    vi.useRealTimers()
+    await vi.waitFor(() => expect(engines[0]!.seen.at(-1)!.path).toBe('/close_session'))
   })
 
   it('are named to the engine by us alone, and only while they are open there', async () => {

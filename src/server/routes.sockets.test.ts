@@ -143,6 +143,22 @@ describe('busy thresholds', () => {
     expect(await change(url, body)).toEqual({ status, body: { error } })
   })
 
+  it('that are set while load is high hold at once, though nobody reported it before', async () => {
+    const { url } = await open({ engines: 1 })
+    const id = { 'x-request-id': 'held' }
+    await (await post(url, '/router', '{"method":"new","tokens":[1,2,3]}', id)).text()
+    const ask = async (): Promise<number> => {
+      const response = await post(url, '/v1/chat/completions', chatBody())
+      await response.text()
+      return response.status
+    }
+    expect(await ask()).toBe(200)
+    await change(url, { model: 'm', active_prefill_tokens_threshold: 0 })
+    expect(await ask()).toBe(529)
+    await (await post(url, '/router', '{"method":"mark_free"}', id)).text()
+    expect(await ask()).toBe(200)
+  })
+
   it('are taken back by null, and whoever was busy by them serves again', async () => {
     const { url } = await open({
       engines: 1,

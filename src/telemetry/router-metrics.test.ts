@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import type { Metrics } from './metrics.js'
 import { createMetrics } from './metrics.js'
 import { removeWorkerSeries, RouterMetrics, workerLabels } from './router-metrics.js'
 
@@ -70,8 +71,22 @@ it('takes phases of 1.0 as differences of cumulative instants, and those of 1.2 
 })
 
 it('1.0 uses the first generation of overhead buckets', () => {
-  expect(createMetrics({ metricsCompat: '1.0' }).overheadTotal.bounds.slice(0, 2)).toEqual([0.0001, 0.0002])
-  expect(createMetrics().overheadTotal.bounds.slice(0, 2)).toEqual([0.01, 0.03])
+  const doubled = Array.from({ length: 18 }, (_, at) => 0.0001 * 2 ** at) // to 13.1072
+  const overhead = (metrics: Metrics): readonly (readonly number[])[] => [
+    metrics.overheadBlockHashing.bounds,
+    metrics.overheadFindMatches.bounds,
+    metrics.overheadSeqHashing.bounds,
+    metrics.overheadScheduling.bounds,
+    metrics.overheadTotal.bounds,
+  ]
+  expect(overhead(createMetrics({ metricsCompat: '1.0' }))).toEqual(Array.from({ length: 5 }, () => doubled))
+  expect(overhead(createMetrics()).map((bounds) => bounds.slice(0, 2))).toEqual([
+    [0.001, 0.002],
+    [0.01, 0.03],
+    [0.001, 0.002],
+    [0.01, 0.03],
+    [0.01, 0.03],
+  ])
 })
 
 it('observes each request as the guard tells it, and no rate for a prompt without a block', () => {
@@ -111,24 +126,46 @@ it('scrapes as zero before the first request, for each router of a process', () 
   const metrics = createMetrics()
   new RouterMetrics(metrics, identity)
   new RouterMetrics(metrics, { ...identity, routerId: 1n })
-  const text = metrics.registry.text()
-  for (const id of ['255', '1']) {
-    expect(text).toMatch(new RegExp(`dynamo_component_router_kv_hit_rate_count\\{.*router_id="${id}".*\\} 0`))
-    expect(text).toMatch(new RegExp(`dynamo_component_router_requests_total\\{.*router_id="${id}".*\\} 0`))
+  const lines = metrics.registry.text().split('\n')
+  const requests = ['time_to_first_token_seconds', 'inter_token_latency_seconds', 'input_sequence_tokens']
+  const families = [
+    'dynamo_component_router_requests_total',
+    ...[...requests, 'output_sequence_tokens', 'kv_hit_rate'].map((name) => `dynamo_component_router_${name}_count`),
+    ...['block_hashing', 'indexer_find_matches', 'seq_hashing', 'scheduling', 'total'].map(
+      (phase) => `dynamo_router_overhead_${phase}_ms_count`,
+    ),
+  ]
+  for (const family of families) {
+    const series = lines.filter((line) => line.startsWith(`${family}{`))
+    expect(series, family).toHaveLength(2)
+    for (const id of ['1', '255']) {
+      const own = series.filter((line) => line.includes(`router_id="${id}"`))
+      expect(own, family).toEqual([expect.stringMatching(/ 0$/)])
+    }
   }
 })
 
-it('ends every series of a worker that left, also those of an unknown rank, and of no other', () => {
+const types = ['decode', 'prefill'] as const
+
+it.each(types)('ends every series of a %s worker that left, also those of an unknown rank, and of no other', (type) => {
   const metrics = createMetrics()
   const router = new RouterMetrics(metrics, identity)
+  const { workerLastTimeToFirstToken, workerLastInputSequenceTokens, workerLastInterTokenLatency } = metrics
+  const last = [workerLastTimeToFirstToken, workerLastInputSequenceTokens, workerLastInterTokenLatency]
   for (const worker of [7n, 8n]) {
-    for (const rank of [0, 1]) router.observeLoad(worker, rank, 'decode', 1, 1)
-    for (const rank of ['0', 'none']) metrics.workerLastTimeToFirstToken.set(workerLabels(worker, rank, 'decode'), 0.1)
+    for (const of of types) {
+      for (const rank of [0, 1]) router.observeLoad(worker, rank, of, 1, 1)
+      for (const rank of ['0', '1', 'none']) for (const family of last) family.set(workerLabels(worker, rank, of), 0.1)
+    }
   }
-  removeWorkerSeries(metrics, 7n, [0, 1], 'prefill')
-  expect(metrics.registry.text()).toContain('worker_id="7"')
-  removeWorkerSeries(metrics, 7n, [0, 1], 'decode')
-  const text = metrics.registry.text()
-  expect(text).not.toContain('worker_id="7"')
-  expect(text.match(/worker_id="8"/g)).toHaveLength(6)
+  const seriesOf = (worker: bigint, of: string): number =>
+    metrics.registry
+      .text()
+      .split('\n')
+      .filter((line) => line.includes(`worker_id="${worker}",worker_type="${of}"`)).length
+  const all = 2 * 2 + 3 * 3 // two loads on two ranks, three last values on two ranks and on none
+  expect([seriesOf(7n, type), seriesOf(8n, type)]).toEqual([all, all])
+  removeWorkerSeries(metrics, 7n, [0, 1], type)
+  const other = type === 'decode' ? 'prefill' : 'decode'
+  expect([seriesOf(7n, type), seriesOf(7n, other), seriesOf(8n, type), seriesOf(8n, other)]).toEqual([0, all, all, all])
 })

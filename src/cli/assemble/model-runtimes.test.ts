@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest'
-import { defaultRouterConfig } from '../../core/protocol/index.js'
+import type { RouterConfigInput } from '../../core/protocol/index.js'
+import { completeRouterConfig } from '../../core/protocol/index.js'
 import type { EngineFacts } from '../../engines/index.js'
-import type { RouterPort } from '../../routing/index.js'
+import type { InProcessRouter, RouterPort } from '../../routing/index.js'
 import type { DisaggSpec, PrefillPool } from '../../server/index.js'
 import { createMetrics } from '../../telemetry/index.js'
 import { ModelRuntimes } from './model-runtimes.js'
@@ -18,11 +19,11 @@ interface Opened {
   readonly disagg: () => DisaggSpec
 }
 
-function open(): Opened {
+function open(config: RouterConfigInput = {}): Opened {
   let disagg: DisaggSpec | undefined
   const runtimes = new ModelRuntimes({
     policy: 'kv',
-    config: { ...defaultRouterConfig, useKvEvents: false },
+    config: completeRouterConfig({ useKvEvents: false, ...config }),
     metrics: createMetrics({ metricsCompat: '1.2' }),
     log,
     onRemoved: () => {},
@@ -52,6 +53,24 @@ it('a prefill router that could not be made does not keep another from being clo
   ])
   await runtimes.close()
 })
+
+it.each([true, false])(
+  'prefill workers are chosen by blocks as their engines name them (pairs: %s)',
+  async (isEagle) => {
+    const { runtimes, disagg } = open({ routerTrackOutputBlocks: true })
+    const fact = <T>(value: T): { value: T; source: string } => ({ value, source: 'test' })
+    const main = await runtimes.of({ ...facts, kind: fact('sglang'), isEagle: fact(isEagle) } as unknown as EngineFacts)
+    const prefill = (await disagg().openPrefill(pool(16), signal)) as InProcessRouter
+    expect([main.isEagle, prefill.router.isEagle]).toEqual([isEagle, isEagle])
+    const { routerTrackActiveBlocks, routerTrackOutputBlocks } = prefill.router.kvRouterConfig
+    expect([prefill.router.workerType, routerTrackActiveBlocks, routerTrackOutputBlocks]).toEqual([
+      'prefill',
+      false,
+      false,
+    ])
+    await runtimes.close()
+  },
+)
 
 it('what is still booked when routers are closed is counted, those among prefill workers included', async () => {
   const { runtimes, disagg } = open()

@@ -145,6 +145,17 @@ describe('the limits', () => {
     expect(monitor.isBusy(worker)).toBe(busy)
   })
 
+  it.each([
+    ['limit', { activePrefillTokensThreshold: 1000 }],
+    ['multiple', { activePrefillTokensThresholdFrac: 2 }],
+  ])('a decode latch that is set means nothing to a monitor with only a prefill %s', (_says, prefill) => {
+    const both = { activeDecodeBlocks: 90, kvUsedBlocks: 90 }
+    const monitor = monitorAfter([both], { activeDecodeBlocksThreshold: 0.6, ...prefill })
+    expect(monitor.isBusy(worker)).toBe(true)
+    expect(monitor.setThresholds({ activeDecodeBlocksThreshold: null })).toBe(true)
+    expect([monitor.isBusy(worker), monitor.thresholds]).toEqual([false, prefill])
+  })
+
   it('an unknown batch size counts as ten million tokens', () => {
     const thresholds = { activePrefillTokensThresholdFrac: 0.5 }
     expect(monitorAfter([{ activePrefillTokens: 5_000_000 }], thresholds).isBusy(worker)).toBe(false)

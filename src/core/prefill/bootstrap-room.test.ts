@@ -25,6 +25,18 @@ it('leads to its rank and fits into 63 bits, also at the largest draw', () => {
   )
 })
 
+// What SGLang does with a room is room mod size; whatever else hashes rooms should find them spread as widely as the draws.
+it('spreads rooms of one rank over all of their range', () => {
+  const counts = new Uint32Array(8)
+  let draw = 1n
+  for (let at = 0; at < 8_000; at++) {
+    draw = (draw * 6_364_136_223_846_793_005n + 1_442_695_040_888_963_407n) & (2n ** 64n - 1n)
+    counts[Number(bootstrapRoom(draw >> 1n, at % 6, 6) >> 60n)]!++
+  }
+  expect(Math.min(...counts)).toBeGreaterThan(900)
+  expect(Math.max(...counts)).toBeLessThan(1_100)
+})
+
 it('rooms of one request all lead to its rank, no two are alike, and a double holds each', () => {
   fc.assert(
     fc.property(

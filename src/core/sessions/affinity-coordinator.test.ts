@@ -93,6 +93,13 @@ describe('a bound session', () => {
     expect(() => bound().acquire({ sessionId: 's', explicitTarget }, 1)).toThrow('another worker')
   })
 
+  it('takes rank 0 for a rank: it is not the one that a session of rank 1 has', () => {
+    const affinity = coordinator()
+    const lease = leaseOf(affinity.acquire({ sessionId: 's' }, 0))
+    affinity.release(affinity.commit(lease, { workerId: 7n, dpRank: 1 }), 0)
+    expect(() => affinity.acquire({ sessionId: 's', explicitTarget: w7 }, 1)).toThrow('another worker')
+  })
+
   it('starts its idle time with the end of the last request', () => {
     const affinity = bound()
     const [a, b] = [leaseOf(affinity.acquire({ sessionId: 's' }, 0)), leaseOf(affinity.acquire({ sessionId: 's' }, 0))]
@@ -132,10 +139,21 @@ describe('a bound session', () => {
   })
 })
 
-it('refuses more sessions than it may hold', () => {
-  const affinity = coordinator({ sessionsMax: 1 })
-  affinity.acquire({ sessionId: 'a' }, 0)
-  expect(() => affinity.acquire({ sessionId: 'b' }, 0)).toThrow('no more sessions')
+it.each([
+  ['65,536 unless told', {}, 65_536],
+  ['as many as it is told', { sessionsMax: 1 }, 1],
+])('refuses more sessions than it may hold: %s', (_says, options, most) => {
+  const affinity = coordinator(options)
+  for (let at = 0; at < most; at++) affinity.acquire({ sessionId: `${at}` }, 0)
+  expect(() => affinity.acquire({ sessionId: 'one more' }, 0)).toThrow('no more sessions')
+  expect(affinity.size).toBe(most)
+})
+
+it.each([
+  [5_000, 5_000],
+  [600_000, 30_000],
+])('with a time to live of %s ms wants to be reaped every %s ms', (own, every) => {
+  expect(coordinator({ ttlMs: own }).reapIntervalMs).toBe(every)
 })
 
 describe('news of other routers', () => {
