@@ -31,7 +31,7 @@ it('says with --check only that all is right, and refuses with every complaint o
     'The settings are right.',
   ])
   await expect(readSettings(['--port', '70000', '--body-limit-mb', '-1'], undefined, {})).rejects.toThrow(
-    /must be a port.*must be above 0/,
+    /server\.port must be a whole number from 0 to 65535; .*server\.body_limit_mb must be a number from 0\.001 to 511/,
   )
 })
 
@@ -46,4 +46,6 @@ it('help has a line for every setting', () => {
   expect(help).toContain('--port <value>')
   expect(help).toContain('--overlap-score-credit <value>')
   expect(help.split('\n').length).toBeGreaterThan(40)
+  expect(help).toMatch(/--log <value> .*\(text, json, off\)$/m)
+  for (const line of help.split('\n')) expect(line.split('(').length, line).toBe(line.split(')').length)
 })

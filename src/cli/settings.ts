@@ -30,15 +30,22 @@ export function settingsHelp(names: readonly (keyof typeof groups)[]): string {
   for (const name of names) {
     const { says, options } = groups[name]
     lines.push('', `${says}`)
-    for (const [option, { says: sentence, isSwitch }] of Object.entries(options)) {
+    for (const [option, { says: sentence, isSwitch, words }] of Object.entries(options)) {
       const flag = `--${option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
-      lines.push(`  ${(isSwitch ? flag : `${flag} <value>`).padEnd(38)} ${firstSentence(sentence)}`)
+      const use = isSwitch ? flag : `${flag} <value>`
+      lines.push(`  ${use.padEnd(38)} ${firstSentence(sentence)}${words ? ` (${words.join(', ')})` : ''}`)
     }
   }
   return lines.join('\n')
 }
 
+/** To the first full stop, colon or semicolon that stands in no bracket. */
 function firstSentence(text: string): string {
-  const end = text.search(/[.:;](?:\s|$)/)
-  return end < 0 ? text : text.slice(0, end)
+  let depth = 0
+  for (let at = 0; at < text.length; at++) {
+    if (text[at] === '(') depth++
+    else if (text[at] === ')') depth--
+    else if (depth === 0 && /^[.:;](?:\s|$)/.test(text.slice(at, at + 2))) return text.slice(0, at)
+  }
+  return text
 }

@@ -118,6 +118,41 @@ it.each([
     text: 'DYN_ROUTER_MIN_INITIAL_WORKERS: router_min_initial_workers must be at least 0',
   },
   {
+    says: 'longer than a timer of Node waits',
+    sources: { flags: ['--connect-timeout-ms', '3000000000'] },
+    text: '--connect-timeout-ms: server.connect_timeout_ms must be milliseconds from 1 to 2147483647',
+  },
+  {
+    says: 'no time at all where 0 does not mean never',
+    sources: file('server:\n  total_timeout_ms: 0\n'),
+    text: 'w.yaml:2: server.total_timeout_ms must be milliseconds from 1 to 2147483647',
+  },
+  {
+    says: "a range under upstream's name, which is never ignored",
+    sources: env({ DYN_HTTP_PORT: '70000' }),
+    text: 'DYN_HTTP_PORT: server.port must be a whole number from 0 to 65535',
+  },
+  {
+    says: 'a setting of serve, by its name',
+    sources: { flags: ['--snapshot-interval-secs', '-1'] },
+    text: '--snapshot-interval-secs: serve.snapshot_interval_secs must be a number from 0 to 86400',
+  },
+  {
+    says: 'rules between settings, by the name of one',
+    sources: file('server:\n  tls_key_path: k.pem\n'),
+    text: 'w.yaml:2: tls_key_path: certificate and key go together',
+  },
+  {
+    says: 'one key of one entry of a list',
+    sources: file('serve:\n  workers:\n    - http://a:1\n    - { url: http://b:2, role: both }\n'),
+    text: 'w.yaml:2: serve.workers[1].role: invalid option: expected one of "aggregated"|"prefill"|"decode"',
+  },
+  {
+    says: 'an unknown key of one entry of a list',
+    sources: file('serve:\n  workers:\n    - { url: http://b:2, key: k }\n'),
+    text: 'w.yaml:2: serve.workers[0]: unrecognized key: "key"',
+  },
+  {
     says: 'disaggregation config alone',
     sources: { flags: ['--router-conditional-disagg-config', '{"policy":"prefill_load"}'] },
     text: '--router-conditional-disagg-config: conditional_disagg_config requires conditional_disagg_enabled=true',
@@ -240,6 +275,18 @@ it('another room adds its group with one declaration, structures included', () =
   )
   expect(loaded.values.fleet).toEqual({ members: ['a', 'b'], fleetName: 'x' })
   expect(loadConfig({ fleet: more }, { flags: ['--members', '["c"]'] }).values.fleet.members).toEqual(['c'])
+})
+
+it('a word that looks like a number needs no quotes in a file', () => {
+  const { server } = load(file('server:\n  monitor: 1.0\n  metrics_compat: 1.2\n  monitors: { a: 1.1 }\n')).values
+  expect(server).toMatchObject({ monitor: '1.0', metricsCompat: '1.2', monitors: { a: '1.1' } })
+  expect(complaints(file('server: { monitor: 1.2 }'))).toBe('w.yaml:1: server.monitor must be `1.1`, `1.0`')
+})
+
+it('every setting in milliseconds is one that a timer can wait', () => {
+  const names = nameOptions(Object.values(groups)).all.filter(({ name }) => name.endsWith('Ms'))
+  expect(names.length).toBeGreaterThan(10)
+  for (const { name, option } of names) expect(option.extras.range?.max, name).toBeLessThanOrEqual(2 ** 31 - 1)
 })
 
 it('two options never share a name', () => {

@@ -2,11 +2,13 @@
  * Defaults, then the file, then the environment, then flags: the last that speaks is right. Refuses what it does not know,
  * and remembers for every value where it came from.
  */
+import type { z } from 'zod'
 import type { ConfigIssue } from '../core/protocol/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { OptionGroup } from './group.js'
 import type { NamedOption } from './names.js'
 import { nameOptions } from './names.js'
+import { isInRange } from './option.js'
 import type { Finding, Origin } from './sources.js'
 import { describeOrigin, newFindings, readEnv, readFileText, readFlags } from './sources.js'
 
@@ -45,8 +47,8 @@ export function loadConfig<Groups extends Readonly<Record<string, OptionGroup>>>
   for (const finding of findings.found) {
     const complaint = take(finding, values, origins)
     if (complaint === undefined) continue
-    if (finding.isLenient) warnings.push(`${complaint}; ignored`)
-    else complaints.push(complaint)
+    if (finding.isLenient && !complaint.isRange) warnings.push(`${complaint.sentence}; ignored`)
+    else complaints.push(complaint.sentence)
   }
   refuse(complaints)
   warnings.push(...names.all.flatMap((named) => remarks(named, origins.get(named.key)!)))
@@ -59,13 +61,47 @@ export function loadConfig<Groups extends Readonly<Record<string, OptionGroup>>>
   return { values: results as LoadedConfig<Groups>['values'], given, origins, warnings, rest }
 }
 
-function take(finding: Finding, values: Map<string, unknown>, origins: Map<string, Origin>): string | undefined {
+interface Complaint {
+  readonly sentence: string
+  /** It could be read, and is too small or too large. */
+  readonly isRange: boolean
+}
+
+function take(finding: Finding, values: Map<string, unknown>, origins: Map<string, Origin>): Complaint | undefined {
   const { option, origin } = finding
-  const parsed = option.option.schema.safeParse(finding.value)
-  if (!parsed.success) return `${describeOrigin(origin)}: ${option.key} must be ${option.option.accepts}`
+  const { schema, accepts, extras } = option.option
+  const complain = (sentence: string, isRange: boolean): Complaint => ({
+    sentence: `${describeOrigin(origin)}: ${sentence}`,
+    isRange,
+  })
+  const parsed = schema.safeParse(finding.value)
+  if (!parsed.success) return complain(insideOf(option.key, parsed.error) ?? `${option.key} must be ${accepts}`, false)
+  if (extras.range && typeof parsed.data === 'number' && !isInRange(parsed.data, extras.range))
+    return complain(`${option.key} must be ${accepts}`, true)
   values.set(option.key, parsed.data)
   origins.set(option.key, origin)
   return undefined
+}
+
+/** What is wrong inside of a list or an object, and where; undefined when the whole is of another kind. */
+function insideOf(key: string, { issues }: z.ZodError): string | undefined {
+  const [issue] = issues.map(innermost)
+  if (!issue || issue.path.length === 0) return undefined
+  const place = issue.path.map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`)).join('')
+  return `${key}${place}: ${issue.message.charAt(0).toLowerCase()}${issue.message.slice(1)}`
+}
+
+/** Of several shapes that a value could have had, the one that it came nearest to. */
+function innermost(issue: z.core.$ZodIssue): z.core.$ZodIssue {
+  if (issue.code !== 'invalid_union') return issue
+  const inner = issue.errors.flatMap(([first]) => (first ? [innermost(first)] : []))
+  const nearest = inner.toSorted((one, other) => weight(other) - weight(one))[0]
+  if (!nearest) return issue
+  return { ...nearest, path: [...issue.path, ...nearest.path] }
+}
+
+function weight({ path, code }: z.core.$ZodIssue): number {
+  return 2 * path.length + (code === 'invalid_type' ? 0 : 1)
 }
 
 function remarks(named: NamedOption, origin: Origin): string[] {

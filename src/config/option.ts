@@ -13,6 +13,8 @@ export interface Option<T = unknown> {
   readonly accepts: string
   /** The value that a flag or an environment variable holds as text; throws or yields undefined if it is none. */
   readonly fromText: (text: string) => unknown
+  /** All it can be, where that is a list. */
+  readonly words?: readonly string[]
   /** A flag of this option stands alone, and has a `--no-` form. */
   readonly isSwitch: boolean
   readonly extras: OptionExtras
@@ -31,14 +33,36 @@ export interface OptionExtras {
   readonly isStrictEnv?: boolean
   /** Replaces the phrase that says what a person may write. */
   readonly accepts?: string
+  /** A number outside of it is refused, whichever source it comes from. */
+  readonly range?: Range
 }
+
+/** Both ends are inside. */
+export interface Range {
+  readonly min: number
+  readonly max?: number
+  readonly isWhole?: boolean
+}
+
+/** The longest that a timer of Node waits: a longer one fires at once. */
+export const timerMsMax: number = 2 ** 31 - 1
 
 export function toggle(fallback: boolean, says: string, extras: OptionExtras = {}): Option<boolean> {
   return build(z.boolean(), fallback, says, 'true or false', readBoolean, extras, true)
 }
 
 export function number(fallback: number, says: string, extras: OptionExtras = {}): Option<number> {
-  return build(z.number(), fallback, says, 'a number', readNumber, extras)
+  return build(z.number(), fallback, says, numberIn(extras.range), readNumber, extras)
+}
+
+/** A time that a timer can wait. `min` is 1 where 0 would be no time at all, and 0 where that means never. */
+export function milliseconds(
+  fallback: number,
+  says: string,
+  { min, ...extras }: OptionExtras & { readonly min: 0 | 1 },
+): Option<number> {
+  const accepts = `milliseconds from ${min} to ${timerMsMax}`
+  return number(fallback, says, { accepts, ...extras, range: { min, max: timerMsMax } })
 }
 
 /** `none` in any letter case turns it off. */
@@ -48,7 +72,7 @@ export function optionalNumber(
   extras: OptionExtras = {},
 ): Option<number | undefined> {
   const schema = offWord(z.number()) as z.ZodType<number | undefined>
-  return build(schema, fallback, says, 'a number, or none', readNumber, extras)
+  return build(schema, fallback, says, `${numberIn(extras.range)}, or none`, readNumber, extras)
 }
 
 export function text(fallback: string, says: string, extras: OptionExtras = {}): Option<string> {
@@ -67,7 +91,14 @@ export function choice<const Words extends readonly [string, ...string[]]>(
   extras: OptionExtras = {},
 ): Option<Words[number]> {
   const accepts = words.map((word) => `\`${word}\``).join(', ')
-  return build(z.enum(words) as unknown as z.ZodType<Words[number]>, fallback, says, accepts, (value) => value, extras)
+  return { ...build(oneOf(words), fallback, says, accepts, (value) => value, extras), words }
+}
+
+/** One of the words. YAML reads an unquoted `1.0` as a number: the word that is that number is meant. */
+export function oneOf<const Words extends readonly [string, ...string[]]>(words: Words): z.ZodType<Words[number]> {
+  const toWord = (value: unknown): unknown =>
+    typeof value === 'number' ? (words.find((word) => Number(word) === value) ?? value) : value
+  return z.preprocess(toWord, z.enum(words)) as unknown as z.ZodType<Words[number]>
 }
 
 /** A value with structure: as it is in a file, as JSON in a flag or the environment. */
@@ -91,6 +122,16 @@ export function flagOf(name: string): string {
 
 export function envOf(name: string): string {
   return `WARMROUTE_${snakeCase(name).toUpperCase()}`
+}
+
+export function isInRange(value: number, { min, max = Number.MAX_VALUE, isWhole = false }: Range): boolean {
+  return value >= min && value <= max && (!isWhole || Number.isSafeInteger(value))
+}
+
+function numberIn(range: Range | undefined): string {
+  if (!range) return 'a number'
+  const kind = range.isWhole ? 'a whole number' : 'a number'
+  return range.max === undefined ? `${kind} from ${range.min}` : `${kind} from ${range.min} to ${range.max}`
 }
 
 function build<T>(

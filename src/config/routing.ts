@@ -127,13 +127,15 @@ const options = {
     'Events between two stored snapshots.',
     sameName('DYN_ROUTER_SNAPSHOT_THRESHOLD', {
       accepts: acceptedBy('routerSnapshotThreshold'),
-      noEffect: 'nothing is stored between runs',
+      noEffect: 'snapshots are taken by time, see serve.snapshot_interval_secs',
     }),
   ),
   routerResetStates: toggle(
     defaults.routerResetStates,
     'Forget stored state at start.',
-    sameName('DYN_ROUTER_RESET_STATES', { noEffect: 'nothing is stored between runs' }),
+    sameName('DYN_ROUTER_RESET_STATES', {
+      noEffect: 'stored state that no longer holds is found out and dropped; serve.snapshot_folder=none stores none',
+    }),
   ),
   routerTtlSecs: number(
     defaults.routerTtlSecs,
@@ -183,7 +185,7 @@ const options = {
   ),
   routerLateBinding: toggle(
     true,
-    'With policy warm: hold a request until its best worker is about to be free. Turn it off where several routers that do not share their bookings serve the same workers.',
+    'Hold a request until its best worker is about to be free; with policy warm only. Turn it off where several routers that do not share their bookings serve the same workers.',
   ),
   routerPolicyConfig: optionalText(
     'A YAML file with policy classes: thresholds, limits and shares of the queue for kinds of requests.',

@@ -2,9 +2,24 @@
 import { z } from 'zod'
 import { WarmrouteError } from '../core/protocol/index.js'
 import { defineGroup } from './group.js'
-import { choice, number, optionalNumber, optionalText, structure, text, toggle } from './option.js'
+import {
+  choice,
+  milliseconds,
+  number,
+  oneOf,
+  optionalNumber,
+  optionalText,
+  snakeCase,
+  structure,
+  text,
+  toggle,
+} from './option.js'
 
 const texts = z.array(z.string())
+const port = { min: 0, max: 65_535, isWhole: true }
+/** What is parsed is a text first, and the longest that V8 makes has 512 MiB. */
+const mebibytesMax = 511
+const monitors = ['1.1', '1.0'] as const
 
 const options = {
   host: text('127.0.0.1', 'Address to listen on. 0.0.0.0 is every address of the machine.', {
@@ -12,12 +27,14 @@ const options = {
     env: ['DYN_HTTP_HOST'],
   }),
   port: number(8080, 'Port to listen on. 0 takes a free one.', {
-    accepts: 'an integer from 0 to 65535',
+    range: port,
     flags: ['--http-port'],
     env: ['DYN_HTTP_PORT'],
   }),
   adminHost: text('127.0.0.1', 'Address of the admin port, where there is one.'),
-  adminPort: optionalNumber(undefined, 'A port of its own for the admin routes; none leaves them on the main port.'),
+  adminPort: optionalNumber(undefined, 'A port of its own for the admin routes; none leaves them on the main port.', {
+    range: port,
+  }),
   tlsCertPath: optionalText('PEM file of the certificate; needs tls_key_path.', { env: ['DYN_TLS_CERT_PATH'] }),
   tlsKeyPath: optionalText('PEM file of the private key; needs tls_cert_path.', { env: ['DYN_TLS_KEY_PATH'] }),
   apiKeyHashes: structure(texts, [], 'SHA-256 of each API key, as hex. None: clients need no key.', 'a list of texts'),
@@ -28,26 +45,30 @@ const options = {
     'a list of texts',
   ),
   bodyLimitMb: number(45, 'Largest request body, in MiB.', {
-    accepts: 'a number above 0',
+    range: { min: 0.001, max: mebibytesMax },
     env: ['DYN_HTTP_BODY_LIMIT_MB'],
   }),
   editedAnswerLimitMb: number(
     16,
     'Largest whole answer that is changed on its way (nvext fields that were asked for, errors with strict: dynamo), in MiB. A longer one passes as it is.',
-    { accepts: 'a number of at least 0' },
+    { range: { min: 0, max: mebibytesMax } },
   ),
-  requestsMax: number(20_000, 'Requests under way at once; more are refused as overload.'),
+  requestsMax: number(20_000, 'Requests under way at once; more are refused as overload.', {
+    range: { min: 1, isWhole: true },
+  }),
   strict: choice(['off', 'dynamo'], 'off', "dynamo validates requests and shapes answers as upstream's frontend does."),
   overloadStatus: number(529, 'Status of a refusal because everybody is busy. 503 is what clients of 1.2 know.', {
-    accepts: 'an integer from 400 to 599',
+    range: { min: 400, max: 599, isWhole: true },
     env: ['DYN_HTTP_OVERLOAD_STATUS_CODE'],
   }),
-  keepAliveMs: number(15_000, 'A comment is sent on a stream that was silent for so long. 0 never.', {
+  keepAliveMs: milliseconds(15_000, 'A comment is sent on a stream that was silent for so long. 0 never.', {
+    min: 0,
     env: ['DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS'],
   }),
   usageSampleEvery: number(
     8,
     'One stream in so many is asked for its usage when the client did not ask; the client does not see it. 0 never.',
+    { range: { min: 0, isWhole: true } },
   ),
   allowedEngineFields: structure(
     texts,
@@ -59,42 +80,52 @@ const options = {
     true,
     'Response headers say which worker served and how much of the prompt it should have cached.',
   ),
-  bodyTimeoutMs: number(60_000, 'From the first byte of a request to its last.'),
-  connectTimeoutMs: number(5_000, 'To connect to a worker.'),
-  totalTimeoutMs: number(
+  bodyTimeoutMs: milliseconds(60_000, 'From the first byte of a request to its last.', { min: 1 }),
+  connectTimeoutMs: milliseconds(5_000, 'To connect to a worker.', { min: 1 }),
+  totalTimeoutMs: milliseconds(
     3_600_000,
     'From the last byte of a request to the last byte of its answer, waiting for a worker included.',
+    { min: 1 },
   ),
-  noProgressTimeoutMs: number(
+  noProgressTimeoutMs: milliseconds(
     30_000,
     'Without a byte of the request and without any progress of its worker. 0 waits for ever.',
+    { min: 0 },
   ),
-  idleTimeoutMs: number(0, 'Between two bytes of a stream, whatever else its worker does. 0 waits for ever.'),
-  prefillTimeoutMs: number(120_000, 'From dispatch of a remote prefill to its answer. 0 waits for ever.'),
-  transferTimeoutMs: number(
+  idleTimeoutMs: milliseconds(0, 'Between two bytes of a stream, whatever else its worker does. 0 waits for ever.', {
+    min: 0,
+  }),
+  prefillTimeoutMs: milliseconds(120_000, 'From dispatch of a remote prefill to its answer. 0 waits for ever.', {
+    min: 0,
+  }),
+  transferTimeoutMs: milliseconds(
     60_000,
     'From dispatch of a decode after a remote prefill to its first token, transfer included; whole answers get transfer_token_timeout_ms besides. 0 waits for ever.',
+    { min: 0 },
   ),
-  transferTokenTimeoutMs: number(
+  transferTokenTimeoutMs: milliseconds(
     500,
     'Added to transfer_timeout_ms for each token that an answer may have which is not streamed: nothing of it shows before its end. 0: such answers are not watched for a transfer that hangs.',
+    { min: 0 },
   ),
   gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end.', {
+    range: { min: 0, max: 86_400 },
     env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
   }),
-  healthIntervalMs: number(5_000, 'How often workers are asked for their health. 0 never.'),
-  metricsIntervalMs: number(1_000, 'How often the load that engines report is read. 0 never.'),
-  quarantineMs: number(
+  healthIntervalMs: milliseconds(5_000, 'How often workers are asked for their health. 0 never.', { min: 0 }),
+  metricsIntervalMs: milliseconds(1_000, 'How often the load that engines report is read. 0 never.', { min: 0 }),
+  quarantineMs: milliseconds(
     1_000,
     'How long a worker is left out after a fault before it is asked again; doubles up to 30 s.',
+    { min: 1 },
   ),
   monitor: choice(
-    ['1.1', '1.0'],
+    monitors,
     '1.1',
     'Which rules say that a worker is busy: those of 1.1 with a latch, or those of 1.0 with thresholds in ten-thousandths.',
   ),
   monitors: structure(
-    z.record(z.string(), z.enum(['1.1', '1.0'])),
+    z.record(z.string(), oneOf(monitors)),
     {},
     'The same by the name of the model, where several models are served; before `monitor`.',
     'an object',
@@ -103,6 +134,7 @@ const options = {
     undefined,
     'Requests that name the same session in their headers stay with one worker until it was idle for so long. none: they go where their prompt is cached.',
     {
+      range: { min: 1, max: 31_536_000 },
       accepts: 'seconds from 1 to 31536000, or none',
       flags: ['--router-session-affinity-ttl-secs'],
       env: ['DYN_ROUTER_SESSION_AFFINITY_TTL_SECS'],
@@ -116,17 +148,17 @@ const options = {
   activeDecodeBlocksThreshold: optionalNumber(
     undefined,
     'Share of KV blocks in use above which a worker is busy. Unless it is set: 1.0 with `compat: dynamo-1.2`, as upstream (not with `monitor: 1.0`).',
-    { accepts: 'a number from 0 to 1, or none', env: ['DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD'] },
+    { range: { min: 0, max: 1 }, env: ['DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD'] },
   ),
   activePrefillTokensThreshold: optionalNumber(
     undefined,
     'Prefill tokens under way above which a worker is busy. Unless it is set: 10000000 with `compat: dynamo-1.2`.',
-    { env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD'] },
+    { range: { min: 0, isWhole: true }, env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD'] },
   ),
   activePrefillTokensThresholdFrac: optionalNumber(
     undefined,
     'The same as a multiple of what the engine computes in one step. Unless it is set: 10.0 with `compat: dynamo-1.2`.',
-    { env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC'] },
+    { range: { min: 0 }, env: ['DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC'] },
   ),
   disableAdminApi: toggle(false, 'The admin routes are 404, whoever asks and on whichever port.', {
     env: ['DYN_DISABLE_FRONTEND_ADMIN_API'],
@@ -146,37 +178,13 @@ function complete(
 ) {
   const issues: { field: string; message: string }[] = []
   const check = (field: keyof typeof options, holds: boolean, message: string): void => {
-    if (!holds) issues.push({ field, message })
+    if (!holds) issues.push({ field, message: `${snakeCase(field)}: ${message}` })
   }
-  const isCount = (value: number): boolean => Number.isInteger(value) && value >= 0
-  const isPort = (value: number): boolean => isCount(value) && value <= 65_535
-  check('port', isPort(values.port), 'must be a port')
-  check('adminPort', values.adminPort === undefined || isPort(values.adminPort), 'must be a port')
-  check('bodyLimitMb', values.bodyLimitMb > 0, 'must be above 0')
-  check(
-    'overloadStatus',
-    isCount(values.overloadStatus) && values.overloadStatus >= 400 && values.overloadStatus <= 599,
-    'must be from 400 to 599',
-  )
   check(
     'tlsKeyPath',
     (values.tlsCertPath === undefined) === (values.tlsKeyPath === undefined),
     'certificate and key go together',
   )
-  const decode = values.activeDecodeBlocksThreshold
-  check('activeDecodeBlocksThreshold', decode === undefined || (decode >= 0 && decode <= 1), 'must be from 0 to 1')
-  const tokens = values.activePrefillTokensThreshold
-  check('activePrefillTokensThreshold', tokens === undefined || isCount(tokens), 'must be an integer of at least 0')
-  const frac = values.activePrefillTokensThresholdFrac
-  check(
-    'activePrefillTokensThresholdFrac',
-    frac === undefined || (frac >= 0 && Number.isFinite(frac)),
-    'must be finite and at least 0',
-  )
-  const ttl = values.sessionAffinityTtlSecs
-  check('sessionAffinityTtlSecs', ttl === undefined || (ttl >= 1 && ttl <= 31_536_000), 'must be from 1 to 31536000')
-  for (const field of durations)
-    check(field, Number.isFinite(values[field]) && values[field] >= 0, 'must be at least 0')
   for (const field of ['apiKeyHashes', 'adminKeyHashes'] as const)
     check(
       field,
@@ -197,23 +205,4 @@ const limits = [
   'activeDecodeBlocksThreshold',
   'activePrefillTokensThreshold',
   'activePrefillTokensThresholdFrac',
-] as const
-
-const durations = [
-  'keepAliveMs',
-  'bodyTimeoutMs',
-  'connectTimeoutMs',
-  'totalTimeoutMs',
-  'noProgressTimeoutMs',
-  'idleTimeoutMs',
-  'prefillTimeoutMs',
-  'transferTimeoutMs',
-  'transferTokenTimeoutMs',
-  'gracefulShutdownTimeoutSecs',
-  'healthIntervalMs',
-  'metricsIntervalMs',
-  'quarantineMs',
-  'usageSampleEvery',
-  'requestsMax',
-  'editedAnswerLimitMb',
 ] as const

@@ -1,4 +1,5 @@
 /** Worker admin: who exists, who joins, who drains, who leaves. */
+import { timerMsMax } from '../../config/index.js'
 import type { WorkerConfig } from '../../core/protocol/index.js'
 import {
   defaultWorkerConfig,
@@ -141,7 +142,7 @@ function readTransfer(body: JsonObject): TransferFacts {
     engineIds: ids as string[] | undefined,
     tpSize: countOf(body, 'tp_size'),
     ppSize: countOf(body, 'pp_size'),
-    leaseMs: countOf(body, 'kv_lease_ms'),
+    leaseMs: countOf(body, 'kv_lease_ms', timerMsMax),
   }
 }
 
@@ -188,11 +189,11 @@ function keyOf(body: JsonObject): string | undefined {
   return key
 }
 
-function countOf(body: JsonObject, name: string): number | undefined {
+function countOf(body: JsonObject, name: string, max = Number.MAX_SAFE_INTEGER): number | undefined {
   const value = body[name] ?? undefined
   if (value === undefined) return undefined
-  if (typeof value !== 'bigint' || value < 0n || value > BigInt(Number.MAX_SAFE_INTEGER))
-    throw refused(`${name} must be a count`)
+  if (typeof value !== 'bigint' || value < 0n || value > BigInt(max))
+    throw refused(`${name} must be a count${max < Number.MAX_SAFE_INTEGER ? ` of at most ${max}` : ''}`)
   return Number(value)
 }
 
