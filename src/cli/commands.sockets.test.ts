@@ -2,6 +2,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { afterEach, expect, it } from 'vitest'
 import type { SimEngine } from '../sim/index.js'
@@ -83,4 +84,21 @@ it('check says by its exit status that something failed, and as JSON what', asyn
   const { status, out } = await run('check', '127.0.0.1:1', '--json')
   expect(status).toBe(1)
   expect(JSON.parse(out)).toMatchObject({ verdict: 'fail', workers: [{ url: 'http://127.0.0.1:1', verdict: 'fail' }] })
+})
+
+it.each([
+  { words: ['--version'], status: 0 },
+  { words: ['demo', '--bogus'], status: 2 },
+  { words: ['sim', '--faults', 'nope.json'], status: 2 },
+])('$words ends with $status', async ({ words, status }) => {
+  const ran = await run(...words)
+  expect(ran.status).toBe(status)
+  expect(ran.errors).not.toMatch(/^ {4}at /m)
+  if (words[0] === '--version') expect(ran.out.trim()).toBe(JSON.parse(readFileSync('package.json', 'utf8')).version)
+})
+
+it('sim ends by itself when a port is taken', async () => {
+  const { port } = await engine()
+  const { status, errors } = await run('sim', '--port', String(port))
+  expect({ status, errors }).toEqual({ status: 1, errors: expect.stringContaining(`port ${port} on`) as string })
 })

@@ -26,7 +26,7 @@ export function demoCommand(): Command {
     .option('--engines <n>', 'simulated engines behind each router, vLLM and SGLang in turn', count, 4)
     .option('--users <n>', 'people who chat at the same time', count, 6)
     .option('--disagg', 'prefill and decode on different engines, beside engines that do both', false)
-    .addHelpText('after', '\nExit status: 0 ended by itself or by a signal, 1 could not start.')
+    .addHelpText('after', '\nExit status: 0 ended by itself or by a signal, 1 could not start, 2 a flag is wrong.')
     .action(runDemo)
 }
 

@@ -9,9 +9,11 @@ import { profileCommand } from './profile.js'
 import { replayCommand } from './replay.js'
 import { serveCommand } from './serve.js'
 import { simCommand } from './sim.js'
+import { ownVersion } from './version.js'
 
 const program = new Command('warmroute')
   .description('Sends every LLM request to the worker whose KV cache is already warm for it.')
+  .version(ownVersion())
   .showHelpAfterError()
   .addCommand(serveCommand())
   .addCommand(checkCommand())
@@ -21,10 +23,11 @@ const program = new Command('warmroute')
   .addCommand(replayCommand())
   .addCommand(profileCommand())
 
+for (const command of [program, ...program.commands]) command.exitOverride()
 try {
   await program.parseAsync()
 } catch (error) {
   const { words, status } = failureOf(error)
-  console.error(words)
+  if (words !== '') console.error(words)
   process.exitCode = status
 }

@@ -286,7 +286,24 @@ describe('what it refuses', () => {
   it('a port that is taken, and leaves nothing running', async () => {
     const { port, url } = await engine()
     await expect(serve({ words: [url, '--port', String(port), '--log', 'off'], env: {} })).rejects.toMatchObject({
-      code: 'EADDRINUSE',
+      code: 'WR_BOOT_FAILED',
+      details: { isAdmin: false },
+      cause: { code: 'EADDRINUSE' },
+    })
+  })
+
+  it('an admin port that is taken, saying which of the two it is', async () => {
+    const { port, url } = await engine()
+    const words = [url, '--port', '0', '--admin-port', String(port), '--log', 'off']
+    await expect(serve({ words, env: {} })).rejects.toMatchObject({ details: { isAdmin: true } })
+  })
+
+  it('a certificate that is none, before anything listens', async () => {
+    const page = fileURLToPath(import.meta.url)
+    const words = ['http://127.0.0.1:1', '--tls-cert-path', page, '--tls-key-path', page]
+    await expect(serve({ words, env: {} })).rejects.toMatchObject({
+      code: 'WR_INVALID_CONFIG',
+      message: expect.stringMatching(/tls_cert_path .*cannot be used/) as string,
     })
   })
 })

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
+import { createSecureContext } from 'node:tls'
 import { Command } from 'commander'
 import type { ServerConfig } from '../config/index.js'
 import { readPolicyConfig } from '../config/index.js'
@@ -175,9 +176,12 @@ function needsKey({ server, serve: own }: Settings['values']): boolean {
 async function readTls({ tlsCertPath, tlsKeyPath }: ServerConfig): Promise<{ cert: string; key: string } | undefined> {
   if (tlsCertPath === undefined || tlsKeyPath === undefined) return undefined
   try {
-    return { cert: await readFile(tlsCertPath, 'utf8'), key: await readFile(tlsKeyPath, 'utf8') }
+    const tls = { cert: await readFile(tlsCertPath, 'utf8'), key: await readFile(tlsKeyPath, 'utf8') }
+    createSecureContext(tls) // refuses what is no PEM, and a key of another certificate
+    return tls
   } catch (cause) {
-    throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `tls: ${(cause as Error).message}` }, { cause })
+    const reason = `tls_cert_path ${tlsCertPath} and tls_key_path ${tlsKeyPath} cannot be used: ${(cause as Error).message}`
+    throw new WarmrouteError('WR_INVALID_CONFIG', { reason }, { cause })
   }
 }
 

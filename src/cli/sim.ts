@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { Command, Option } from 'commander'
+import { WarmrouteError } from '../core/protocol/index.js'
 import {
   loadTokenizer,
   pairKinds,
@@ -10,8 +11,9 @@ import {
   startSimEngine,
   timingProfiles,
 } from '../sim/index.js'
-import type { PairKind, SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
+import type { Fault, PairKind, SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
 import { count, port, positive, whole } from './numbers.js'
+import { stopSignal } from './stop-signal.js'
 
 interface SimFlags {
   readonly engine: 'vllm' | 'sglang'
@@ -86,22 +88,23 @@ export function simCommand(): Command {
 
 async function runSim(flags: SimFlags): Promise<void> {
   const engines: SimEngine[] = []
-  for (let worker = 0; worker < flags.workers; worker++) {
-    const engine = await startSimEngine(toOptions(flags, worker))
-    engines.push(engine)
-    const events =
-      engine.eventPorts.length === 0
-        ? 'no events'
-        : `events ${engine.eventPorts.join(',')} replay ${engine.replayPorts.join(',')}`
-    const pair = engine.pairPort === 0 ? '' : ` pair ${engine.pairPort}`
-    console.log(`${flags.engine} ${worker}: ${engine.url} ${events}${pair}`)
+  try {
+    for (let worker = 0; worker < flags.workers; worker++) {
+      const engine = await startSimEngine(toOptions(flags, worker))
+      engines.push(engine)
+      console.log(`${flags.engine} ${worker}: ${placesOf(engine)}`)
+    }
+    console.log('ready')
+    await stopSignal()
+  } finally {
+    await Promise.all(engines.map((engine) => engine.close()))
   }
-  console.log('ready')
-  await new Promise<void>((resolve) => {
-    process.once('SIGINT', resolve)
-    process.once('SIGTERM', resolve)
-  })
-  await Promise.all(engines.map((engine) => engine.close()))
+}
+
+function placesOf({ url, eventPorts, replayPorts, pairPort }: SimEngine): string {
+  const events =
+    eventPorts.length === 0 ? 'no events' : `events ${eventPorts.join(',')} replay ${replayPorts.join(',')}`
+  return `${url} ${events}${pairPort === 0 ? '' : ` pair ${pairPort}`}`
 }
 
 function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
@@ -121,7 +124,7 @@ function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
     speedup: flags.speedup,
     profile: readProfile(flags.profile),
     ...(flags.tokenizer === undefined ? {} : { tokenizer: loadTokenizer(flags.tokenizer), root: flags.tokenizer }),
-    faults: flags.faults === undefined ? [] : parseFaults(JSON.parse(readFileSync(flags.faults, 'utf8'))),
+    faults: flags.faults === undefined ? [] : readFaults(flags.faults),
     seed: flags.seed + worker,
     worker,
     ...(flags.pair === undefined
@@ -131,6 +134,16 @@ function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
     isScaleOut: flags.scaleOut,
     isTokenizerInfo: flags.tokenizerInfo,
     events: flags.events ? { port: eventPort, replayPort: eventPort === 0 ? 0 : eventPort + 1000 } : false,
+  }
+}
+
+function readFaults(path: string): Fault[] {
+  const text = readFileSync(path, 'utf8')
+  try {
+    return parseFaults(JSON.parse(text))
+  } catch (cause) {
+    if (!(cause instanceof SyntaxError)) throw cause
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `--faults ${path}: ${cause.message}` }, { cause })
   }
 }
 

@@ -107,8 +107,10 @@ class HttpGateway implements Gateway {
   async listen(): Promise<GatewayAddress> {
     const { adminListen, listen = {} } = this.#options
     const common = this.#doorOptions()
-    const url = await this.#open(listen, createDoor({ ...common, serves: adminListen ? 'clients' : 'all' }))
-    const adminUrl = adminListen && (await this.#open(adminListen, createDoor({ ...common, serves: 'admin' })))
+    const serves = adminListen ? 'clients' : 'all'
+    const url = await this.#open(listen, createDoor({ ...common, serves })).catch(couldNotListen(false))
+    const adminDoor = createDoor({ ...common, serves: 'admin' })
+    const adminUrl = adminListen && (await this.#open(adminListen, adminDoor).catch(couldNotListen(true)))
     this.#caretaker.start()
     const { hostname, port } = new URL(url)
     return { url, host: hostname, port: Number(port), adminUrl }
@@ -261,6 +263,13 @@ class HttpGateway implements Gateway {
     const address = server.address() as AddressInfo
     const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address
     return `${tls ? 'https' : 'http'}://${shown}:${address.port}`
+  }
+}
+
+/** Says at which of the two doors it was. */
+function couldNotListen(isAdmin: boolean): (cause: Error) => never {
+  return (cause) => {
+    throw new WarmrouteError('WR_BOOT_FAILED', { reason: cause.message, isAdmin }, { cause })
   }
 }
 

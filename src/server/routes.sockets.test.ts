@@ -1,9 +1,15 @@
 // The routes of our own: models, operations, thresholds.
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 
 const open = houseOfEachTest()
+
+interface Described {
+  readonly info: object
+  readonly paths: object
+}
 
 describe('models', () => {
   it('are listed with aliases, one by one, and with their readiness', async () => {
@@ -70,7 +76,8 @@ describe('operations', () => {
     const metrics = await fetch(`${url}/metrics`)
     expect(metrics.headers.get('content-type')).toContain('text/plain; version=0.0.4')
     expect(await metrics.text()).toContain('dynamo_frontend_model_ready{model="m"} 1')
-    const { paths } = (await json(await fetch(`${url}/openapi.json`))) as unknown as { paths: object }
+    const { info, paths } = (await json(await fetch(`${url}/openapi.json`))) as unknown as Described
+    expect(info).toEqual({ title: 'Warmroute', version: JSON.parse(readFileSync('package.json', 'utf8')).version })
     expect(Object.keys(paths)).toContain('/v1/chat/completions')
     gateway.removeWorker(1n)
     expect((await fetch(`${url}/health`)).status).toBe(200)

@@ -95,7 +95,12 @@ export interface SimEngine {
  */
 export async function startSimEngine(options: SimEngineOptions): Promise<SimEngine> {
   const server = new SimServer(resolveOptions(options))
-  await server.open()
+  try {
+    await server.open()
+  } catch (error) {
+    await server.close() // what was opened before: it would keep the process alive
+    throw error
+  }
   return server
 }
 
