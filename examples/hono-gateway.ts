@@ -2,7 +2,6 @@
  * Warm routing inside a gateway that you already have: here a Hono app, and a tokenizer of your choice. The worker's answer
  * is passed on as it comes; the booking ends with the stream, whichever way it ends.
  */
-import { ReadableStream } from 'node:stream/web'
 import { Hono } from 'hono'
 import type { Placement, Router } from 'warmroute'
 
@@ -26,28 +25,40 @@ export function createGateway({ router, urls, tokenize }: GatewayOptions): Hono 
         body: text,
         signal: context.req.raw.signal,
       })
-      const body = ReadableStream.from(relay(answer, placement))
       const headers = {
         'content-type': answer.headers.get('content-type') ?? 'application/json',
         'x-worker': placement.worker,
       }
-      return new Response(body, { status: answer.status, headers })
-    } catch (error) {
+      return new Response(relay(answer, placement), { status: answer.status, headers })
+    } catch {
       placement.free()
-      throw error
+      return context.json({ error: `${placement.worker} did not answer` }, 502)
     }
   })
   return app
 }
 
-/** The worker's bytes; leaving the loop early, an error and a plain end all free the booking. */
-async function* relay(answer: Response, placement: Placement): AsyncGenerator<Uint8Array> {
-  try {
-    for await (const chunk of answer.body ?? []) {
-      placement.prefillDone()
-      yield chunk as Uint8Array
-    }
-  } finally {
-    placement.free()
-  }
+/** The worker's bytes. A plain end, an error and a client that leaves all free the booking, also before anything was read. */
+function relay(answer: Response, placement: Placement): ReadableStream<Uint8Array> {
+  const reader = answer.body?.getReader()
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = (await reader?.read()) ?? { done: true, value: undefined }
+        if (!done) {
+          placement.prefillDone()
+          controller.enqueue(value)
+          return
+        }
+        controller.close()
+      } catch (error) {
+        controller.error(error)
+      }
+      placement.free()
+    },
+    async cancel(reason) {
+      placement.free()
+      await reader?.cancel(reason)
+    },
+  })
 }
