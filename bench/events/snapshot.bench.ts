@@ -6,7 +6,7 @@ import { createBlockHasher } from '../../src/core/hashing/index.js'
 import { KvIndex, WasmIndex } from '../../src/core/index/index.js'
 import { RankTable } from '../../src/core/protocol/index.js'
 import type { BatchDecoder, SnapshotContext } from '../../src/events/index.js'
-import { eventKind, Intake, loadSnapshot, saveSnapshot, takeSnapshot } from '../../src/events/index.js'
+import { eventKind, Intake, loadSnapshot, restoreFeed, saveSnapshot, takeSnapshot } from '../../src/events/index.js'
 import type { Bench } from '../harness.js'
 import { defineBench } from '../harness.js'
 
@@ -34,8 +34,15 @@ export const benches: Bench[] = [
               return saved.ranks
             },
           })
-          const steps = longestSteps(router)
+          const steps = longestStep([...takeSnapshot(router)])
           const { load } = await context.compare({ load: async () => (await loadSnapshot(path))!.length })
+          const images = (await loadSnapshot(path))!
+          const young = newRouter(ranks, 0)
+          const feeds = [...young.intake.feeds()]
+          const before = process.cpuUsage()
+          const restoring = longestStep(images.map((image, at) => restoreFeed(young, feeds[at]!, image)))
+          const { user, system } = process.cpuUsage(before)
+          const checksum = String(feeds.reduce((sum, { ledger }) => sum + ledger.deviceBlocks, 0))
           const name = `events.snapshot1m_${ranks}`
           pauses.sort((a, b) => a - b)
           const pause = pauses[pauses.length >> 1]!
@@ -44,6 +51,14 @@ export const benches: Bench[] = [
           context.report({ id: `${name}.step_cpu_ms`, value: steps, unit: 'ms', spread: 0, checksum: String(bytes) })
           context.report({ id: `${name}.save_cpu_ms`, value: save.cpuNs / 1e6, unit: 'ms', ...save })
           context.report({ id: `${name}.load_cpu_ms`, value: load.cpuNs / 1e6, unit: 'ms', ...load })
+          context.report({ id: `${name}.restore_step_cpu_ms`, value: restoring, unit: 'ms', spread: 0, checksum })
+          context.report({
+            id: `${name}.restore_cpu_ms`,
+            value: (user + system) / 1000,
+            unit: 'ms',
+            spread: 0,
+            checksum,
+          })
           context.report({ id: `${name}.mb`, value: bytes / 1e6, unit: 'MB', spread: 0, checksum: String(bytes) })
         }
       } finally {
@@ -54,12 +69,12 @@ export const benches: Bench[] = [
 ]
 
 /** CPU time of the step that one in a thousand exceeds: the wall clock has other processes in it. */
-function longestSteps(router: SnapshotContext): number {
+function longestStep(works: readonly Generator<undefined, unknown, void>[]): number {
   const steps: number[] = []
-  for (const reading of takeSnapshot(router)) {
+  for (const work of works) {
     for (;;) {
       const before = process.cpuUsage()
-      const isDone = reading.next().done
+      const isDone = work.next().done
       const { user, system } = process.cpuUsage(before)
       steps.push((user + system) / 1000)
       if (isDone) break

@@ -17,8 +17,16 @@ const identity = { workerId: 1n, dpRank: 0, source: endpoint }
 const context: SnapshotContext = { intake: source.intake, blocks: index, blockSize: 4, identityOf: () => identity }
 
 const images = await loadSnapshot(path)
-const feed = source.follow({ rank, dpRank: 0, endpoint, replayEndpoint })
-const isRestored = images?.[0] !== undefined && restoreFeed(context, feed, images[0]) === undefined
+let isRestored = false
+const feed = source.follow({
+  rank,
+  dpRank: 0,
+  endpoint,
+  replayEndpoint,
+  *prepare(feed) {
+    if (images?.[0]) isRestored = (yield* restoreFeed(context, feed, images[0])) === undefined
+  },
+})
 
 for (;;) {
   await new Promise((resolve) => setTimeout(resolve, 10)) // its own heartbeat; the test waits for lines, not for time

@@ -98,6 +98,7 @@ export class Feed {
   #newestTimestamp = Number.NaN
   #lagSeconds = Number.NaN
   #events = 0
+  #timesEmptied = 0
   readonly #rate = new RateMeter()
 
   constructor(host: FeedHost, options: FeedOptions) {
@@ -122,6 +123,11 @@ export class Feed {
 
   get hasReplay(): boolean {
     return this.#options.hasReplay
+  }
+
+  /** How often everything known was dropped, or the cache was reset by us. */
+  get timesEmptied(): number {
+    return this.#timesEmptied
   }
 
   get ledger(): RankLedger {
@@ -227,6 +233,7 @@ export class Feed {
   }
 
   #forget(): void {
+    this.#timesEmptied++
     for (const ledger of this.ledgers()) {
       ledger.clear()
       this.#host.batch.cleared(ledger.rank)

@@ -11,6 +11,8 @@ const slotsMin = 64
 /** Slots that are copied together, and looked at in one step of a long walk. */
 const pageSlots = 4096
 const pageWords = slotWords * pageSlots
+/** Words that are loaded in one step: each entry is a line of memory that no cache has. */
+const loadedWords = slotWords * 2048
 
 export class HashTable {
   #slots: Uint32Array = new Uint32Array(slotWords * slotsMin)
@@ -22,11 +24,7 @@ export class HashTable {
   /** With room for so many entries before it grows. */
   constructor(seed = 0x9e37_79b9, entries = 0) {
     this.#seed = seed | 1
-    let slots = slotsMin
-    while (3 * entries > 2 * slots) slots *= 2
-    if (slots === slotsMin) return
-    this.#slots = new Uint32Array(slotWords * slots)
-    this.#mask = slots - 1
+    this.#reserve(entries)
   }
 
   get size(): number {
@@ -110,11 +108,24 @@ export class HashTable {
     return (this.#frozen = frozen)
   }
 
-  load(triples: Uint32Array): void {
-    this.clear()
+  /** Entries as `FrozenTable.dump` gives them, into an empty table and in steps; perhaps under another value, of which 0 is none. */
+  *load(triples: Uint32Array, valueOf?: (value: number) => number): Generator<undefined, void, void> {
+    this.#reserve(triples.length / slotWords)
     for (let at = 0; at + 2 < triples.length; at += slotWords) {
-      if (triples[at + 2]! > 0) this.set(triples[at]!, triples[at + 1]!, triples[at + 2]!)
+      if (at % loadedWords === loadedWords - slotWords) yield
+      const value = valueOf ? valueOf(triples[at + 2]!) : triples[at + 2]!
+      if (value > 0) this.set(triples[at]!, triples[at + 1]!, value)
     }
+    yield
+  }
+
+  /** So that a table that is empty does not grow while so many entries come. */
+  #reserve(entries: number): void {
+    let slots = slotsMin
+    while (3 * entries > 2 * slots) slots *= 2
+    if (slots <= this.#mask + 1) return
+    this.#mask = slots - 1
+    this.#slots = new Uint32Array(slotWords * slots)
   }
 
   #home(low: number, high: number): number {

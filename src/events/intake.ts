@@ -44,6 +44,7 @@ export interface BatchWatcher {
 
 /** Above this many blocks a batch crosses at once, so that a flood cannot grow it. */
 const pendingBlocksMax = 65_536
+const loadedBlocksPerStep = 1024
 const blocksPerRankDefault = 8_388_608
 
 export class Intake {
@@ -125,8 +126,8 @@ export class Intake {
     return () => void this.#watchers.delete(watcher)
   }
 
-  /** Blocks of a rank from a snapshot, as `RankImage.runs` holds them; they cross into the index at once. */
-  load(rank: Rank, tier: StorageTier, runs: Uint32Array): void {
+  /** Blocks of a rank from a snapshot, as `RankImage.runs` holds them; each step's cross into the index at its end. */
+  *load(rank: Rank, tier: StorageTier, runs: Uint32Array): Generator<undefined, void, void> {
     const batch = this.#batch.of(tier)
     for (let at = 0; at + 4 <= runs.length; ) {
       const count = runs[at]!
@@ -140,9 +141,12 @@ export class Intake {
         batch.words[out + 2 * (count + block) + 1] = runs[from + 3]!
       }
       at += 4 + 4 * count
-      if (batch.blockCount > pendingBlocksMax) this.flush()
+      if (batch.blockCount < loadedBlocksPerStep) continue
+      this.flush()
+      yield
     }
     this.flush()
+    yield
   }
 
   /** How often events crossed into the index. */

@@ -104,13 +104,11 @@ export class Namespaces {
     return { entries, names }
   }
 
-  load(dump: NamespaceDump): void {
-    this.#ofHash.clear()
-    const { entries, names } = dump
-    for (let at = 0; at + 2 < entries.length; at += 3) {
-      const name = names[entries[at + 2]!]
-      const number = name === undefined ? ambiguous : (this.#names.numberOf(name) ?? ambiguous)
-      this.#ofHash.set(entries[at]!, entries[at + 1]!, number)
-    }
+  /** Into empty ones, in steps. */
+  *load({ entries, names }: NamespaceDump): Generator<undefined, void, void> {
+    yield* this.#ofHash.load(entries, (number) => {
+      const name = names[number]
+      return name === undefined ? ambiguous : (this.#names.numberOf(name) ?? ambiguous)
+    })
   }
 }

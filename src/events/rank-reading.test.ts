@@ -10,7 +10,9 @@ import type { PlainEvent } from './fill-batch.case.js'
 import { PlainDecoder } from './fill-batch.case.js'
 import { Intake } from './intake.js'
 import type { RankImage, SnapshotContext } from './snapshot.js'
-import { decodeSnapshot, encodeImage, encodePreface, restoreFeed, takeSnapshot } from './snapshot.js'
+import { decodeSnapshot, encodeSnapshot } from './snapshot.case.js'
+import { finish } from './turns.case.js'
+import { restoreFeed, takeSnapshot } from './snapshot.js'
 
 const hasher = createBlockHasher()
 const names = Array.from({ length: 24 }, (_, at) => BigInt(at + 1))
@@ -102,7 +104,7 @@ function readWhile(
 }
 
 function reborn(image: RankImage): RankImage {
-  return decodeSnapshot(Buffer.concat([encodePreface(), ...encodeImage(image)]))[0]!
+  return decodeSnapshot(encodeSnapshot([image]))[0]!
 }
 
 it('is what the rank was at its anchor, and goes on from there as if nothing had happened', () => {
@@ -116,7 +118,7 @@ it('is what the rank was at its anchor, and goes on from there as if nothing had
       start(stopped)
       for (let at = 0; at <= image!.anchor.sequence; at++) tell(stopped, at)
       const restored = newRouter(decoder)
-      expect(restoreFeed(restored.context, restored.feed, reborn(image!))).toBeUndefined()
+      expect(finish(restoreFeed(restored.context, restored.feed, reborn(image!)))).toBeUndefined()
       expect(beliefs(restored)).toEqual(beliefs(stopped))
 
       const { machine } = restored.feed

@@ -1,25 +1,23 @@
 /** A snapshot on disk: replaced whole or not at all, so that a process killed while it writes leaves the last good one. */
 import type { FileHandle } from 'node:fs/promises'
-import { open, readFile, rename, rm, stat } from 'node:fs/promises'
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { open, rename, rm } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { ImageReading, RankImage } from './snapshot.js'
 import {
-  decodeSnapshot,
   encodeImage,
   encodePreface,
   headerBytesMax,
   isPreface,
   prefaceBytes,
+  readSnapshot,
   sectionBytes,
   sourceOf,
 } from './snapshot.js'
+import { inTurns } from './turns.js'
 
 const fileBytesMax = 2 ** 31 - 1
 const chunkBytes = 1 << 20
-/** How long a reading may hold the loop before it lets others have a turn; its last step may take longer. */
-const turnMs = 4
 
 export interface SavedSnapshot {
   readonly ranks: number
@@ -92,8 +90,9 @@ class SectionWriter {
 
   async writeAll(readings: Iterable<ImageReading>): Promise<void> {
     await this.#write(encodePreface())
+    const onTurn = (ms: number): void => void (this.#longestMs = Math.max(this.#longestMs, ms))
     for (const reading of readings) {
-      const image = await this.#finish(reading)
+      const image = await inTurns(reading, { onTurn })
       if (!image) continue
       if (this.#at + sectionBytes(image) + headerBytesMax > fileBytesMax) {
         this.#leftOut++
@@ -125,18 +124,6 @@ class SectionWriter {
       }
     } finally {
       await old.close()
-    }
-  }
-
-  /** A step of a reading may take its time; the loop has its turn whenever `turnMs` are over. */
-  async #finish(reading: ImageReading): Promise<RankImage | undefined> {
-    for (;;) {
-      await nextTurn()
-      const started = performance.now()
-      let step = reading.next()
-      while (!step.done && performance.now() - started < turnMs) step = reading.next()
-      this.#longestMs = Math.max(this.#longestMs, performance.now() - started)
-      if (step.done) return step.value
     }
   }
 
@@ -172,18 +159,30 @@ class SectionWriter {
 /** Throws where the file ends before. */
 async function readAt(file: FileHandle, at: number, length: number): Promise<Buffer<ArrayBuffer>> {
   const bytes = Buffer.alloc(length)
-  const { bytesRead } = await file.read(bytes, 0, length, at)
-  if (bytesRead < length) throw new WarmrouteError('WR_SNAPSHOT_INVALID', { reason: 'cut off', bytes: at + bytesRead })
+  await fill(file, at, bytes)
   return bytes
 }
 
-/** Undefined: there is none. Throws `WR_SNAPSHOT_INVALID` for one that cannot be used. */
+async function fill(file: FileHandle, at: number, into: Uint8Array): Promise<void> {
+  const { bytesRead } = await file.read(into, 0, into.length, at)
+  if (bytesRead < into.length)
+    throw new WarmrouteError('WR_SNAPSHOT_INVALID', { reason: 'cut off', bytes: at + bytesRead })
+}
+
+/** In pieces, with turns of the loop between them. Undefined: there is none. Throws `WR_SNAPSHOT_INVALID` for one that cannot be used. */
 export async function loadSnapshot(path: string): Promise<RankImage[] | undefined> {
-  const size = await stat(path).then(
-    (it) => it.size,
-    () => undefined,
-  )
-  if (size === undefined) return undefined
-  if (size > fileBytesMax) throw new WarmrouteError('WR_SNAPSHOT_INVALID', { reason: 'too large', bytes: size })
-  return decodeSnapshot(await readFile(path))
+  const file = await open(path, 'r').catch(() => undefined)
+  if (!file) return undefined
+  try {
+    const { size } = await file.stat()
+    if (size > fileBytesMax) throw new WarmrouteError('WR_SNAPSHOT_INVALID', { reason: 'too large', bytes: size })
+    const reading = readSnapshot(size)
+    for (;;) {
+      const step = reading.next()
+      if (step.done) return step.value
+      await fill(file, step.value.at, step.value.into)
+    }
+  } finally {
+    await file.close()
+  }
 }

@@ -10,7 +10,9 @@ import { PlainDecoder } from './fill-batch.case.js'
 import { Intake } from './intake.js'
 import { loadSnapshot, saveSnapshot } from './snapshot-file.js'
 import type { ImageReading, RankImage, SnapshotContext } from './snapshot.js'
-import { decodeSnapshot, encodeImage, encodePreface, restoreFeed, takeSnapshot } from './snapshot.js'
+import { restoreFeed, takeSnapshot } from './snapshot.js'
+import { decodeSnapshot, encodeSnapshot } from './snapshot.case.js'
+import { finish } from './turns.case.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'warmroute-snapshot-'))
 afterAll(() => rmSync(folder, { recursive: true }))
@@ -52,18 +54,11 @@ const store = (hashes: bigint[], more: Partial<PlainEvent> = {}): PlainEvent => 
 })
 
 function imagesOf(context: SnapshotContext): RankImage[] {
-  return Array.from(takeSnapshot(context), finish).filter((it) => it !== undefined)
-}
-
-function finish(reading: ImageReading): RankImage | undefined {
-  for (;;) {
-    const step = reading.next()
-    if (step.done) return step.value
-  }
+  return Array.from(takeSnapshot(context), (it) => finish(it)).filter((it) => it !== undefined)
 }
 
 function encoded(context: SnapshotContext): Uint8Array {
-  return Buffer.concat([encodePreface(), ...imagesOf(context).flatMap((it) => [...encodeImage(it)])])
+  return encodeSnapshot(imagesOf(context))
 }
 
 /** A reading of a rank that is as it was. */
@@ -90,7 +85,7 @@ it('gives another process the same blocks, copies and namespaces, under another 
   const young = newRouter('tcp://a:1')
   young.decoder.batches.push(...old.decoder.batches)
   const [image] = decodeSnapshot(bytes)
-  expect(restoreFeed(young.context, young.feed, image!)).toBeUndefined()
+  expect(finish(restoreFeed(young.context, young.feed, image!))).toBeUndefined()
   expect(young.device.blocksOf(young.rank)).toBe(6)
   expect(young.intake.isCredited(young.rank)).toBe(false)
   young.feed.machine.connected(0)
@@ -115,10 +110,60 @@ it('drops what belongs to another source, block size or process, or could not be
     no_replay: newRouter('tcp://a:1', 2, false),
   }
   for (const [reason, other] of Object.entries(others)) {
-    expect(restoreFeed(other.context, other.feed, image!)).toBe(reason)
+    expect(finish(restoreFeed(other.context, other.feed, image!))).toBe(reason)
     expect(other.device.blocksOf(other.rank)).toBe(0)
   }
 })
+
+it('puts a large rank in its place in small steps', () => {
+  const { context, feed, decoder, intake } = newRouter()
+  feed.machine.connected(0)
+  feed.machine.replayEnded(1, 0)
+  const chains = Array.from({ length: 100 }, (_, chain) =>
+    store(Array.from({ length: 100 }, (_, at) => BigInt(200 * chain + at))),
+  )
+  feed.machine.frame(0, decoder.add(chains), 0)
+  intake.flush()
+  const [image] = imagesOf(context)
+  const young = newRouter()
+  const restoring = restoreFeed(young.context, young.feed, image!)
+  const known = (): number => young.device.blocksOf(young.rank) + young.feed.ledger.deviceBlocks
+  let before = 0
+  for (let isDone: boolean | undefined; !isDone; before = known()) {
+    isDone = restoring.next().done
+    expect(known() - before).toBeLessThanOrEqual(2048)
+  }
+  expect(before).toBe(20_000)
+})
+
+it.each([
+  { says: 'its worker leaves', interrupt: ({ intake, rank }) => intake.removeFeed(rank), proofs: [false] },
+  {
+    says: 'its stream is followed anew',
+    interrupt: ({ intake, rank }) => void intake.addFeed({ rank, dpRank: 1, hasReplay: true }),
+    proofs: [false],
+  },
+  { says: 'its engine was restarted', interrupt: ({ feed }) => feed.machine.incarnationChanged(0), proofs: [false] },
+  { says: 'we empty its cache', interrupt: ({ feed }) => feed.cacheReset(), proofs: [] },
+] satisfies { says: string; interrupt: (router: ReturnType<typeof newRouter>) => void; proofs: boolean[] }[])(
+  'leaves nothing of a rank half restored when $says',
+  ({ interrupt, proofs }) => {
+    const [image] = imagesOf(trained().context)
+    const other = newRouter()
+    const stepCount = [...restoreFeed(other.context, other.feed, image!)].length // every table and tier is one, however small
+    expect(stepCount).toBeGreaterThan(2)
+    for (let stop = 1; stop <= stepCount; stop++) {
+      const young = newRouter()
+      const restoring = restoreFeed(young.context, young.feed, image!)
+      for (let step = 0; step < stop; step++) restoring.next()
+      interrupt(young)
+      while (!restoring.next().done);
+      expect(young.device.blocksOf(young.rank)).toBe(0)
+      expect(young.feed.ledger.deviceBlocks).toBe(0)
+      expect(young.proofs).toEqual(proofs)
+    }
+  },
+)
 
 it.each([
   { says: 'has no such batch', replayed: [] },
@@ -127,7 +172,7 @@ it.each([
 ])('drops what an engine cannot prove: it $says', ({ replayed }) => {
   const [image] = imagesOf(trained().context)
   const young = newRouter('tcp://a:1', 2, true, undefined) // it does not say which process it is
-  expect(restoreFeed(young.context, young.feed, image!)).toBeUndefined()
+  expect(finish(restoreFeed(young.context, young.feed, image!))).toBeUndefined()
   expect(young.device.blocksOf(young.rank)).toBe(6)
   young.feed.machine.connected(0)
   for (const sequence of replayed) young.feed.machine.replayFrame(1, sequence, young.decoder.add([store([90n])]), 0)
@@ -209,7 +254,7 @@ it('restores what lies below the device, and its copies', () => {
   batches.forEach((events, sequence) => feed.machine.frame(sequence, decoder.add(events), 0))
   const young = newRouter('tcp://a:1')
   young.decoder.batches.push(...decoder.batches)
-  expect(restoreFeed(young.context, young.feed, decodeSnapshot(encoded(old.context))[0]!)).toBeUndefined()
+  expect(finish(restoreFeed(young.context, young.feed, decodeSnapshot(encoded(old.context))[0]!))).toBeUndefined()
   const heldOf = ({ context: { blocks }, rank }: typeof old) =>
     storageTiers.map((tier) => {
       const facts = new Uint32Array(4 * factWords)

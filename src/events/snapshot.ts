@@ -51,6 +51,9 @@ export const refusals = ['other_source', 'other_block_size', 'other_incarnation'
 
 export type RestoreRefusal = (typeof refusals)[number]
 
+/** A rank whose part is put in its place. */
+export type FeedRestoring = Generator<undefined, RestoreRefusal | undefined, void>
+
 const magic = 0x5645_5257 // "WREV", little-endian
 const version = 3
 export const headerBytesMax = 64 << 20
@@ -96,8 +99,11 @@ function* takeImage({ intake, blocks, blockSize, identityOf, limits }: SnapshotC
   }
 }
 
-/** Before the feed connects. Undefined: it is offered to the engine, who must prove it. Otherwise why it is dropped. */
-export function restoreFeed(context: SnapshotContext, feed: Feed, image: RankImage): RestoreRefusal | undefined {
+/**
+ * Before the feed connects, in steps that may be turns of the loop apart. Undefined: it is offered to the engine, who must
+ * prove it. Otherwise why it is dropped.
+ */
+export function* restoreFeed(context: SnapshotContext, feed: Feed, image: RankImage): FeedRestoring {
   const identity = context.identityOf(feed.rank)
   if (identity?.source !== image.source) return 'other_source'
   if (image.blockSize !== context.blockSize) return 'other_block_size'
@@ -105,14 +111,23 @@ export function restoreFeed(context: SnapshotContext, feed: Feed, image: RankIma
   if (incarnation !== undefined && image.incarnation !== undefined && incarnation !== image.incarnation)
     return 'other_incarnation'
   if (!feed.hasReplay) return 'no_replay'
-  feed.ledger.load(image.ledger)
-  storageTiers.forEach((tier, at) => context.intake.load(feed.rank, tier, image.runs[at]!))
+  // First of all, so that whatever voids it meanwhile empties the rank and says so.
   feed.machine.restore(image.anchor, image.isComplete)
+  const { timesEmptied } = feed
+  for (const _ of loadImage(context.intake, feed, image)) {
+    yield
+    if (feed.timesEmptied !== timesEmptied) return undefined
+  }
   return undefined
 }
 
+function* loadImage(intake: Intake, feed: Feed, { ledger, runs }: RankImage): Generator<undefined, void, void> {
+  yield* feed.ledger.load(ledger)
+  for (const [at, tier] of storageTiers.entries()) yield* intake.load(feed.rank, tier, runs[at]!)
+}
+
 export function encodePreface(): Uint8Array {
-  return new Uint8Array(Uint32Array.of(magic, version).buffer)
+  return bytesOf(Uint32Array.of(magic, version))
 }
 
 /** Whether these are the first bytes of a snapshot that this version reads. */
@@ -139,14 +154,13 @@ export function* encodeImage({ runs, ledger, workerId, ...rest }: RankImage): Ge
   first.set(header, 8)
   let check = crc32(first)
   yield first
-  for (const { buffer, byteOffset, byteLength } of columns) {
-    for (let from = 0; from < byteLength; from += chunkBytes) {
-      const part = new Uint8Array(buffer, byteOffset + from, Math.min(chunkBytes, byteLength - from))
+  for (const column of columns) {
+    for (const part of chunksOf(column)) {
       check = crc32(part, check)
       yield part
     }
   }
-  yield new Uint8Array(Uint32Array.of(check).buffer)
+  yield bytesOf(Uint32Array.of(check))
 }
 
 export function sectionBytes({ runs, ledger }: RankImage): number {
@@ -154,28 +168,61 @@ export function sectionBytes({ runs, ledger }: RankImage): number {
   return columns.reduce((sum, it) => sum + it.byteLength, 12)
 }
 
-/** Throws `WR_SNAPSHOT_INVALID` if the bytes are cut off, damaged, of another version or no snapshot at all. */
-export function decodeSnapshot(input: Uint8Array): RankImage[] {
-  const refuse = (reason: string) => new WarmrouteError('WR_SNAPSHOT_INVALID', { reason, bytes: input.length })
-  if (input.length < prefaceBytes || input.length % 4 !== 0) throw refuse('too short, or not made of words')
-  const bytes = input.byteOffset % 4 === 0 ? input : Uint8Array.from(input)
-  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4)
-  if (words[0] !== magic) throw refuse('no snapshot of event feeds')
-  if (words[1] !== version) throw refuse(`version ${words[1]}, not ${version}`)
+/** Bytes of a snapshot that are wanted next. */
+export interface WantedBytes {
+  readonly at: number
+  readonly into: Uint8Array
+}
+
+/**
+ * Reads a snapshot of `size` bytes, each piece filled in by the caller before the next step. Throws `WR_SNAPSHOT_INVALID` if it
+ * is cut off, damaged, of another version or none at all.
+ */
+export function* readSnapshot(size: number): Generator<WantedBytes, RankImage[], void> {
+  const refuse = (reason: string) => new WarmrouteError('WR_SNAPSHOT_INVALID', { reason, bytes: size })
+  if (size < prefaceBytes || size % 4 !== 0) throw refuse('too short, or not made of words')
+  const [kind, written] = yield* readWords(0, new Uint32Array(prefaceBytes / 4))
+  if (kind !== magic) throw refuse('no snapshot of event feeds')
+  if (written !== version) throw refuse(`version ${written}, not ${version}`)
   const images: RankImage[] = []
-  for (let at = prefaceBytes / 4; at < words.length; ) {
-    const headerBytes = words[at]!
-    const wordCount = words[at + 1] ?? 0
-    const start = at + 2 + headerBytes / 4
-    const end = start + wordCount
-    if (headerBytes % 4 !== 0 || headerBytes > headerBytesMax || end >= words.length) throw refuse('cut off')
-    if (words[end] !== crc32(bytes.subarray(4 * at, 4 * end))) throw refuse('a checksum does not match')
-    const image = readSection(bytes.subarray(4 * (at + 2), 4 * start), words.subarray(start, end))
+  for (let at = prefaceBytes; at < size; ) {
+    if (at + 8 > size) throw refuse('cut off')
+    const lengths = yield* readWords(at, new Uint32Array(2))
+    const [headerBytes, wordCount] = lengths as Uint32Array & [number, number]
+    const start = at + 8 + headerBytes
+    const end = start + 4 * wordCount
+    if (headerBytes % 4 !== 0 || headerBytes > headerBytesMax || end + 4 > size) throw refuse('cut off')
+    const header = new Uint8Array(headerBytes)
+    yield { at: at + 8, into: header }
+    const words = new Uint32Array(wordCount)
+    let check = crc32(header, crc32(bytesOf(lengths)))
+    for (const part of chunksOf(words)) {
+      yield { at: start + part.byteOffset, into: part }
+      check = crc32(part, check)
+    }
+    const [expected] = yield* readWords(end, new Uint32Array(1))
+    if (expected !== check) throw refuse('a checksum does not match')
+    const image = readSection(header, words)
     if (!image) throw refuse('bad header')
     images.push(image)
-    at = end + 1
+    at = end + 4
   }
   return images
+}
+
+function* readWords(at: number, words: Uint32Array): Generator<WantedBytes, Uint32Array, void> {
+  yield { at, into: bytesOf(words) }
+  return words
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Uint32Array): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength)
+}
+
+/** The bytes of words, so many at a time that each is quickly done. */
+function* chunksOf(words: Uint32Array): Generator<Uint8Array, void, void> {
+  const bytes = bytesOf(words)
+  for (let from = 0; from < bytes.length; from += chunkBytes) yield bytes.subarray(from, from + chunkBytes)
 }
 
 type Outline = Omit<RankImage, 'workerId' | 'runs' | 'ledger'> & {
@@ -194,7 +241,7 @@ function readSection(header: Uint8Array, words: Uint32Array): RankImage | undefi
   if (outline.words.reduce((sum, count) => sum + count, 0) !== words.length) return undefined
   const { words: counts, workerId, tables, groups, names, ...rest } = outline
   let from = 0
-  const columns = counts.map((count) => words.slice(from, (from += count)))
+  const columns = counts.map((count) => words.subarray(from, (from += count)))
   const copies = tables.map(([tier, group], at) => ({ tier, group, entries: columns[storageTiers.length + at]! }))
   return {
     ...rest,

@@ -172,6 +172,34 @@ it('counts frames that are none and goes on', async () => {
   expect(feed.status(0).decodeErrors).toEqual({ bad_frame_count: 1, bad_sequence: 1 })
 })
 
+it('connects when what comes first is done, one rank after the other, and not at all once it is unfollowed', async () => {
+  const engine = await new Engine().start()
+  const { source } = newSource()
+  const { endpoint, replayEndpoint } = engine
+  const done: string[] = []
+  let isHeld = true
+  function* prepare(name: string): Generator<undefined, void, void> {
+    while (isHeld) {
+      const from = performance.now()
+      while (performance.now() - from < 5); // longer than a turn may take
+      yield
+    }
+    done.push(name)
+  }
+  const follow = (rank: number, name: string) =>
+    source.follow({ rank, dpRank: 0, endpoint, replayEndpoint, prepare: () => prepare(name) })
+  const [first, second, third] = [follow(0, 'first'), follow(1, 'second'), follow(2, 'third')]
+  const plain = source.follow({ rank: 3, dpRank: 0, endpoint, replayEndpoint })
+  await until(() => plain.machine.state === 'live') // the loop goes on
+  expect([first, second, third].map(({ machine }) => machine.state)).toEqual(Array(3).fill('connecting'))
+  const isGone = source.unfollow(second!)
+  isHeld = false
+  await until(() => first!.machine.state === 'live' && third!.machine.state === 'live')
+  await isGone
+  expect(done).toEqual(['first', 'third'])
+  expect(second!.machine.state).toBe('gone')
+})
+
 it('leaves nothing behind, whether a rank goes or all of it', async () => {
   const engine = await new Engine().start()
   const { sink, source } = newSource()

@@ -13,11 +13,14 @@
 import { Dealer, Subscriber } from 'zeromq'
 import type { Feed, FeedOptions } from './feed.js'
 import type { Intake, IntakeOptions } from './intake.js'
+import { inTurns } from './turns.js'
 import { isUnder, readReplayReply, readSequence, replayRequest } from './replay-reply.js'
 
 export interface ZmqFeedOptions extends Omit<FeedOptions, 'hasReplay'> {
   readonly endpoint: string
   readonly replayEndpoint?: string | undefined
+  /** Steps to be over before the stream connects: what a snapshot gave is put in its place. One rank after the other. */
+  readonly prepare?: ((feed: Feed) => Generator<undefined, unknown, void>) | undefined
   /** Subscribed by prefix; engines append to it. Default: everything. */
   readonly topic?: string | undefined
 }
@@ -51,6 +54,7 @@ export class ZmqSource {
   readonly #options: Required<ZmqSourceOptions>
   readonly #followed = new Map<Feed, Followed>()
   readonly #timer: NodeJS.Timeout
+  #preparing: Promise<unknown> = Promise.resolve()
   #flushing: NodeJS.Immediate | undefined
   #isClosed = false
 
@@ -99,8 +103,7 @@ export class ZmqSource {
       feed.machine.disconnected(this.#options.now())
     })
     sub.subscribe(options.topic ?? '')
-    sub.connect(options.endpoint)
-    followed.finished = this.#receive(followed)
+    followed.finished = Promise.all([this.#receive(followed), this.#connect(followed)])
     this.#followed.set(feed, followed)
     return feed
   }
@@ -128,6 +131,16 @@ export class ZmqSource {
     await Promise.all(closing)
     if (this.#flushing) clearImmediate(this.#flushing)
     this.intake.flush()
+  }
+
+  /** At once, where nothing comes before. */
+  async #connect({ sub, feed, options: { endpoint, prepare } }: Followed): Promise<void> {
+    if (prepare) {
+      const prepared = this.#preparing.then(() => inTurns(prepare(feed), { isOver: () => sub.closed }))
+      this.#preparing = prepared.catch(() => undefined)
+      await prepared
+    }
+    if (!sub.closed) sub.connect(endpoint)
   }
 
   async #receive(followed: Followed): Promise<void> {

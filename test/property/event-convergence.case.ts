@@ -191,7 +191,8 @@ class History {
       wire.isUp = false
       wire.connection++
       const image = this.#saved.get(wire.rank)
-      if (image) restoreFeed(this.#context(), wire.feed, image)
+      const restoring = image && restoreFeed(this.#context(), wire.feed, image)
+      while (restoring?.next().done === false);
       this.#connectLater(wire, 1 + this.#below(300))
     }
   }

@@ -164,9 +164,9 @@ export class ModelRuntime {
       const onPurged = (reason: PurgeReason): void => {
         if (endsHistory.has(reason)) this.#memory?.drop(source)
       }
-      const hooks = { onRestored, onPurged }
+      const prepare = image && ((feed: Feed) => this.#restoring(feed, image))
+      const hooks = { onRestored, onPurged, prepare }
       feeds.push(this.#source.follow({ rank, dpRank, endpoint, replayEndpoint, topic, usableBlocks, ...hooks }))
-      if (image) this.#restore(feeds.at(-1)!, image)
     }
     this.#feeds.set(workerId, feeds)
   }
@@ -244,10 +244,10 @@ export class ModelRuntime {
     return { blocks: device.heldBlocks, bytes: bytesUsed, evictedBlocks: device.evictedBlocks + below }
   }
 
-  /** Before the stream connects, which takes a turn of the loop. Nothing of it counts until the engine has proved it. */
-  #restore(feed: Feed, image: RankImage): void {
+  /** Nothing of it counts until the engine has proved it. */
+  *#restoring(feed: Feed, image: RankImage): Generator<undefined, void, void> {
     this.#intake?.setWithheld(feed.rank, true)
-    const refusal = restoreFeed(this.#snapshotContext()!, feed, image)
+    const refusal = yield* restoreFeed(this.#snapshotContext()!, feed, image)
     if (refusal) this.#memory?.refused(image, refusal)
   }
 
