@@ -118,6 +118,29 @@ it("a departed worker's series end, of every family", async () => {
   for (const label of labels) expect(after).not.toContain(label)
 })
 
+it.each([
+  ['a prefill worker whose prompt is being decoded', () => servePair(), '1'],
+  ['a decode worker that streams', () => servePair(), '2'],
+  [
+    'a worker that streams',
+    async () => serveThem([await engine('vllm'), await engine('vllm'), await engine('vllm')]),
+    undefined,
+  ],
+])('no late news brings back the series of %s, once it left', async (_says, open, leaves) => {
+  const served = await open()
+  const question = 'a question '.repeat(60)
+  const answer = await chat(served, question, { stream: true, max_tokens: 60, stream_options: { include_usage: true } })
+  const worker = leaves ?? answer.headers.get('x-warmroute-worker-id')!
+  const reader = answer.body!.getReader()
+  await reader.read()
+  await fetch(`${served.address.url}/workers/${worker}`, { method: 'DELETE' })
+  while (!(await reader.read().catch(() => ({ done: true }))).done);
+  await (await chat(served, question)).text()
+  const text = await scrape(served)
+  for (const label of [`worker_id="${worker}",worker_type`, `worker="${worker}"`])
+    expect(text.split('\n').filter((line) => line.includes(label))).toEqual([])
+})
+
 /** Streams and whole answers, a client that leaves, a refusal, a request that waits, and a loop that is held up. */
 async function traffic(served: Served, seen: Highest): Promise<void> {
   const turn = 'the same long question, word for word. '.repeat(20)

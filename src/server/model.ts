@@ -132,6 +132,7 @@ export class Model {
     other?.remove(spec.id)
     if (isPrefill) this.prefill!.setWorker(spec)
     else this.fleet.set(spec)
+    this.meters.know(String(spec.id))
   }
 
   /** Sessions inside a worker end with its process; the others only lose what was cached for them. */

@@ -6,14 +6,17 @@ import { workerLabels } from '../../telemetry/index.js'
 export class PairMeters {
   readonly #metrics: Metrics
   readonly #model: string
+  readonly #workers: ReadonlySet<string>
   readonly #counters = new Map<string, Counter>()
   readonly #prefill: Histogram
   readonly #transfer: Histogram
   readonly #decodeFirstToken: Histogram
 
-  constructor(metrics: Metrics, model: string) {
+  /** `workers`: who may have series now. */
+  constructor(metrics: Metrics, model: string, workers: ReadonlySet<string>) {
     this.#metrics = metrics
     this.#model = model
+    this.#workers = workers
     this.#prefill = metrics.prefillLegSeconds.with({ model })
     this.#transfer = metrics.kvTransferSeconds.with({ model })
     this.#decodeFirstToken = metrics.decodeLegFirstToken.with({ model })
@@ -22,6 +25,7 @@ export class PairMeters {
   prefillEnded({ workerId, dpRank }: WorkerRank, ms: number, promptTokens: number): void {
     this.#prefillLeg(String(workerId), 'completed')
     this.#prefill.observe(ms / 1000)
+    if (!this.#workers.has(String(workerId))) return
     const labels = workerLabels(workerId, String(dpRank), 'prefill')
     this.#metrics.workerLastTimeToFirstToken.set(labels, ms / 1000)
     this.#metrics.workerLastInputSequenceTokens.set(labels, promptTokens)
@@ -34,9 +38,10 @@ export class PairMeters {
   /** A decode was sent; `skipped` says why its prompt was not computed elsewhere. */
   decodeSent(worker: string, skipped: string | undefined): void {
     const prefill = skipped === undefined ? 'remote' : 'local'
-    this.#counter(`decode/${prefill}/${worker}`, () =>
-      this.#metrics.decodeLegs.with({ model: this.#model, worker, prefill }),
-    ).inc()
+    if (this.#workers.has(worker))
+      this.#counter(`decode/${prefill}/${worker}`, () =>
+        this.#metrics.decodeLegs.with({ model: this.#model, worker, prefill }),
+      ).inc()
     if (skipped !== undefined) this.skipped(skipped)
   }
 
@@ -78,6 +83,7 @@ export class PairMeters {
   }
 
   #prefillLeg(worker: string, outcome: string): void {
+    if (!this.#workers.has(worker)) return
     this.#counter(`prefill/${outcome}/${worker}`, () =>
       this.#metrics.prefillLegs.with({ model: this.#model, worker, outcome }),
     ).inc()

@@ -95,6 +95,8 @@ export class ModelMeters {
   readonly #templateSeconds: Histogram
   readonly #tokenizeSeconds: Histogram
   readonly #tokenizerLatency: Histogram
+  /** Who may have series of its own: what is heard of a worker after it left must not bring them back. */
+  readonly #workers = new Set<string>()
   #pairs: PairMeters | undefined
   #inflightCount = 0
   #queuedCount = 0
@@ -121,7 +123,7 @@ export class ModelMeters {
 
   /** Of disaggregated requests; made when the first one comes. */
   get pairs(): PairMeters {
-    return (this.#pairs ??= new PairMeters(this.#metrics, this.model))
+    return (this.#pairs ??= new PairMeters(this.#metrics, this.model, this.#workers))
   }
 
   get inFlight(): number {
@@ -173,6 +175,7 @@ export class ModelMeters {
 
   /** Where a prompt went, and how much of it should be cached there. */
   routed(worker: string, promptTokens: number, cachedTokens: number): void {
+    if (!this.#workers.has(worker)) return
     const labels = { model: this.model, worker }
     this.#counter(`routed/${worker}`, () => this.#metrics.routedPromptTokens.with(labels)).inc(promptTokens)
     this.#counter(`predicted/${worker}`, () =>
@@ -182,6 +185,7 @@ export class ModelMeters {
 
   /** What the engine says about the same prompt. */
   reported(worker: string, predicted: number, reported: number): void {
+    if (!this.#workers.has(worker)) return
     const labels = { model: this.model, worker }
     this.#counter(`reported/${worker}`, () =>
       this.#metrics.cachedTokensBySource.with({ ...labels, source: 'reported' }),
@@ -194,8 +198,14 @@ export class ModelMeters {
     ).inc(reported)
   }
 
+  /** A worker is there: from now on it may have series. */
+  know(worker: string): void {
+    this.#workers.add(worker)
+  }
+
   /** A worker left: its series end. */
   forget(worker: string): void {
+    this.#workers.delete(worker)
     const labels = { model: this.model, worker }
     this.#metrics.routedPromptTokens.remove(labels)
     for (const source of ['predicted', 'reported']) {
@@ -208,12 +218,14 @@ export class ModelMeters {
 
   /** Last seen of a worker; the series end with it. Aggregated workers count as decode workers, as upstream does. */
   workerFirstToken(workerId: bigint, dpRank: number, sinceStartMs: number, promptTokens: number): void {
+    if (!this.#workers.has(String(workerId))) return
     const labels = workerLabels(workerId, String(dpRank), 'decode')
     this.#metrics.workerLastTimeToFirstToken.set(labels, sinceStartMs / 1000)
     this.#metrics.workerLastInputSequenceTokens.set(labels, promptTokens)
   }
 
   workerTokenGap(workerId: bigint, dpRank: number, gapMs: number): void {
+    if (!this.#workers.has(String(workerId))) return
     this.#metrics.workerLastInterTokenLatency.set(workerLabels(workerId, String(dpRank), 'decode'), gapMs / 1000)
   }
 
