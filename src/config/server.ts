@@ -105,7 +105,7 @@ const options = {
   ),
   transferTokenTimeoutMs: milliseconds(
     500,
-    'Added to transfer_timeout_ms for each token that an answer may have which is not streamed: nothing of it shows before its end. 0: such answers are not watched for a transfer that hangs.',
+    'Added to transfer_timeout_ms for each token that an answer may have which is not streamed (4,096 where neither request nor engine says): nothing of it shows before its end. 0: such answers are not watched for a transfer that hangs.',
     { min: 0 },
   ),
   gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end.', {

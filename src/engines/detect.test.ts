@@ -70,6 +70,22 @@ it.each([
   expect((await detectEngine(probe)).isEagle).toMatchObject({ value: isEagle })
 })
 
+it.each([
+  ['NixlConnector', 'nixl', undefined],
+  ['NixlPushConnector', 'nixl_push', undefined],
+  ['LMCacheConnectorV1', 'shared_cache', undefined],
+  ['P2pNcclConnector', undefined, 'P2pNcclConnector'],
+  ['MultiConnector', undefined, 'MultiConnector'],
+])('in development mode vLLM names its connector, and %s is not guessed at', async (name, connector, unspoken) => {
+  const config = { vllm_config: { kv_transfer_config: { kv_connector: name, kv_role: 'kv_producer' } } }
+  const facts = await detectEngine(recorded('vllm/probes.json', { '/server_info?config_format=json': ok(config) }))
+  expect([facts.role?.value, facts.connector?.value, facts.unspokenConnector?.value]).toEqual([
+    'prefill',
+    connector,
+    unspoken,
+  ])
+})
+
 it('orders the ranks of a data-parallel vLLM and counts blocks per rank', async () => {
   const metrics = { '/metrics': ok(readText('vllm/metrics-dp2.txt.gz')) }
   const facts = await detectEngine(recorded('vllm/probes-dp2.json', metrics))

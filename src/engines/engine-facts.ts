@@ -54,6 +54,8 @@ export interface EngineFacts {
   /** Where the two halves of an SGLang pair meet. */
   readonly bootstrapPort?: Fact<number>
   readonly connector?: Fact<Connector>
+  /** The engine's own name of a connector that we do not speak. */
+  readonly unspokenConnector?: Fact<string>
   /** Empty: events are off. Absent: the engine does not say, ask its sockets. */
   readonly eventSources?: Fact<readonly EventSourceFact[]>
   /** Differs between incarnations of the process. */

@@ -9,7 +9,7 @@ import { AgentController, WorkerMonitor } from '../routing/index.js'
 import type { Metrics, RouterMetrics } from '../telemetry/index.js'
 import { instanceId, removeWorkerSeries, routerMetricsOf } from '../telemetry/index.js'
 import type { Deadlines, HealthOptions, Log, ModelSpec, SessionPeers, WorkerSpec } from './options.js'
-import { PrefillSide } from './pairs/index.js'
+import { PrefillSide, requireJoinable } from './pairs/index.js'
 import { isPolicyRouter } from './policies/policy-router.js'
 import type { PromptTokens } from './request/prompt.js'
 import type { ModelMeters } from './telemetry/request-meters.js'
@@ -126,6 +126,7 @@ export class Model {
   /** Joins the side that its role names, or says something new of itself. Throws `WR_INVALID_CONFIG`. */
   setWorker(spec: WorkerSpec): void {
     const isPrefill = spec.role === 'prefill'
+    requireJoinable(spec)
     if (isPrefill && !this.prefill)
       throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `the model ${this.name} takes no prefill workers` })
     const other = isPrefill ? this.fleet : this.prefill?.fleet

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import type { EngineFacts } from '../../engines/index.js'
-import { isOtherShape, roleOf } from './joined.js'
+import { isOtherShape, roleOf, transferOf } from './joined.js'
 import type { WorkerAddress, WorkerKeeper } from './worker-keeper.js'
 
 function fact<T>(value: T) {
@@ -18,8 +18,19 @@ it.each<[says: string, change: Partial<EngineFacts>, isOther: boolean]>([
   ['another number of ranks', { dpRanks: fact(1) }, true],
   ['another half of pairs', { role: fact('prefill') }, true],
   ['another way to hand KV on', { connector: fact('mooncake') }, true],
+  ['another way that we do not speak', { unspokenConnector: fact('P2pNcclConnector') }, true],
 ])('an engine that comes back as %s', (_, change, isOther) => {
   expect(isOtherShape({ ...before, ...change }, before)).toBe(isOther)
+})
+
+it.each([
+  ['what the engine calls a connector that we do not speak', {}, [undefined, 'P2pNcclConnector']],
+  ['what its owner calls it', { transfer: { connector: 'nixl' as const } }, ['nixl', undefined]],
+])('hands KV on by %s', (_, address, said) => {
+  const keeper = { address: { url: 'http://x', ...address } } as WorkerKeeper
+  const facts: EngineFacts = { kind: fact('vllm'), unspokenConnector: fact('P2pNcclConnector') }
+  const { connector, unspoken } = transferOf(keeper, facts)
+  expect([connector, unspoken]).toEqual(said)
 })
 
 it.each<[says: string, address: Partial<WorkerAddress>, engine: 'prefill' | undefined, role: string]>([

@@ -40,6 +40,7 @@ export function transferOf({ address }: WorkerKeeper, facts: EngineFacts): Trans
   return {
     ...said,
     connector,
+    unspoken: connector === undefined ? facts.unspokenConnector?.value : undefined,
     port: said?.port ?? facts.bootstrapPort?.value,
     leaseMs: said?.leaseMs ?? (known && leaseMsOf(known, facts.version?.value)),
   }
@@ -131,7 +132,8 @@ export function isOtherShape(facts: EngineFacts, before: EngineFacts): boolean {
     facts.dpRanks?.value !== before.dpRanks?.value ||
     facts.blockSize?.value !== before.blockSize?.value ||
     facts.role?.value !== before.role?.value ||
-    facts.connector?.value !== before.connector?.value
+    facts.connector?.value !== before.connector?.value ||
+    facts.unspokenConnector?.value !== before.unspokenConnector?.value
   )
 }
 

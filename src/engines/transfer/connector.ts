@@ -12,6 +12,8 @@ export type Connector = (typeof connectors)[number]
 /** What a prefill worker says of its half of the transfer, or its owner says for it. */
 export interface TransferFacts {
   readonly connector?: Connector | undefined
+  /** What the engine calls a connector that we do not speak, unless its owner names one that we do. */
+  readonly unspoken?: string | undefined
   /** As decode workers reach it; the host of its address unless told. */
   readonly host?: string | undefined
   /** SGLang's and Mooncake's bootstrap server, NIXL's side channel (push). */

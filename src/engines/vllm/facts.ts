@@ -128,7 +128,8 @@ function fromDevInfo(config: JsonRecord | undefined, host: string): Omit<EngineF
   const tokenizer = asText(asRecord(config['model_config'])?.['tokenizer'])
   const events = readSource(0, asRecord(config['kv_events_config']), host)
   const transfer = asRecord(config['kv_transfer_config'])
-  const connector = connectorNames[String(transfer?.['kv_connector'])]
+  const connectorName = asText(transfer?.['kv_connector'])
+  const connector = connectorName === undefined ? undefined : connectorNames[connectorName]
   const role = roleNames[String(transfer?.['kv_role'])]
   const method = asText(asRecord(config['speculative_config'])?.['method'])
   return {
@@ -137,6 +138,7 @@ function fromDevInfo(config: JsonRecord | undefined, host: string): Omit<EngineF
     ...(tokenizer && { tokenizer: fact(tokenizer, source) }),
     ...(events && { eventSources: fact([events], source) }),
     ...(connector && { connector: fact(connector, source) }),
+    ...(connectorName && !connector && { unspokenConnector: fact(connectorName, source) }),
     ...(role && { role: fact(role, source) }),
     ...(method && { isEagle: fact(/eagle|mtp/i.test(method), source) }),
   }
@@ -148,6 +150,7 @@ const roleNames: Readonly<Partial<Record<string, 'prefill' | 'decode'>>> = {
   kv_consumer: 'decode',
 }
 
+/** Others (P2P NCCL, several at once) are not spoken: a worker that has one joins no pair unless its owner names one of ours. */
 const connectorNames: Readonly<Partial<Record<string, Connector>>> = {
   NixlConnector: 'nixl',
   NixlPullConnector: 'nixl',

@@ -261,13 +261,10 @@ describe('membership', () => {
     expect([response.status, said(response, 'prefill-skipped')]).toEqual([200, reason])
   })
 
-  it('a strict model serves alone a route that carries no transfer, and a prefill that left nothing', async () => {
+  it('a strict model serves alone a route that carries no transfer, and where nobody only decodes', async () => {
     await open('vllm', { disagg: { enforce: true } })
     const other = await post(house!.url, '/v1/responses', JSON.stringify({ model: 'm', input: 'hi' }))
     expect(said(other, 'prefill-skipped')).toBe('route')
-    pair.act = (role) => (role === 'prefill' ? { kind: 'params', params: null } : { kind: 'ok' })
-    const response = await ask()
-    expect([response.status, said(response, 'prefill-skipped')]).toEqual([200, 'no_params'])
     house!.gateway.setWorker('m', { ...pair.spec('decode', 1), role: 'aggregated' })
     house!.gateway.removeWorker(11n)
     expect(said(await ask(), 'prefill-skipped')).toBe('no_decode_worker')
@@ -328,6 +325,19 @@ describe('membership', () => {
     expect(() => house!.gateway.setWorker('m', spec({ connector: 'mooncake' }))).toThrow('needs engine_ids')
     house!.gateway.setWorker('m', spec({ connector: 'mooncake', engineIds: ['e-0'] }))
     expect(house!.gateway.workers().map(({ role }) => role)).toContain('prefill')
+  })
+
+  it.each(['prefill', 'decode'] as const)('a %s worker with a connector that is not spoken is refused', async (role) => {
+    await open('vllm', { counts: [1, 1] })
+    const spec: WorkerSpec = { ...pair.spec(role, 0), id: 99n, transfer: { unspoken: 'P2pNcclConnector' } }
+    expect(() => house!.gateway.setWorker('m', spec)).toThrow(
+      expect.objectContaining({
+        code: 'WR_INVALID_CONFIG',
+        details: { reason: expect.stringContaining('by P2pNcclConnector, which is not spoken') as string },
+      }),
+    )
+    house!.gateway.setWorker('m', { ...spec, role: 'aggregated' })
+    expect(house!.gateway.workers().map(({ id }) => id)).toContain('99')
   })
 
   it('roles come with POST /workers as well', async () => {

@@ -9,15 +9,15 @@ function asked(body: object, more: { isStream?: boolean; endpoint?: string; cont
 
 const deadlines = { transferMs: 1_000, transferTokenMs: 10 }
 
-it.each<[string, Prepared, number | undefined]>([
+it.each<[string, Prepared, number]>([
   ['a stream shows its first token', asked({ max_tokens: 50 }, { isStream: true }), 1_000],
   ['a whole answer shows its last', asked({ max_tokens: 50 }), 1_500],
   ['the newer name comes first', asked({ max_tokens: 50, max_completion_tokens: 20 }), 1_200],
   ["SGLang's own name", asked({ sampling_params: { max_new_tokens: 3 } }), 1_030],
   ['completions have a limit of their own', asked({}, { endpoint: 'completions' }), 1_160],
   ['else what the context leaves', asked({}, { contextWindow: 400 }), 5_000],
-  ['nonsense says nothing', asked({ max_tokens: 'many' }), undefined],
-  ['nobody knows', asked({}), undefined],
+  ['nonsense says nothing', asked({ max_tokens: 'many' }, { contextWindow: 400 }), 5_000],
+  ['nobody knows, and still it ends', asked({}), 41_960],
 ])('%s', (_says, prepared, expected) => expect(firstTokenMsMax(deadlines, prepared, undefined)).toBe(expected))
 
 it('is switched off for everything, or for whole answers', () => {

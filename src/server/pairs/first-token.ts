@@ -8,6 +8,8 @@ import type { PromptTokens } from '../request/prompt.js'
 
 /** vLLM's and SGLang's own limit for completions that name none. */
 const completionTokensDefault = 16
+/** Where neither the request nor an engine says how long an answer may be: with the usual 500 ms a token, half an hour. */
+const unknownTokensMax = 4096
 
 /** Undefined: not watched. */
 export function firstTokenMsMax(
@@ -17,21 +19,20 @@ export function firstTokenMsMax(
 ): number | undefined {
   if (transferMs <= 0) return undefined
   if (prepared.isStream) return transferMs
-  const tokens = transferTokenMs > 0 ? outputTokensMax(prepared, prompt) : undefined
-  return tokens === undefined ? undefined : transferMs + tokens * transferTokenMs
+  return transferTokenMs > 0 ? transferMs + outputTokensMax(prepared, prompt) * transferTokenMs : undefined
 }
 
-/** What the request allows, else what the model's context leaves; undefined where neither is known. */
+/** What the request allows, else what the model's context leaves, else what answers hardly ever have. */
 function outputTokensMax(
   { body, row, model }: Pick<Prepared, 'body' | 'row' | 'model'>,
   prompt: PromptTokens | undefined,
-): number | undefined {
+): number {
   const own = body['sampling_params'] as { max_new_tokens?: unknown } | null | undefined
   const said = [body['max_completion_tokens'], body['max_tokens'], own?.max_new_tokens].find(isCount)
   if (said !== undefined) return said
   if (row.endpoint === 'completions') return completionTokensDefault
   const { contextWindow } = model.spec
-  return contextWindow === undefined ? undefined : Math.max(1, contextWindow - (prompt?.tokens.length ?? 0))
+  return contextWindow === undefined ? unknownTokensMax : Math.max(1, contextWindow - (prompt?.tokens.length ?? 0))
 }
 
 function isCount(value: unknown): value is number {

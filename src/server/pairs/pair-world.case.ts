@@ -309,7 +309,7 @@ class WorldRun {
     if (!isHidden && !isReady) this.#wrongs.push(`a hidden model answered with ${status}`)
     const alone = status === 200 ? /x-warmroute-prefill-skipped: (\w+)/.exec(headers)?.[1] : undefined
     if (alone && engine === 'sglang') this.#wrongs.push('a decode-only worker was asked for everything')
-    if (enforce && /failed|activated/.test(alone ?? '')) this.#wrongs.push(`served by one worker alone: ${alone}`)
+    if (enforce && /failed|activated|no_params/.test(alone ?? '')) this.#wrongs.push(`served by one worker alone: ${alone}`)
   }
 
   async #move({ atMs, role, at, kind, blockSize }: Move): Promise<void> {

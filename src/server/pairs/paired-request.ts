@@ -283,13 +283,18 @@ export class PairedRequest {
   #withoutPrefill(error: unknown): SkipReason {
     if (!(error instanceof WarmrouteError) || this.#runner.isAborted || isBackPressure(error)) throw error
     if (error.code.startsWith('WR_SESSION_')) throw error // no worker is to blame
-    const { side } = this.#options
-    const { enforce, fallsBack = true } = side.disagg
     const isNamed = prefillPin(this.#options) !== undefined // asked for by name, so nobody else will do
     const failure = error.details['leg'] === 'prefill' ? error : prefillFailure(reasonOf(error), undefined, error)
     this.#runner.giveUp(failure)
-    if (enforce || !fallsBack || !side.hasAllRounder || isNamed) throw failure
+    if (!this.#mayFallBack || !this.#options.side.hasAllRounder || isNamed) throw failure
     return 'prefill_failed'
+  }
+
+  /** Whether a decode worker may compute a prompt for want of a prefill; upstream fails the request. */
+  get #mayFallBack(): boolean {
+    const { context, side } = this.#options
+    const { enforce, fallsBack = true } = side.disagg
+    return fallsBack && !enforce && !context.isStrict
   }
 
   // ---- the prefill comes first
@@ -321,8 +326,12 @@ export class PairedRequest {
       throw new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'the answer of the prefill is no JSON object' })
     const span = fields.findLast((field) => field.name === 'kv_transfer_params')
     const text = span && body.toString('utf8', span.valueStart, span.valueEnd)
-    return new HeldKv(worker, this.#connector, answer, readTransferParams(text, this.#peerHost()))
+    const params = readTransferParams(text, this.#peerHost())
+    if (params === undefined && !this.terminal && !this.#mayFallBack)
+      throw new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'it holds nothing for a decode worker' })
+    return new HeldKv(worker, this.#connector, answer, params)
   }
+
 
   /** Single use and in time; the decode worker is booked and waits while a prefill that came too early is repeated. */
   async #takeHeld(): Promise<LegEdit> {

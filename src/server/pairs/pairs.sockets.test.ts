@@ -48,8 +48,8 @@ const seen = (role: 'prefill' | 'decode'): Record<string, unknown>[] =>
   pair[role].flatMap((engine) => engine.seen.map(({ text }) => JSON.parse(text) as Record<string, unknown>))
 
 async function error(response: Response): Promise<{ status: number; message: string }> {
-  const body = (await response.json()) as { error: { message: string } }
-  return { status: response.status, message: body.error.message }
+  const body = (await response.json()) as { error?: { message: string }; message: string }
+  return { status: response.status, message: (body.error ?? body).message }
 }
 
 describe('vLLM, the prefill first', () => {
@@ -133,10 +133,10 @@ describe('vLLM, the prefill first', () => {
   })
 
   it.each([
-    ['it is enforced', { enforce: true }],
-    ['it is not allowed', { fallsBack: false }],
-  ])('where %s, the error names the leg and the worker instead', async (_says, disagg) => {
-    await open('vllm', { disagg })
+    ['it is enforced', { disagg: { enforce: true } }],
+    ['it is not allowed', { disagg: { fallsBack: false } }],
+  ])('where %s, the error names the leg and the worker instead', async (_says, options) => {
+    await open('vllm', options)
     script({ prefill: [{ kind: 'drop' }, { kind: 'status', status: 500 }] })
     expect(await error(await ask())).toMatchObject({
       status: 502,
@@ -151,6 +151,30 @@ describe('vLLM, the prefill first', () => {
     const response = await ask()
     expect([response.status, response.headers.get('x-warmroute-prefill-skipped')]).toEqual([200, 'no_params'])
     expect(seen('decode')[0]).not.toHaveProperty('kv_transfer_params')
+  })
+
+  it.each([
+    ['disaggregation is enforced', { disagg: { enforce: true } }],
+    ['decode workers may not prefill', { disagg: { fallsBack: false } }],
+  ])('where %s, another prefill worker is asked, and then the request fails', async (_says, options) => {
+    const nothing: Act = { kind: 'params', params: null }
+    await open('vllm', options)
+    script({ prefill: [nothing] })
+    expect((await ask()).headers.get('x-warmroute-prefill-worker-id')).toBe('2')
+    script({ prefill: [nothing, nothing] })
+    const message = expect.stringMatching(/prefill leg on worker \d: it holds nothing for a decode worker/) as string
+    expect(await error(await ask())).toMatchObject({ status: 502, message })
+    expect(seen('decode')).toHaveLength(1)
+  })
+
+  it.each<[string, Act]>([
+    ['fail', { kind: 'status', status: 500 }],
+    ['hold nothing', { kind: 'params', params: null }],
+  ])('strict: a request whose prefills %s fails in upstream’s shape, and is not decoded alone', async (_says, act) => {
+    await open('vllm', { gateway: { strict: 'dynamo' } })
+    script({ prefill: [act, act] })
+    expect(await error(await ask())).toEqual({ status: 500, message: 'Internal server error' })
+    expect(seen('decode')).toHaveLength(0)
   })
 
   it('what a prefill worker refuses is the answer: every worker would refuse it', async () => {

@@ -132,7 +132,6 @@ export class PrefillSide {
 
   /** Throws `WR_INVALID_CONFIG` for a worker that cannot share a router with those that are here. */
   setWorker(spec: WorkerSpec): Worker {
-    requireIds(spec)
     const identity = this.#poolOf(spec).identity
     for (const worker of this.fleet.all())
       if (worker.id !== spec.id && this.#poolOf(worker.spec).identity !== identity)
@@ -202,16 +201,6 @@ export function prefillPoolOf(spec: WorkerSpec, modelBlockSize: number): Prefill
   const connector: Connector | 'unknown' = connectorOf(spec.engine, spec.transfer) ?? 'unknown'
   const blockSize = spec.blockSize ?? modelBlockSize
   return { identity: `${spec.engine}/${connector}/${blockSize}`, engine: spec.engine, blockSize }
-}
-
-/** These connectors find a prefill engine by its id, which nothing on HTTP tells. */
-function requireIds({ id, engine, transfer, config }: WorkerSpec): void {
-  const connector = connectorOf(engine, transfer)
-  const ranks = config?.dataParallelSize ?? 1
-  if ((connector !== 'mooncake' && connector !== 'nixl_push') || (transfer?.engineIds?.length ?? 0) >= ranks) return
-  throw new WarmrouteError('WR_INVALID_CONFIG', {
-    reason: `prefill worker ${id} needs engine_ids, one per rank, for the connector ${connector}`,
-  })
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

@@ -1,0 +1,25 @@
+/** Whether a worker may be half of a pair at all: by what is known of its connector, never by a guess. */
+import { WarmrouteError } from '../../core/protocol/index.js'
+import { connectorOf } from '../../engines/index.js'
+import type { WorkerSpec } from '../options.js'
+
+/** Throws `WR_INVALID_CONFIG`. */
+export function requireJoinable(spec: WorkerSpec): void {
+  const { id, role, transfer } = spec
+  if (role !== 'prefill' && role !== 'decode') return
+  if (transfer?.unspoken !== undefined)
+    throw new WarmrouteError('WR_INVALID_CONFIG', {
+      reason: `${role} worker ${id} hands KV on by ${transfer.unspoken}, which is not spoken; name a connector that is, or make it aggregated`,
+    })
+  if (role === 'prefill') requireIds(spec)
+}
+
+/** These connectors find a prefill engine by its id, which nothing on HTTP tells. */
+function requireIds({ id, engine, transfer, config }: WorkerSpec): void {
+  const connector = connectorOf(engine, transfer)
+  const ranks = config?.dataParallelSize ?? 1
+  if ((connector !== 'mooncake' && connector !== 'nixl_push') || (transfer?.engineIds?.length ?? 0) >= ranks) return
+  throw new WarmrouteError('WR_INVALID_CONFIG', {
+    reason: `prefill worker ${id} needs engine_ids, one per rank, for the connector ${connector}`,
+  })
+}
