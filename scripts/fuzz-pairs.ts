@@ -1,7 +1,8 @@
 /** `npm run fuzz:pairs -- --minutes N [--seed S]`: pairs in random worlds, in virtual time; prints a ledger entry. */
 import fc from 'fast-check'
 import { parseArgs } from 'node:util'
-import { anyWorld, runWorld } from '../src/server/pairs/pair-world.case.js'
+import { runWorld } from '../test/property/pair-worlds/run-world.js'
+import { anyWorld } from '../test/property/pair-worlds/world.js'
 
 const { values: flags } = parseArgs({
   options: { minutes: { type: 'string', default: '1' }, seed: { type: 'string', default: '1' } },

@@ -1,9 +1,8 @@
 /** A scripted engine on a real socket for tests: answers what it is told, remembers what it was sent. */
 import { createServer } from 'node:http'
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { MemoryNet } from './memory-net.case.js'
 
 export interface SeenRequest {
   readonly path: string
@@ -31,7 +30,13 @@ export interface FakeEngine {
 
 export type Responder = (request: SeenRequest, response: ServerResponse) => void | Promise<void>
 
-export async function startFakeEngine(respond: Responder = answerChat, net?: MemoryNet): Promise<FakeEngine> {
+/** Where it is reached, if not on a socket of the system. */
+export interface FakeNet {
+  listen(server: Server, host: string, port: number): Promise<number>
+  close(server: Server): Promise<void>
+}
+
+export async function startFakeEngine(respond: Responder = answerChat, net?: FakeNet): Promise<FakeEngine> {
   const seen: SeenRequest[] = []
   const sockets = new Set<Duplex>()
   let aborted = 0
@@ -63,7 +68,7 @@ export async function startFakeEngine(respond: Responder = answerChat, net?: Mem
     socket.on('close', () => sockets.delete(socket))
   })
   if (!net) await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const port = net ? net.add(server) : (server.address() as AddressInfo).port
+  const port = net ? await net.listen(server, '', 0) : (server.address() as AddressInfo).port
   const engine: FakeEngine = {
     url: `http://127.0.0.1:${port}`,
     seen,
@@ -76,9 +81,8 @@ export async function startFakeEngine(respond: Responder = answerChat, net?: Mem
     pages: new Map(),
     close: () =>
       new Promise((resolve) => {
-        net?.delete(port)
         for (const socket of sockets) socket.destroy()
-        if (net) return resolve()
+        if (net) return resolve(net.close(server))
         server.close(() => resolve())
         server.closeAllConnections()
       }),

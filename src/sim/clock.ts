@@ -28,6 +28,11 @@ export class VirtualClock implements Clock {
     return this.#runs.length
   }
 
+  /** When the next event fires; infinity when there is none. */
+  get nextMs(): number {
+    return this.#runs.length > 0 ? this.#times[0]! : Number.POSITIVE_INFINITY
+  }
+
   at(timeMs: number, run: () => void, phase = 0): void {
     const size = this.#runs.length
     if (size === this.#times.length) this.#grow()

@@ -327,18 +327,21 @@ describe('membership', () => {
     expect(house!.gateway.workers().map(({ role }) => role)).toContain('prefill')
   })
 
-  it.each(['prefill', 'decode'] as const)('a %s worker with a connector that is not spoken is refused', async (role) => {
-    await open('vllm', { counts: [1, 1] })
-    const spec: WorkerSpec = { ...pair.spec(role, 0), id: 99n, transfer: { unspoken: 'P2pNcclConnector' } }
-    expect(() => house!.gateway.setWorker('m', spec)).toThrow(
-      expect.objectContaining({
-        code: 'WR_INVALID_CONFIG',
-        details: { reason: expect.stringContaining('by P2pNcclConnector, which is not spoken') as string },
-      }),
-    )
-    house!.gateway.setWorker('m', { ...spec, role: 'aggregated' })
-    expect(house!.gateway.workers().map(({ id }) => id)).toContain('99')
-  })
+  it.each(['prefill', 'decode'] as const)(
+    'a %s worker with a connector that is not spoken is refused',
+    async (role) => {
+      await open('vllm', { counts: [1, 1] })
+      const spec: WorkerSpec = { ...pair.spec(role, 0), id: 99n, transfer: { unspoken: 'P2pNcclConnector' } }
+      expect(() => house!.gateway.setWorker('m', spec)).toThrow(
+        expect.objectContaining({
+          code: 'WR_INVALID_CONFIG',
+          details: { reason: expect.stringContaining('by P2pNcclConnector, which is not spoken') as string },
+        }),
+      )
+      house!.gateway.setWorker('m', { ...spec, role: 'aggregated' })
+      expect(house!.gateway.workers().map(({ id }) => id)).toContain('99')
+    },
+  )
 
   it('roles come with POST /workers as well', async () => {
     await open('vllm', { counts: [1, 1], model: { workers: [] } })

@@ -5,9 +5,8 @@
 import type { ServerResponse } from 'node:http'
 import type { Connector } from '../../engines/index.js'
 import type { RouterPort } from '../../routing/index.js'
-import type { FakeEngine, SeenRequest } from '../fake-engine.case.js'
+import type { FakeEngine, FakeNet, SeenRequest } from '../fake-engine.case.js'
 import { answerChat, startFakeEngine } from '../fake-engine.case.js'
-import type { MemoryNet } from '../memory-net.case.js'
 import type { Gateway } from '../gateway.js'
 import { createGateway } from '../gateway.js'
 import type { DisaggSpec, GatewayOptions, ModelSpec, WorkerSpec } from '../options.js'
@@ -95,7 +94,7 @@ export class FakePair {
     engine: 'vllm' | 'sglang',
     leaseMs: number,
     counts: readonly [number, number],
-    world?: { readonly net: MemoryNet; readonly now: () => number },
+    world?: { readonly net: FakeNet; readonly now: () => number },
   ): Promise<FakePair> {
     const pair = new FakePair(engine, leaseMs, world?.now)
     for (const [role, count] of [
@@ -296,7 +295,7 @@ export interface PairHouse {
 }
 
 export interface PairHouseOptions {
-  readonly pair: FakePair
+  readonly pair: Pick<FakePair, 'spec'> & Readonly<Record<'prefill' | 'decode', readonly unknown[]>>
   readonly disagg?: Partial<DisaggSpec>
   readonly gateway?: Partial<GatewayOptions>
   readonly model?: Partial<ModelSpec>

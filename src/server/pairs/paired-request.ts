@@ -332,7 +332,6 @@ export class PairedRequest {
     return new HeldKv(worker, this.#connector, answer, params)
   }
 
-
   /** Single use and in time; the decode worker is booked and waits while a prefill that came too early is repeated. */
   async #takeHeld(): Promise<LegEdit> {
     while (this.#held!.ticket.take(this.#options.context.now()) !== 'taken') await this.#repeatPrefill()

@@ -2,9 +2,10 @@
  * SGLang's rendezvous between simulated engines. The prefill side serves rooms; a decode request opens its room and waits
  * there for the KV; a prefill request waits for its room to be opened before it computes anything. Either may come first.
  */
-import type { Clock } from '../clock.js'
 import { ask, SideChannel } from './side-channel.js'
 import type { Line } from './side-channel.js'
+import type { SimWorld } from './sim-world.js'
+import { within } from './sim-world.js'
 
 interface Room {
   /** Resolves when the decode side has opened the room. */
@@ -21,11 +22,11 @@ const roomsMax = 10_000
 export class BootstrapServer {
   readonly #rooms = new Map<number, Room>()
   readonly #channel: SideChannel
-  readonly #clock: Clock
+  readonly #world: SimWorld
 
-  constructor(clock: Clock) {
-    this.#clock = clock
-    this.#channel = new SideChannel((line, answer, left) => this.#join(line, answer, left))
+  constructor(world: SimWorld) {
+    this.#world = world
+    this.#channel = new SideChannel(world.net, (line, answer, left) => this.#join(line, answer, left))
   }
 
   get port(): number {
@@ -48,18 +49,12 @@ export class BootstrapServer {
   /** Waits for the decode side; rejects when it does not come in time or the prefill's own client leaves. */
   async awaitDecode(room: number, waitMs: number, signal: AbortSignal): Promise<{ readonly left: Promise<void> }> {
     const it = this.#roomOf(room)
-    let isLate = false
-    const late = new Promise<void>((resolve) => {
-      this.#clock.at(this.#clock.now() + waitMs, () => {
-        isLate = true
-        resolve()
-      })
-      signal.addEventListener('abort', () => resolve(), { once: true })
-    })
-    await Promise.race([it.opened, late])
+    const over = within(this.#world.clock, waitMs, signal)
+    const late = new Promise<void>((resolve) => over.addEventListener('abort', () => resolve(), { once: true }))
+    if (!signal.aborted) await Promise.race([it.opened, late])
     if (it.left && !signal.aborted) return { left: it.left }
     this.fail(room, 'the prefill side gave up')
-    throw new Error(isLate ? 'nobody opened the room in time' : 'the client left')
+    throw new Error(signal.aborted ? 'the client left' : 'nobody opened the room in time')
   }
 
   /** The KV is across: the decode side may go on. */
@@ -101,15 +96,11 @@ export class BootstrapServer {
 
 /** The decode side: opens a room and waits there. Rejects when the prefill side fails, leaves, or takes too long. */
 export async function awaitPrefill(
+  { clock, net }: SimWorld,
   where: { readonly host: string; readonly port: number; readonly room: number },
   waitMs: number,
   signal: AbortSignal,
 ): Promise<void> {
-  const answer = await ask(
-    where.host,
-    where.port,
-    { room: where.room },
-    AbortSignal.any([signal, AbortSignal.timeout(waitMs)]),
-  )
+  const answer = await ask(net, where, { room: where.room }, within(clock, waitMs, signal))
   if (answer['done'] !== true) throw new Error(String(answer['error']))
 }

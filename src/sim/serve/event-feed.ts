@@ -1,5 +1,5 @@
 /** From a rank's events to its sockets, through whatever the fault script does to them on the way. */
-import type { RealClock } from './real-clock.js'
+import type { Clock } from '../clock.js'
 import type { Faults } from './faults.js'
 import type { KvEvent } from './kv-event.js'
 import { encodeBatch } from './kv-wire.js'
@@ -9,14 +9,14 @@ export class EventFeed {
   readonly #publisher: KvPublisher
   readonly #rank: number
   readonly #faults: Faults
-  readonly #clock: RealClock
+  readonly #clock: Clock
   #held: Batch | undefined
   /** Copies beyond the real ones that were announced, by digest; each is taken back with a removal of its own. */
   readonly #extraCopies = new Map<string, number>()
   /** In their order: others wait behind a late one. */
   readonly #late: { readonly batch: Batch; readonly atMs: number }[] = []
 
-  constructor(publisher: KvPublisher, rank: number, faults: Faults, clock: RealClock) {
+  constructor(publisher: KvPublisher, rank: number, faults: Faults, clock: Clock) {
     this.#publisher = publisher
     this.#rank = rank
     this.#faults = faults

@@ -3,10 +3,11 @@
  * a name that both legs were told, the decode side asks for it, and either may come first. An offer that nobody asks for is
  * dropped when its lease ends; who asks in vain waits until its own patience does.
  */
-import type { Clock } from '../clock.js'
 import type { KvRank, RankRequest } from './kv-rank.js'
 import type { Line } from './side-channel.js'
 import { ask, SideChannel } from './side-channel.js'
+import type { SimWorld } from './sim-world.js'
+import { wait, within } from './sim-world.js'
 
 export interface MeetingOptions {
   readonly host: string
@@ -28,15 +29,16 @@ const waitingMax = 10_000
 export class MeetingSide {
   readonly engineId: string
   readonly #options: MeetingOptions
-  readonly #clock: Clock
+  readonly #world: SimWorld
   readonly #offers = new Map<string, Offer>()
   readonly #waiting = new Map<string, (line: Line) => void>()
-  readonly #channel = new SideChannel((line, reply, left) => this.#asked(line, reply, left))
+  readonly #channel: SideChannel
 
-  constructor(options: MeetingOptions, engineId: string, clock: Clock) {
+  constructor(options: MeetingOptions, engineId: string, world: SimWorld) {
     this.#options = options
     this.engineId = engineId
-    this.#clock = clock
+    this.#world = world
+    this.#channel = new SideChannel(world.net, (line, reply, left) => this.#asked(line, reply, left))
   }
 
   get port(): number {
@@ -69,7 +71,8 @@ export class MeetingSide {
     }
     const offer: Offer = { rank, request }
     this.#offers.set(name, offer)
-    this.#clock.at(this.#clock.now() + this.#options.leaseMs, () => {
+    const { clock } = this.#world
+    clock.at(clock.now() + this.#options.leaseMs, () => {
       if (this.#offers.get(name) === offer) this.#take(name)
     })
   }
@@ -81,10 +84,11 @@ export class MeetingSide {
     signal: AbortSignal,
   ): Promise<void> {
     const { rendezvousMs, transferMsPerToken } = this.#options
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(rendezvousMs)])
-    const answer = await ask(from.host, from.port, { engine: from.engineId, take: from.name }, limit)
+    const { clock, net } = this.#world
+    const line = { engine: from.engineId, take: from.name }
+    const answer = await ask(net, from, line, within(clock, rendezvousMs, signal))
     if (answer['done'] !== true) throw new Error(String(answer['error']))
-    await new Promise<void>((resolve) => this.#clock.at(this.#clock.now() + tokens * transferMsPerToken, resolve))
+    await wait(clock, tokens * transferMsPerToken)
   }
 
   #asked(line: Line, reply: (line: Line) => void, left: Promise<void>): void {

@@ -2,24 +2,26 @@
  * Mooncake's bootstrap server of a simulated prefill engine: says over HTTP which engine each rank is, and where its KV is
  * fetched. The rest is a meeting like NIXL's push.
  */
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer, get } from 'node:http'
+import type { IncomingMessage, Server } from 'node:http'
+import type { SimNet } from './sim-world.js'
 
 /** By rank. */
 type MooncakeRanks = Readonly<Record<string, { readonly engine_id: string; readonly worker_addr: string }>>
 
 export class MooncakeBootstrap {
+  readonly #net: SimNet
   readonly #ranks: () => MooncakeRanks
   #server: Server | undefined
+  #port = 0
 
-  constructor(ranks: () => MooncakeRanks) {
+  constructor(net: SimNet, ranks: () => MooncakeRanks) {
+    this.#net = net
     this.#ranks = ranks
   }
 
   get port(): number {
-    return (this.#server?.address() as AddressInfo | null)?.port ?? 0
+    return this.#port
   }
 
   async open(host: string, port: number): Promise<void> {
@@ -28,32 +30,42 @@ export class MooncakeBootstrap {
       response.writeHead(isQuery ? 200 : 404, { 'content-type': 'application/json' })
       response.end(isQuery ? JSON.stringify(this.#ranks()) : '{}')
     })
-    server.listen(port, host)
-    await once(server, 'listening')
+    this.#port = await this.#net.listen(server, host, port)
     this.#server = server
   }
 
   async close(): Promise<void> {
     const server = this.#server
     this.#server = undefined
-    if (!server) return
-    const closed = once(server, 'close')
-    server.close()
-    server.closeAllConnections()
-    await closed
+    if (server) await this.#net.close(server)
   }
 }
 
 /** Where the engine of that id is to be asked; rejects when nobody there has it. */
 export async function findMooncake(
+  net: SimNet,
   address: string,
   engineId: string,
   signal: AbortSignal,
 ): Promise<{ readonly host: string; readonly port: number }> {
-  const response = await fetch(new URL('/query', address), { signal })
-  const ranks = (await response.json()) as Record<string, { engine_id?: unknown; worker_addr?: unknown }>
+  const ranks = JSON.parse(await textAt(net, new URL('/query', address), signal)) as Ranks
   const found = Object.values(ranks).find(({ engine_id: id }) => id === engineId)
   if (typeof found?.worker_addr !== 'string') throw new Error(`no engine ${engineId} at ${address}`)
   const { hostname, port } = new URL(`tcp://${found.worker_addr}`)
   return { host: hostname, port: Number(port) }
+}
+
+/** As another process may answer it. */
+type Ranks = Record<string, { readonly engine_id?: unknown; readonly worker_addr?: unknown }>
+
+function textAt(net: SimNet, url: URL, signal: AbortSignal): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const createConnection = () => net.connect(url.hostname, Number(url.port))
+    const read = (response: IncomingMessage): void => {
+      let text = ''
+      response.setEncoding('utf8').on('data', (part: string) => (text += part))
+      response.once('end', () => resolve(text)).once('error', reject)
+    }
+    get(url, { createConnection, signal }, read).once('error', reject)
+  })
 }

@@ -2,9 +2,11 @@
  * vLLM's NIXL pull between simulated engines: a prefill side that holds blocks under a lease, a decode side that reads them.
  * With the faults of the real one (0.32.0): a read after the lease is not refused, and reads whatever lies there by then.
  */
-import type { Clock } from '../clock.js'
 import type { KvRank, RankRequest } from './kv-rank.js'
+import type { Line } from './side-channel.js'
 import { ask, SideChannel } from './side-channel.js'
+import type { SimWorld } from './sim-world.js'
+import { wait, within } from './sim-world.js'
 
 export interface NixlOptions {
   readonly host: string
@@ -23,6 +25,14 @@ interface Hold {
   isExpired: boolean
 }
 
+/** Where held blocks are, and what they are called there. */
+export interface ReadSource {
+  readonly host: string
+  readonly port: number
+  readonly engineId: string
+  readonly requestId: string
+}
+
 export interface ReadResult {
   /** False when other blocks lay where these had been. */
   readonly isIntact: boolean
@@ -34,15 +44,16 @@ const expiredMax = 10_000
 export class NixlSide {
   readonly options: NixlOptions
   readonly engineId: string
-  readonly #clock: Clock
+  readonly #world: SimWorld
   readonly #holds = new Map<string, Hold>()
-  readonly #channel = new SideChannel((line, reply) => reply(this.#read(line)))
+  readonly #channel: SideChannel
   #lateReads = 0
 
-  constructor(options: NixlOptions, engineId: string, clock: Clock) {
+  constructor(options: NixlOptions, engineId: string, world: SimWorld) {
     this.options = options
     this.engineId = engineId
-    this.#clock = clock
+    this.#world = world
+    this.#channel = new SideChannel(world.net, (line, reply) => reply(this.#asked(line)))
   }
 
   get port(): number {
@@ -79,51 +90,44 @@ export class NixlSide {
       isExpired: false,
     }
     this.#holds.set(id, hold)
-    this.#clock.at(this.#clock.now() + this.options.leaseMs, () => this.#expire(hold))
+    const { clock } = this.#world
+    clock.at(clock.now() + this.options.leaseMs, () => this.#expire(hold))
     while (this.#holds.size > expiredMax) this.#holds.delete(this.#holds.keys().next().value!)
     return Array.from(request.slots.subarray(0, blocks), (slot) => slot + 1) // block 0 is the null block
   }
 
   /** Reads another engine's blocks; waits for as long as the transfer takes. Rejects when that engine cannot be reached. */
-  async read(
-    source: {
-      readonly host: string
-      readonly port: number
-      readonly engineId: string
-      readonly requestId: string
-      readonly tokens: number
-    },
-    signal: AbortSignal,
-  ): Promise<ReadResult> {
-    const { host, port, engineId, requestId, tokens } = source
+  async read(source: ReadSource, tokens: number, signal: AbortSignal): Promise<ReadResult> {
+    const { net, clock } = this.#world
     const { connectMs, transferMsPerToken } = this.options
-    const startedMs = this.#clock.now()
+    const startedMs = clock.now()
     try {
-      const limit = AbortSignal.any([signal, AbortSignal.timeout(connectMs)])
-      const answer = await ask(host, port, { engine: engineId, read: requestId }, limit)
+      const line = { engine: source.engineId, read: source.requestId }
+      const answer = await ask(net, source, line, within(clock, connectMs, signal))
       if (answer['error'] !== undefined) throw new Error(JSON.stringify(answer['error']))
-      await this.#wait(tokens * transferMsPerToken)
+      await wait(clock, tokens * transferMsPerToken)
       return { isIntact: answer['intact'] === true }
     } catch (error) {
-      await this.#wait(Math.max(0, connectMs - (this.#clock.now() - startedMs))) // it keeps trying for that long
+      await wait(clock, Math.max(0, connectMs - (clock.now() - startedMs))) // it keeps trying for that long
       throw error
     }
   }
 
   /** Tells another engine that its blocks are not needed; does not care whether it hears. */
-  forget(source: {
-    readonly host: string
-    readonly port: number
-    readonly engineId: string
-    readonly requestId: string
-  }): void {
-    const line = { engine: source.engineId, read: source.requestId }
-    void ask(source.host, source.port, line, AbortSignal.timeout(this.options.connectMs)).catch(() => {})
+  forget(source: ReadSource): void {
+    const { net, clock } = this.#world
+    const line = { engine: source.engineId, forget: source.requestId }
+    void ask(net, source, line, within(clock, this.options.connectMs)).catch(() => {})
   }
 
-  #read(line: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  #asked(line: Line): Line {
     if (line['engine'] !== this.engineId) return { error: 'another engine' }
-    const id = String(line['read'])
+    const forgotten = this.#holds.get(String(line['forget']))
+    if (forgotten) this.#expire(forgotten)
+    return line['read'] === undefined ? {} : this.#read(String(line['read']))
+  }
+
+  #read(id: string): Line {
     const hold = this.#holds.get(id)
     if (!hold) return { intact: false }
     if (hold.isExpired) this.#lateReads++
@@ -137,9 +141,5 @@ export class NixlSide {
     if (hold.isExpired) return
     hold.isExpired = true
     hold.rank.engine.release(hold.request)
-  }
-
-  #wait(ms: number): Promise<void> {
-    return new Promise((resolve) => this.#clock.at(this.#clock.now() + ms, resolve))
   }
 }

@@ -1,10 +1,11 @@
 /**
- * Where two simulated engines of a pair meet: one line of JSON in, one out, over TCP. It stands for whatever the real ones
+ * Where two simulated engines of a pair meet: one line of JSON in, one out, over a socket. It stands for whatever the real ones
  * use (NIXL's side channel, SGLang's bootstrap server); nothing but simulated engines ever speaks to it.
  */
 import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
-import type { AddressInfo, Server, Socket } from 'node:net'
+import { createServer } from 'node:net'
+import type { Server, Socket } from 'node:net'
+import type { SimNet } from './sim-world.js'
 
 export type Line = Readonly<Record<string, unknown>>
 
@@ -14,22 +15,24 @@ export type LineHandler = (line: Line, reply: (line: Line) => void, left: Promis
 const lineBytesMax = 64 * 1024
 
 export class SideChannel {
+  readonly #net: SimNet
   readonly #handler: LineHandler
   readonly #sockets = new Set<Socket>()
   #server: Server | undefined
+  #port = 0
 
-  constructor(handler: LineHandler) {
+  constructor(net: SimNet, handler: LineHandler) {
+    this.#net = net
     this.#handler = handler
   }
 
   get port(): number {
-    return (this.#server?.address() as AddressInfo | null)?.port ?? 0
+    return this.#port
   }
 
   async open(host: string, port: number): Promise<void> {
     const server = createServer((socket) => this.#serve(socket))
-    server.listen(port, host)
-    await once(server, 'listening')
+    this.#port = await this.#net.listen(server, host, port)
     this.#server = server
   }
 
@@ -37,10 +40,7 @@ export class SideChannel {
     const server = this.#server
     this.#server = undefined
     for (const socket of this.#sockets) socket.destroy()
-    if (!server) return
-    const closed = once(server, 'close')
-    server.close()
-    await closed
+    if (server) await this.#net.close(server)
   }
 
   #serve(socket: Socket): void {
@@ -56,8 +56,13 @@ export class SideChannel {
 }
 
 /** Sends a line and waits for the answer; rejects when the other side cannot be reached, leaves, or takes too long. */
-export async function ask(host: string, port: number, line: Line, signal: AbortSignal): Promise<Line> {
-  const socket = connect({ host, port })
+export async function ask(
+  net: SimNet,
+  { host, port }: { readonly host: string; readonly port: number },
+  line: Line,
+  signal: AbortSignal,
+): Promise<Line> {
+  const socket = net.connect(host, port)
   const stop = (): void => void socket.destroy(new Error('aborted'))
   signal.addEventListener('abort', stop, { once: true })
   try {

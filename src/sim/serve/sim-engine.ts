@@ -3,9 +3,8 @@
  * the demo and `warmroute sim` use.
  */
 import { randomUUID } from 'node:crypto'
-import { once } from 'node:events'
 import type { Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { Clock } from '../clock.js'
 import { BootstrapServer } from './bootstrap.js'
 import { EventFeed } from './event-feed.js'
 import { engineModel } from './engine-models.js'
@@ -20,11 +19,12 @@ import { MeetingSide } from './meeting-side.js'
 import { MooncakeBootstrap } from './mooncake.js'
 import { NixlSide } from './nixl.js'
 import { KvPublisher } from './publisher.js'
-import { RealClock } from './real-clock.js'
 import { sampleToken } from './sampler.js'
 import { SglangSessions } from './sglang-sessions.js'
 import { modelOptions, resolveOptions } from './sim-options.js'
 import type { ResolvedOptions, SimEngineOptions } from './sim-options.js'
+import type { SimWorld } from './sim-world.js'
+import { realWorld, wait } from './sim-world.js'
 import { TimedFaults } from './timed-faults.js'
 
 export interface SimStats {
@@ -94,7 +94,12 @@ export interface SimEngine {
  * await engine.close()
  */
 export async function startSimEngine(options: SimEngineOptions): Promise<SimEngine> {
-  const server = new SimServer(resolveOptions(options))
+  return startSimEngineIn(realWorld(), options)
+}
+
+/** On another clock than the real one, without events. */
+export async function startSimEngineIn(world: SimWorld, options: SimEngineOptions): Promise<SimEngine> {
+  const server = new SimServer(resolveOptions(options), world)
   try {
     await server.open()
   } catch (error) {
@@ -114,7 +119,8 @@ interface Ports {
 export class SimServer implements SimEngine {
   readonly options: ResolvedOptions
   readonly faults: Faults
-  readonly clock = new RealClock()
+  readonly world: SimWorld
+  readonly clock: Clock
   readonly latencies = new Latencies()
   startedSeconds = Date.now() / 1000
   ranks: KvRank[] = []
@@ -132,6 +138,7 @@ export class SimServer implements SimEngine {
   isAsleep = false
   readonly #timed = new TimedFaults(this)
   #restarts = 0
+  #restarting: Promise<void> | undefined
   #turn = 0
   #ids: number
   #http: Server | undefined
@@ -139,8 +146,10 @@ export class SimServer implements SimEngine {
   #port = 0
   #isClosed = false
 
-  constructor(options: ResolvedOptions) {
+  constructor(options: ResolvedOptions, world: SimWorld) {
     this.options = options
+    this.world = world
+    this.clock = world.clock
     this.#ids = options.seed
     this.faults = new Faults(() => this.clock.now(), options.seed, options.worker)
   }
@@ -214,12 +223,20 @@ export class SimServer implements SimEngine {
     this.#timed.end()
   }
 
-  async restart(downMs = 0): Promise<void> {
+  /** Of one that is on its way back already: waits for that. */
+  restart(downMs = 0): Promise<void> {
+    this.#restarting ??= this.#restart(downMs).finally(() => {
+      this.#restarting = undefined
+    })
+    return this.#restarting
+  }
+
+  async #restart(downMs: number): Promise<void> {
     if (this.#isClosed) return
     this.#restarts++
     if (this.#http) await this.crash()
     const ports = this.#lastPorts
-    if (downMs > 0) await new Promise<void>((resolve) => this.clock.at(this.clock.now() + downMs, resolve))
+    if (downMs > 0) await wait(this.clock, downMs)
     if (this.#isClosed) return
     this.startedSeconds = Date.now() / 1000
     this.latencies.clear()
@@ -242,7 +259,7 @@ export class SimServer implements SimEngine {
     if (this.#isClosed) return
     this.#isClosed = true
     await this.#shut()
-    this.clock.close()
+    this.world.leave?.()
   }
 
   /** The rank for a request that names none: the least loaded, in turn among equals. */
@@ -305,18 +322,18 @@ export class SimServer implements SimEngine {
     const port = before || pair.port
     const engineId = pair.engineId ?? randomUUID()
     if (pair.kind === 'nixl') {
-      this.nixl = new NixlSide({ ...pair, host }, engineId, this.clock)
+      this.nixl = new NixlSide({ ...pair, host }, engineId, this.world)
       await this.nixl.open(port)
     } else if (pair.kind === 'nixl_push' || pair.kind === 'mooncake') {
-      const meeting = (this.meeting = new MeetingSide({ ...pair, host }, engineId, this.clock))
+      const meeting = (this.meeting = new MeetingSide({ ...pair, host }, engineId, this.world))
       await meeting.open(pair.kind === 'mooncake' ? 0 : port)
       if (pair.kind === 'nixl_push') return
-      this.mooncake = new MooncakeBootstrap(() => ({
+      this.mooncake = new MooncakeBootstrap(this.world.net, () => ({
         '0': { engine_id: engineId, worker_addr: `${host}:${meeting.port}` },
       }))
       await this.mooncake.open(host, port)
     } else if (pair.kind === 'prefill') {
-      this.bootstrap = new BootstrapServer(this.clock)
+      this.bootstrap = new BootstrapServer(this.world)
       await this.bootstrap.open(host, port)
     }
   }
@@ -346,7 +363,7 @@ export class SimServer implements SimEngine {
       } catch (error) {
         for (const publisher of opened) publisher.unbind()
         if (attempt >= 50) throw error
-        await new Promise<void>((resolve) => this.clock.at(this.clock.now() + 5, resolve))
+        await wait(this.clock, 5)
       }
     }
   }
@@ -358,10 +375,8 @@ export class SimServer implements SimEngine {
 
   async #listen(port: number): Promise<void> {
     const http = createHttpServer(this)
-    http.listen(port, this.options.host)
-    await once(http, 'listening')
+    this.#port = await this.world.net.listen(http, this.options.host, port)
     this.#http = http
-    this.#port = (http.address() as AddressInfo).port
   }
 
   /** As a killed process looks from outside: connections are cut, nothing is announced. */
@@ -376,10 +391,6 @@ export class SimServer implements SimEngine {
     this.sessions.clear()
     const http = this.#http
     this.#http = undefined
-    if (!http) return
-    const closed = once(http, 'close')
-    http.close()
-    http.closeAllConnections()
-    await closed
+    if (http) await this.world.net.close(http)
   }
 }

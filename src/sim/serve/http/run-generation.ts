@@ -35,15 +35,18 @@ export function runGeneration(
     end(choices: readonly Choice[]) {
       over()
       server.latencies.e2e.observe((server.clock.now() - startedMs) / 1000)
-      if (!response.destroyed) sink.end(choices)
+      if (!response.destroyed || spec.keepsBlocks) sink.end(choices) // its blocks wait for a reader, whoever hears of it
     },
   })
   if (id !== undefined) server.live.set(id, generation)
   if (server.faults.strike('abort_streams')) generation.abort()
-  response.on('close', () => {
+  const left = (): void => {
     if (isOver) return
     over()
     generation.abort()
-  })
+  }
+  if (response.destroyed)
+    left() // while its prompt was read
+  else response.on('close', left)
   return generation
 }

@@ -1,11 +1,13 @@
 /** SGLang's disaggregated legs: the bootstrap fields of a body, and what they make of a request. */
 import { awaitPrefill } from '../bootstrap.js'
+import { wait } from '../sim-world.js'
 import type { Generation, GenerationSink, GenerationSpec } from '../generation.js'
 import { numberOf, textOf } from './body.js'
 import type { Exchange, Json } from './exchange.js'
 import { Refusal, sendJson } from './exchange.js'
 import { runGeneration } from './run-generation.js'
 import { sglangError, sglangRank, sglangRefusal } from './sglang-errors.js'
+import { goneController } from './transfer.js'
 
 export interface PairLeg {
   readonly rank: number
@@ -59,7 +61,7 @@ function isParallel(body: Json): boolean {
 /** Of several answers to one prompt all are sent into one room, where they wait until their time is over (0.5.18). */
 async function neverMeets(exchange: Exchange, rooms: readonly number[]): Promise<never> {
   const { clock, options } = exchange.server
-  await new Promise<void>((resolve) => clock.at(clock.now() + options.pair!.rendezvousMs, resolve))
+  await wait(clock, options.pair!.rendezvousMs)
   throw broken(`Decode transfer failed for room=${rooms[0]}: several requests wait in one room`)
 }
 
@@ -104,7 +106,7 @@ async function prefillLeg(
     fail('follow_bootstrap_room conflict')
     throw broken(`Prefill bootstrap failed: follow_bootstrap_room conflict, room ${room} belongs to rank ${rank}`)
   }
-  const gone = goneSignal(exchange)
+  const gone = goneController(exchange).signal
   let left: Promise<void>
   try {
     const met = await Promise.all(rooms.map((it) => bootstrap.awaitDecode(it, rendezvousMs, gone)))
@@ -126,8 +128,7 @@ async function prefillLeg(
       })
     },
     async finished() {
-      const { clock } = server
-      await new Promise<void>((resolve) => clock.at(clock.now() + tokens * transferMsPerToken, resolve))
+      await wait(server.clock, tokens * transferMsPerToken)
       if (isAlone) throw broken(`Prefill transfer failed for room=${room}: the decode side left`)
       for (const it of rooms) bootstrap.complete(it)
     },
@@ -145,9 +146,9 @@ async function decodeLeg(
   const host = textOf(body, 'bootstrap_host') ?? ''
   const port = numberOf(body, 'bootstrap_port') ?? 8998
   try {
-    const gone = goneSignal(exchange)
+    const gone = goneController(exchange).signal
     const { rendezvousMs } = server.options.pair!
-    await Promise.all(rooms.map((room) => awaitPrefill({ host, port, room }, rendezvousMs, gone)))
+    await Promise.all(rooms.map((room) => awaitPrefill(server.world, { host, port, room }, rendezvousMs, gone)))
   } catch (error) {
     throw broken(`Decode transfer failed for request rank=${rank} room=${rooms.join()}: ${String(error)}`)
   }
@@ -161,12 +162,4 @@ async function decodeLeg(
 
 function broken(message: string): Refusal {
   return new Refusal(500, sglangError(message, 'InternalServerError', 500))
-}
-
-function goneSignal(exchange: Exchange): AbortSignal {
-  const gone = new AbortController()
-  exchange.response.once('close', () => {
-    if (!exchange.response.writableFinished) gone.abort()
-  })
-  return gone.signal
 }

@@ -4,6 +4,7 @@
  */
 import { findMooncake } from '../mooncake.js'
 import { SharedStore } from '../shared-store.js'
+import { within } from '../sim-world.js'
 import { numberOf, textOf } from './body.js'
 import type { Exchange, Json } from './exchange.js'
 import { Refusal } from './exchange.js'
@@ -49,13 +50,14 @@ function offer({ server }: Exchange, rank: number, name: string): Transfer {
 async function fetchFrom(exchange: Exchange, prompt: readonly number[], params: Json, name: string): Promise<void> {
   const { server } = exchange
   const { connectMs } = server.options.pair!
+  const { clock, net } = server.world
   const gone = goneController(exchange)
   const engineId = textOf(params, 'remote_engine_id') ?? ''
   const bootstrap = textOf(params, 'remote_bootstrap_addr')
   const where =
     bootstrap === undefined
       ? { host: textOf(params, 'remote_host') ?? '', port: numberOf(params, 'remote_port') ?? 0 }
-      : await findMooncake(bootstrap, engineId, AbortSignal.any([gone.signal, AbortSignal.timeout(connectMs)]))
+      : await findMooncake(net, bootstrap, engineId, within(clock, connectMs, gone.signal))
   await server.meeting!.fetch({ ...where, engineId, name }, prompt.length, gone.signal)
 }
 

@@ -105,7 +105,6 @@ async function readFromPrefill(
     port: numberOf(params, 'remote_port') ?? 0,
     engineId: textOf(params, 'remote_engine_id') ?? '',
     requestId: textOf(params, 'remote_request_id') ?? '',
-    tokens: numberOf(params, 'remote_num_tokens') ?? prompt.length,
   }
   const reportedCachedTokens = numberOf(params, 'remote_prefill_cached_tokens')
   if (server.ranks[rank]!.hasPrefix(prompt)) {
@@ -117,7 +116,7 @@ async function readFromPrefill(
   const letGo = (): void => nixl.forget(source)
   gone.signal.addEventListener('abort', letGo, { once: true })
   try {
-    const { isIntact } = await nixl.read(source, gone.signal)
+    const { isIntact } = await nixl.read(source, numberOf(params, 'remote_num_tokens') ?? prompt.length, gone.signal)
     gone.signal.removeEventListener('abort', letGo)
     return {
       spec: { externalTokens: prompt.length - 1, isExternalWrong: !isIntact, reportedCachedTokens },

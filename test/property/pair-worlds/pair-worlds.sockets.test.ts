@@ -2,11 +2,13 @@
 //       returns to zero, KV held on the prefill side is released (read, or by its lease, and then the gateway knows), a decode
 //       is never sent outside the lease or with parameters used before, and a model is never hidden or served against its truth
 //       table. A draining worker waits for its readers and no longer.
-// Method: random worlds in virtual time over connections inside the process (`pair-world.case.ts`): one seed is one run, so that
-//       a failure shrinks. `npm run fuzz:pairs -- --minutes N` runs as many as fit.
+// Method: random worlds (`world.ts`) in virtual time over connections inside the process: one seed is one run, so that a failure
+//       shrinks. Engines are scripted, to fail anywhere, or the simulator's own, where a late or second read gives wrong words, every
+//       answer is held against what one engine alone says, and so is every decode engine's cache at the end. `npm run fuzz:pairs -- --minutes N` runs as many as fit.
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { anyWorld, runWorld } from './pair-world.case.js'
+import { runWorld } from './run-world.js'
+import { anyWorld } from './world.js'
 
 const runs = Number(process.env['PAIR_RUNS'] ?? 150)
 

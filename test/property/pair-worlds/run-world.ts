@@ -1,60 +1,24 @@
 /**
- * Worlds in which everything around pairs may go wrong, and one run of a world in virtual time: random membership, engines
- * that fail at each step of each leg, connections that do not open, routers that wait or refuse, clients that leave. What a
- * pair promises is looked at on the way and at the end; `runWorld` answers with what was broken.
+ * One run of a world in virtual time: what a pair promises is looked at on the way and at the end; `runWorld` answers with what
+ * was broken. Gateway, routers and HTTP are the real ones; engines are scripted, or the simulator's own.
  */
-import fc from 'fast-check'
-import type { RouterPort } from '../../routing/index.js'
-import { InProcessRouter } from '../../routing/index.js'
-import type { ErrorCode } from '../../core/protocol/index.js'
-import { WarmrouteError } from '../../core/protocol/index.js'
-import { createMetrics } from '../../telemetry/index.js'
-import type { Opening } from '../memory-net.case.js'
-import { MemoryNet, socketPair } from '../memory-net.case.js'
-import type { PrefillPool, WorkerSpec } from '../options.js'
-import { createPolicyRouter } from '../policies/policy-router.js'
-import { VirtualTime } from '../virtual-time.case.js'
-import type { Act, PairHouse } from './fake-pair.case.js'
-import { FakePair, openPairHouse } from './fake-pair.case.js'
+import type { RouterPort } from '../../../src/routing/index.js'
+import { InProcessRouter } from '../../../src/routing/index.js'
+import { WarmrouteError } from '../../../src/core/protocol/index.js'
+import type { GatewayOptions, PrefillPool, WorkerSpec } from '../../../src/server/index.js'
+import { createPolicyRouter } from '../../../src/server/index.js'
+import type { PairHouse } from '../../../src/server/pairs/fake-pair.case.js'
+import { openPairHouse } from '../../../src/server/pairs/fake-pair.case.js'
+import { createMetrics } from '../../../src/telemetry/index.js'
+import type { Answer } from './ask.js'
+import { ask } from './ask.js'
+import type { PairServers } from './servers.js'
+import { leaseMs, startScripted } from './servers.js'
+import { startSimulated } from './simulated-servers.js'
+import { VirtualTime } from './virtual-time.js'
+import type { Client, Move, Opening, Step, World } from './world.js'
+import { bodyOf, endless } from './world.js'
 
-interface Client {
-  readonly atMs: number
-  readonly isStream: boolean
-  readonly maxTokens: number | undefined
-  readonly leavesAfterMs: number | undefined
-}
-
-interface Move {
-  readonly atMs: number
-  readonly role: 'prefill' | 'decode'
-  readonly at: number
-  readonly kind: 'joins' | 'leaves' | 'drains'
-  /** Of a prefill worker: another size is another pool. */
-  readonly blockSize: 16 | 32
-}
-
-interface Step {
-  readonly waitMs: number
-  readonly fails?: ErrorCode | undefined
-}
-
-export interface World {
-  readonly engine: 'vllm' | 'sglang'
-  /** Of vLLM. */
-  readonly connector: FakePair['connector']
-  readonly enforce: boolean
-  readonly fallsBack: boolean
-  readonly isKv: boolean
-  /** In the order in which engines are asked, connections opened, routers asked and prefill routers made. */
-  readonly acts: readonly Act[]
-  readonly openings: readonly Opening[]
-  readonly steps: readonly Step[]
-  readonly builds: readonly Step[]
-  readonly clients: readonly Client[]
-  readonly moves: readonly Move[]
-}
-
-const leaseMs = 160
 const totalMs = 600
 const deadlines = {
   totalMs,
@@ -69,75 +33,6 @@ const deadlines = {
 const metrics = createMetrics()
 /** A quarter of the shortest deadline. */
 const tickMs = 30
-
-const anyAct: fc.Arbitrary<Act> = fc.oneof(
-  { weight: 20, arbitrary: fc.record({ kind: fc.constant('ok' as const), afterMs: fc.nat(60) }) },
-  { weight: 1, arbitrary: fc.constant<Act>({ kind: 'hang' }) },
-  { weight: 1, arbitrary: fc.constant<Act>({ kind: 'terminal' }) },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      kind: fc.constant('status' as const),
-      status: fc.constantFrom(400, 429, 500, 503),
-      isInStream: fc.boolean(),
-    }),
-  },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('drop' as const), isLate: fc.boolean() }) },
-  {
-    weight: 1,
-    arbitrary: fc.record({
-      kind: fc.constant('params' as const),
-      params: fc.constantFrom(null, {}, 7, { do_remote_prefill: true, do_remote_decode: false, remote_block_ids: [] }),
-    }),
-  },
-)
-const anyOpening: fc.Arbitrary<Opening> = fc.oneof(
-  { weight: 20, arbitrary: fc.constant<Opening>({ kind: 'ok' }) },
-  { weight: 5, arbitrary: fc.record({ kind: fc.constant('ok' as const), afterMs: fc.integer({ min: 1, max: 140 }) }) },
-  { weight: 1, arbitrary: fc.constant<Opening>({ kind: 'refused' }) },
-  { weight: 1, arbitrary: fc.constant<Opening>({ kind: 'hangs' }) },
-)
-const anyStep: fc.Arbitrary<Step> = fc.record({
-  waitMs: fc.constantFrom(0, 0, 0, 0, 0, 10, 100, 125, 140, 320),
-  fails: fc.oneof(
-    { weight: 24, arbitrary: fc.constant(undefined) },
-    {
-      weight: 1,
-      arbitrary: fc.constantFrom<ErrorCode>('WR_NO_ENDPOINTS', 'WR_QUEUE_REJECTED', 'WR_ALL_WORKERS_OVERLOADED'),
-    },
-  ),
-})
-const anyBuild: fc.Arbitrary<Step> = fc.record({
-  waitMs: fc.constantFrom(0, 0, 0, 20, 200),
-  fails: fc.constantFrom<ErrorCode | undefined>(undefined, undefined, undefined, 'WR_INVALID_CONFIG'),
-})
-const anyClient: fc.Arbitrary<Client> = fc.record({
-  atMs: fc.nat(400),
-  isStream: fc.boolean(),
-  maxTokens: fc.constantFrom(undefined, 1, 50),
-  leavesAfterMs: fc.option(fc.nat(300), { nil: undefined, freq: 2 }),
-})
-const anyMove: fc.Arbitrary<Move> = fc.record({
-  atMs: fc.nat(500),
-  role: fc.constantFrom('prefill' as const, 'prefill' as const, 'decode' as const),
-  at: fc.nat(1),
-  kind: fc.constantFrom('joins' as const, 'joins' as const, 'leaves' as const, 'leaves' as const, 'drains' as const),
-  blockSize: fc.constantFrom(16 as const, 16 as const, 16 as const, 32 as const),
-})
-
-export const anyWorld: fc.Arbitrary<World> = fc.record({
-  engine: fc.constantFrom('vllm' as const, 'vllm' as const, 'sglang' as const),
-  connector: fc.constantFrom<FakePair['connector']>('nixl', 'nixl', 'nixl', 'nixl_push', 'mooncake', 'shared_cache'),
-  enforce: fc.boolean(),
-  fallsBack: fc.boolean(),
-  isKv: fc.constantFrom(false, false, false, true),
-  acts: fc.array(anyAct, { minLength: 1, maxLength: 24 }),
-  openings: fc.array(anyOpening, { minLength: 1, maxLength: 12 }),
-  steps: fc.array(anyStep, { minLength: 1, maxLength: 16 }),
-  builds: fc.array(anyBuild, { minLength: 1, maxLength: 4 }),
-  clients: fc.array(anyClient, { minLength: 1, maxLength: 10 }),
-  moves: fc.array(anyMove, { maxLength: 8 }),
-})
 
 export interface WorldReport {
   /** What was broken, in words. */
@@ -175,7 +70,7 @@ class WorldRun {
   readonly #made: Made[] = []
   /** Of prefills, by router and id. */
   readonly #bookings: Map<string, Booking>[] = []
-  #pair!: FakePair
+  #servers!: PairServers
   #house!: PairHouse
   #live = 0
   #pool: 16 | 32 = 16
@@ -195,26 +90,25 @@ class WorldRun {
     await this.#time.run(this.#time.now() + leaseMs + 2 * deadlines.connectMs + 100) // what we send ourselves ends by then
     await this.#nothingIsLeft()
     await this.#finish(this.#house.close(), 5_000, 'the gateway did not close')
-    await this.#pair.close()
-    const { wrongs, holds } = this.#pair
-    return { wrongs: [...this.#wrongs, ...wrongs], requests: clients.length, holds: holds.size }
+    const { holds } = this.#servers
+    this.#wrongs.push(...(await this.#servers.judge(leftToLeases() - this.#leftBefore)))
+    await this.#servers.close()
+    return { wrongs: this.#wrongs, requests: clients.length, holds }
   }
 
   async #open(): Promise<void> {
-    const { engine, enforce, fallsBack, isKv, acts, openings, builds } = this.#world
-    const { now } = this.#time
-    const net = new MemoryNet()
-    const nextAct = endless(acts)
+    const { engines, enforce, fallsBack, isKv, openings, builds } = this.#world
+    const { now, net } = this.#time
     const nextOpening = endless(openings)
     const nextBuild = endless(builds)
     const steps = endless(this.#world.steps)
-    net.opening = nextOpening
-    this.#pair = await FakePair.start(engine, leaseMs, [2, 2], { net, now })
-    this.#pair.connector = this.#world.connector
-    this.#pair.act = (role) => {
-      const act = nextAct()
-      const isForPrefill = act.kind === 'params' || act.kind === 'terminal'
-      return isForPrefill && (role === 'decode' || engine === 'sglang') ? { kind: 'ok' } : act
+    this.#servers =
+      engines.kind === 'scripted'
+        ? await startScripted(this.#world, engines.acts, this.#time)
+        : await startSimulated(this.#world, engines, this.#time)
+    const connect: GatewayOptions['connect'] = ({ port }) => {
+      const opening = nextOpening()
+      return net.connect('', opening.kind === 'refused' ? 0 : port, (open) => openWhen(opening, open))
     }
     const newRouter = async (): Promise<RouterPort> =>
       troubled(
@@ -225,10 +119,10 @@ class WorldRun {
         this.#time,
       )
     this.#house = await openPairHouse({
-      pair: this.#pair,
+      pair: this.#servers,
       isVirtual: true,
       newRouter,
-      gateway: { now, connect: net.connect, deadlines, keepAliveMs: 100, random: seeded(), metrics },
+      gateway: { now, connect, deadlines, keepAliveMs: 100, random: seeded(), metrics },
       disagg: {
         enforce,
         fallsBack,
@@ -277,12 +171,13 @@ class WorldRun {
 
   // ---- what happens
 
-  async #live1({ atMs, isStream, maxTokens, leavesAfterMs }: Client): Promise<void> {
+  async #live1(client: Client): Promise<void> {
+    const { atMs, leavesAfterMs } = client
     await this.#time.sleep(atMs)
     const isReady = this.#isReady()
     const startedMs = this.#time.now()
     this.#live++
-    const asked = ask(this.#house, '/v1/chat/completions', bodyOf(isStream, maxTokens))
+    const asked = ask(this.#house.gateway, '/v1/chat/completions', JSON.stringify(bodyOf(client)))
     let hasLeft = false
     if (leavesAfterMs !== undefined)
       void this.#time.sleep(leavesAfterMs).then(async () => {
@@ -299,23 +194,27 @@ class WorldRun {
     if (tookMs > totalMs + tickMs + 1) this.#wrongs.push(`a request took ${tookMs} ms`)
     if (hasLeft) return
     if (!answer) this.#wrongs.push('a request was not answered')
-    else this.#judge(answer, isReady)
+    else this.#judge(client, answer, isReady)
   }
 
-  #judge({ status, text, headers }: Answer, isReady: boolean): void {
+  #judge(client: Client, answer: Answer, isReady: boolean): void {
+    const { status, text, headers } = answer
     const { enforce, engine } = this.#world
     const isHidden = status === 503 && text.includes('is not ready to serve')
     if (isHidden && isReady) this.#wrongs.push('a model that may serve refused a request as if it were hidden')
     if (!isHidden && !isReady) this.#wrongs.push(`a hidden model answered with ${status}`)
     const alone = status === 200 ? /x-warmroute-prefill-skipped: (\w+)/.exec(headers)?.[1] : undefined
     if (alone && engine === 'sglang') this.#wrongs.push('a decode-only worker was asked for everything')
-    if (enforce && /failed|activated|no_params/.test(alone ?? '')) this.#wrongs.push(`served by one worker alone: ${alone}`)
+    const wrong = status === 200 ? this.#servers.judgeAnswer(client, answer) : undefined
+    if (wrong) this.#wrongs.push(wrong)
+    if (enforce && /failed|activated|no_params/.test(alone ?? ''))
+      this.#wrongs.push(`served by one worker alone: ${alone}`)
   }
 
   async #move({ atMs, role, at, kind, blockSize }: Move): Promise<void> {
     await this.#time.sleep(atMs)
     const { gateway } = this.#house
-    const spec: WorkerSpec = { ...this.#pair.spec(role, at), ...(role === 'prefill' ? { blockSize } : {}) }
+    const spec: WorkerSpec = { ...this.#servers.spec(role, at), ...(role === 'prefill' ? { blockSize } : {}) }
     try {
       if (kind === 'joins') {
         gateway.setWorker('m', spec)
@@ -327,7 +226,7 @@ class WorldRun {
     }
     await this.#turn()
     const isReady = this.#isReady()
-    const listed = await ask(this.#house, '/v1/models').done
+    const listed = await ask(this.#house.gateway, '/v1/models').done
     const isListed = listed?.text.includes('"id":"m"') ?? false
     if (isListed !== isReady && isReady === this.#isReady())
       this.#wrongs.push(isListed ? 'a model that may not serve is listed' : 'a model that may serve is hidden')
@@ -366,21 +265,11 @@ class WorldRun {
       for (const [id, { frees }] of bookings) if (frees !== 1) this.#wrongs.push(`freed ${frees} times: ${id}`)
     for (const { id, in_flight: inFlight } of gateway.workers())
       if (inFlight !== 0) this.#wrongs.push(`worker ${id} has ${inFlight} requests`)
-    this.#judgeHolds()
     let drained = 0
     const ids = gateway.workers().map(({ id }) => BigInt(id))
     for (const id of ids) void gateway.drainWorker(id).then(() => drained++)
     await this.#time.settle()
     if (drained !== ids.length) this.#wrongs.push('a worker that nobody uses does not drain')
-  }
-
-  /** What waited was read, or its lease ended; and the second is known to the gateway. */
-  #judgeHolds(): void {
-    const holds = [...this.#pair.holds.values()]
-    if (holds.some(({ state }) => state === 'held')) this.#wrongs.push('KV is held after its lease')
-    const expired = holds.filter(({ state, isDelivered }) => state === 'expired' && isDelivered).length
-    const known = leftToLeases() - this.#leftBefore
-    if (expired > known) this.#wrongs.push(`${expired} leases ended unread, the gateway knows of ${known}`)
   }
 
   async #finish(work: Promise<unknown>, withinMs: number, otherwise: string): Promise<void> {
@@ -401,47 +290,6 @@ class WorldRun {
   }
 }
 
-interface Answer {
-  readonly status: number
-  readonly headers: string
-  readonly text: string
-}
-
-interface Asked {
-  /** Undefined: the connection ended without an answer. */
-  readonly done: Promise<Answer | undefined>
-  readonly isOver: boolean
-  leave(): void
-}
-
-/** A request on a connection of its own. */
-function ask({ gateway }: PairHouse, path: string, body?: string): Asked {
-  const [mine, theirs] = socketPair()
-  let text = ''
-  let isOver = false
-  const done = new Promise<Answer | undefined>((resolve) => {
-    mine.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')))
-    mine.once('close', () => {
-      isOver = true
-      const end = text.indexOf('\r\n\r\n')
-      const status = Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1])
-      resolve(end < 0 ? undefined : { status, headers: text.slice(0, end).toLowerCase(), text: text.slice(end) })
-    })
-  })
-  gateway.accept(theirs)
-  const method = body === undefined ? 'GET' : 'POST'
-  const head = [`${method} ${path} HTTP/1.1`, 'host: x', 'connection: close']
-  if (body !== undefined) head.push('content-type: application/json', `content-length: ${Buffer.byteLength(body)}`)
-  mine.write(`${head.join('\r\n')}\r\n\r\n${body ?? ''}`)
-  return {
-    done,
-    get isOver() {
-      return isOver
-    },
-    leave: () => void mine.destroy(),
-  }
-}
-
 /** A router that takes its time, or says no. */
 function troubled(router: RouterPort, steps: () => Step, time: VirtualTime): RouterPort {
   const route = router.route.bind(router)
@@ -459,19 +307,15 @@ function troubled(router: RouterPort, steps: () => Step, time: VirtualTime): Rou
   return router
 }
 
-function bodyOf(stream: boolean, max_tokens: number | undefined): string {
-  return JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'how many?' }], stream, max_tokens })
+function openWhen(opening: Opening, open: () => void): void {
+  if (opening.kind === 'ok' && opening.afterMs) setTimeout(open, opening.afterMs)
+  else if (opening.kind !== 'hangs') process.nextTick(open)
 }
 
 /** Holds that the gateway says it left to the end of their lease, or to a decode worker that failed. */
 function leftToLeases(): number {
   const counted = (how: string): number => metrics.heldKvReleased.with({ model: 'm', how }).value
   return counted('lease') + counted('decode_failed')
-}
-
-function endless<T>(items: readonly T[]): () => T {
-  let at = 0
-  return () => items[at++ % items.length]!
 }
 
 function seeded(): () => number {
