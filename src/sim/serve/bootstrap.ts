@@ -5,7 +5,7 @@
 import { ask, SideChannel } from './side-channel.js'
 import type { Line } from './side-channel.js'
 import type { SimWorld } from './sim-world.js'
-import { within } from './sim-world.js'
+import { wait, within } from './sim-world.js'
 
 interface Room {
   /** Resolves when the decode side has opened the room. */
@@ -94,13 +94,23 @@ export class BootstrapServer {
   }
 }
 
-/** The decode side: opens a room and waits there. Rejects when the prefill side fails, leaves, or takes too long. */
+/**
+ * The decode side: opens a room and waits there. Rejects when the prefill side fails or takes too long; that it died is found
+ * out by two heartbeats in vain.
+ */
 export async function awaitPrefill(
   { clock, net }: SimWorld,
   where: { readonly host: string; readonly port: number; readonly room: number },
-  waitMs: number,
+  { rendezvousMs, heartbeatMs }: { readonly rendezvousMs: number; readonly heartbeatMs: number },
   signal: AbortSignal,
 ): Promise<void> {
-  const answer = await ask(net, where, { room: where.room }, within(clock, waitMs, signal))
+  const limit = within(clock, rendezvousMs, signal)
+  let answer: Line
+  try {
+    answer = await ask(net, where, { room: where.room }, limit)
+  } catch (error) {
+    if (!limit.aborted) await wait(clock, 2 * heartbeatMs)
+    throw error
+  }
   if (answer['done'] !== true) throw new Error(String(answer['error']))
 }

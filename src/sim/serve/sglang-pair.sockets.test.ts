@@ -9,7 +9,14 @@ let stage: Stage
 afterEach(() => stage.close())
 
 function start(kind: 'prefill' | 'decode', pair: Partial<PairOptions> = {}, ranks = 1): Promise<SimEngine> {
-  return stage.start({ engine: 'sglang', blockTokens: 4, blocks: 64, speedup: 1000, ranks, pair: { kind, ...pair } })
+  return stage.start({
+    engine: 'sglang',
+    blockTokens: 4,
+    blocks: 64,
+    speedup: 1000,
+    ranks,
+    pair: { kind, heartbeatMs: 20, ...pair },
+  })
 }
 
 interface Reply {

@@ -38,6 +38,8 @@ export interface PairOptions {
   readonly connectMs: number
   /** How long one leg waits for the other, where both start together. */
   readonly rendezvousMs: number
+  /** How often SGLang's decode side looks after its prefill side; it is given up after two looks in vain. */
+  readonly heartbeatMs: number
 }
 
 /**
@@ -151,6 +153,7 @@ export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
       transferMsPerToken: 0.002,
       connectMs: 5000,
       rendezvousMs: 300_000,
+      heartbeatMs: 5000,
       ...options.pair,
     },
   }

@@ -37,6 +37,7 @@ export async function startSimulated(world: World, engines: Simulated, time: Vir
         transferMsPerToken,
         connectMs: 60,
         rendezvousMs: 300,
+        heartbeatMs: 20,
       },
       faults: parseFaults(own.map(({ fault }) => fault)),
     })
@@ -128,7 +129,7 @@ class SimulatedServers implements PairServers {
   async #judgeCaches(): Promise<readonly string[]> {
     if (this.#world.engine === 'sglang') return [] // its decode engines serve nothing alone
     const wrongs: string[] = []
-    for (const engine of this.decode)
+    for (const engine of this.decode.filter(({ port }) => this.#time.net.has(port)))
       for (const prompt of [0, 1, 2]) {
         engine.clearFaults()
         const client = { prompt, maxTokens: 12, isStream: false }

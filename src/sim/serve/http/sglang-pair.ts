@@ -147,8 +147,8 @@ async function decodeLeg(
   const port = numberOf(body, 'bootstrap_port') ?? 8998
   try {
     const gone = goneController(exchange).signal
-    const { rendezvousMs } = server.options.pair!
-    await Promise.all(rooms.map((room) => awaitPrefill(server.world, { host, port, room }, rendezvousMs, gone)))
+    const pair = server.options.pair!
+    await Promise.all(rooms.map((room) => awaitPrefill(server.world, { host, port, room }, pair, gone)))
   } catch (error) {
     throw broken(`Decode transfer failed for request rank=${rank} room=${rooms.join()}: ${String(error)}`)
   }
