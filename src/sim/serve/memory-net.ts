@@ -110,7 +110,7 @@ export class MemoryNet implements SimNet {
   }
 
   /** `when` says when it opens, or does not call back at all. */
-  connect(_host: string, port: number, when: (open: () => void) => void = process.nextTick): Socket {
+  connect(_host: string, port: number, when: (open: () => void) => void = soon): Socket {
     const [mine, theirs] = socketPair()
     when(() => {
       if (mine.destroyed) return
@@ -127,4 +127,8 @@ export class MemoryNet implements SimNet {
     })
     return mine as unknown as Socket
   }
+}
+
+function soon(open: () => void): void {
+  process.nextTick(open)
 }

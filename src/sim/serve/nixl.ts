@@ -122,9 +122,10 @@ export class NixlSide {
 
   #asked(line: Line): Line {
     if (line['engine'] !== this.engineId) return { error: 'another engine' }
-    const forgotten = this.#holds.get(String(line['forget']))
+    const { read, forget } = line
+    const forgotten = typeof forget === 'string' ? this.#holds.get(forget) : undefined
     if (forgotten) this.#expire(forgotten)
-    return line['read'] === undefined ? {} : this.#read(String(line['read']))
+    return typeof read === 'string' ? this.#read(read) : {}
   }
 
   #read(id: string): Line {
