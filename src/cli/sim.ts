@@ -8,10 +8,11 @@ import {
   pairKinds,
   parseEngineProfile,
   parseFaults,
+  simTasks,
   startSimEngine,
   timingProfiles,
 } from '../sim/index.js'
-import type { Fault, PairKind, SimEngine, SimEngineOptions, TimingProfile } from '../sim/index.js'
+import type { Fault, PairKind, SimEngine, SimEngineOptions, SimTask, TimingProfile } from '../sim/index.js'
 import { count, port, positive, whole } from './numbers.js'
 import { stopSignal } from './stop-signal.js'
 
@@ -25,6 +26,7 @@ interface SimFlags {
   readonly eventPort: number
   readonly model: readonly string[]
   readonly adapter: readonly string[]
+  readonly task: SimTask
   readonly blockSize?: number
   readonly blocks: number
   readonly hostBlocks: number
@@ -59,6 +61,11 @@ export function simCommand(): Command {
     )
     .option('--model <name...>', 'served names', ['sim'])
     .option('--adapter <name...>', 'LoRA adapters, served as models of their own', [])
+    .addOption(
+      new Option('--task <name>', 'what the model is for; one that does not generate answers with numbers')
+        .choices([...simTasks])
+        .default('generate'),
+    )
     .option('--block-size <tokens>', 'tokens per KV block; default 16 (vllm) or 64 (sglang)', count)
     .option('--blocks <n>', 'KV blocks per rank', count, 16_384)
     .option('--host-blocks <n>', 'blocks of the host tier per rank; 0 has none', whole, 0)
@@ -116,6 +123,7 @@ function toOptions(flags: SimFlags, worker: number): SimEngineOptions {
     port: flags.port === 0 ? 0 : flags.port + worker,
     models: flags.model,
     adapters: flags.adapter,
+    task: flags.task,
     ranks: flags.ranks,
     ...(flags.blockSize === undefined ? {} : { blockTokens: flags.blockSize }),
     blocks: flags.blocks,

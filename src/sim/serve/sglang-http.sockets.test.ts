@@ -28,7 +28,6 @@ const leftOut: Readonly<Record<string, string>> = {
   'get/model_info': 'fewer keys: nothing about embeddings',
   'get/v1/loads?include=core': 'fewer keys: no moments of decoding',
   'err-malformed': 'the message of the real server shows a path of its own files',
-  responses: 'no Responses API',
 }
 
 const exchanges = readExchanges('sglang/kv-events.jsonl.gz').filter(({ step }) => leftOut[step] === undefined)

@@ -5,6 +5,7 @@ import type { TimingProfile } from '../engine/timing.js'
 import type { EngineName } from './engine-name.js'
 import { recordedVersions } from './engine-name.js'
 import type { Fault } from './faults.js'
+import type { SimTask } from './pooled.js'
 import { createSimTokenizer } from './tokenizer.js'
 import type { SimTokenizer } from './tokenizer.js'
 
@@ -60,6 +61,8 @@ export interface SimEngineOptions {
   readonly port?: number
   /** Served names; the first is the one that answers carry. */
   readonly models?: readonly string[]
+  /** What the model is for; one that does not `generate` answers with numbers. */
+  readonly task?: SimTask
   /** What `/v1/models` gives as the model's path. */
   readonly root?: string
   /** LoRA adapters, served as models of their own. */
@@ -118,6 +121,7 @@ export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
     host: '127.0.0.1',
     port: 0,
     models: ['sim'],
+    task: 'generate',
     root: './model',
     adapters: [],
     ranks: 1,

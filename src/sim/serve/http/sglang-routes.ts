@@ -1,15 +1,17 @@
 /** Every route of a simulated SGLang. */
 import type { Choice } from '../generation.js'
 import type { SimServer } from '../sim-engine.js'
-import { anthropicMessages, answerMessages } from './anthropic-messages.js'
+import { anthropicMessages, answerMessages, sglangMessages } from './anthropic-messages.js'
 import { isSet, isTokens, numberOf, objectOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json, Routes } from './exchange.js'
-import { header, sendJson, sendText } from './exchange.js'
+import { header, Refusal, sendJson, sendText } from './exchange.js'
 import { checkLength, checkQueue, sglangBody, sglangRank, sglangRefusal } from './sglang-errors.js'
 import { preparePair, runLeg } from './sglang-pair.js'
 import { sglangMetrics } from './sglang-metrics.js'
 import { chatTokens, sglangChat, sglangCompletions, sglangSpec } from './sglang-openai.js'
+import { generating, sglangPoolingRoutes } from './sglang-pooling.js'
+import { sglangResponses } from './sglang-responses.js'
 import { loads, metaInfo, pairMode, serverInfo } from './sglang-shapes.js'
 
 export function sglangRoutes(server: SimServer): Routes {
@@ -30,10 +32,13 @@ export function sglangRoutes(server: SimServer): Routes {
     'POST /v1/tokenize': tokenize,
     'POST /detokenize': detokenize,
     'POST /v1/detokenize': detokenize,
-    'POST /generate': generate,
-    'POST /v1/completions': sglangCompletions,
-    'POST /v1/chat/completions': sglangChat,
-    'POST /v1/messages': messages,
+    'POST /generate': generating(generate),
+    'POST /v1/completions': generating(sglangCompletions),
+    'POST /v1/chat/completions': generating(sglangChat),
+    'POST /v1/responses': generating(sglangResponses),
+    'POST /v1/messages': generating(messages),
+    'POST /v1/messages/count_tokens': countTokens,
+    ...sglangPoolingRoutes,
     'POST /flush_cache': flush,
     'GET /flush_cache': flush,
     'POST /abort_request': abort,
@@ -179,23 +184,41 @@ async function detokenize(exchange: Exchange): Promise<void> {
 async function messages(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await sglangBody(exchange)
-  const prompt = chatTokens(exchange, { ...body, messages: anthropicMessages(body) })
+  const prompt = messageTokens(exchange, body)
+  const limit = numberOf(body, 'max_tokens')
+  if (limit === undefined) throw anthropicRefusal('max_tokens: Field required')
   checkLength(server, prompt)
   const rank = sglangRank(server, {}, header(exchange, 'x-data-parallel-rank')) // this route ignores the body's fields
   checkQueue(server, rank)
-  const spec = sglangSpec(exchange, body, [prompt], numberOf(body, 'max_tokens'))
+  const spec = sglangSpec(exchange, body, [prompt], limit)
   const model = typeof body['model'] === 'string' ? body['model'] : server.options.models[0]!
-  const head = { id: `msg_${server.newId()}${server.newId()}`, model, isCacheShown: false }
+  const head = { id: `msg_${server.newId()}${server.newId()}`, model, shapes: sglangMessages }
   answerMessages(exchange, body, head, rank, { ...spec, choices: 1 })
 }
 
+async function countTokens(exchange: Exchange): Promise<void> {
+  sendJson(exchange, 200, { input_tokens: messageTokens(exchange, await sglangBody(exchange)).length })
+}
+
+function messageTokens(exchange: Exchange, body: Json): number[] {
+  const messages = body['messages']
+  if (!Array.isArray(messages)) throw anthropicRefusal('messages: Field required')
+  if (messages.length === 0) throw anthropicRefusal('Messages cannot be empty.')
+  return chatTokens(exchange, { ...body, messages: anthropicMessages(body) })
+}
+
+function anthropicRefusal(message: string): Refusal {
+  return new Refusal(400, { type: 'error', error: { type: 'invalid_request_error', message } })
+}
+
 function modelInfo(server: SimServer): Json {
-  const { root, models } = server.options
+  const { root, models, task } = server.options
+  const isGeneration = task === 'generate'
   return {
     model_path: root,
     served_model_name: models[0],
     tokenizer_path: root,
-    is_generation: true,
+    is_generation: isGeneration,
     preferred_sampling_params: null,
     weight_version: 'default',
     load_format: 'dummy',
@@ -205,7 +228,7 @@ function modelInfo(server: SimServer): Json {
     has_image_understanding: false,
     has_audio_understanding: false,
     model_type: 'llama',
-    architectures: ['LlamaForCausalLM'],
+    architectures: [task === 'score' || task === 'classify' ? 'LlamaForSequenceClassification' : 'LlamaForCausalLM'],
   }
 }
 

@@ -1,6 +1,6 @@
 /** Every route of a simulated vLLM. */
 import type { SimServer } from '../sim-engine.js'
-import { anthropicMessages, answerMessages } from './anthropic-messages.js'
+import { anthropicMessages, answerMessages, vllmMessages } from './anthropic-messages.js'
 import { isTokens, numberOf } from './body.js'
 import type { Exchange, Routes } from './exchange.js'
 import { sendJson, sendText } from './exchange.js'
@@ -9,6 +9,7 @@ import { vllmCompletions } from './vllm-completions.js'
 import { devRoutes } from './vllm-dev-routes.js'
 import { checkSampling, invalid, outputLimit, vllmBody, vllmModel, vllmRank } from './vllm-errors.js'
 import { vllmMetrics } from './vllm-metrics.js'
+import { vllmPoolingRoutes } from './vllm-pooling.js'
 import { vllmResponses } from './vllm-responses.js'
 import { generate, renderChat, renderCompletions, renderMessages, renderResponses, scaleOut } from './vllm-scale-out.js'
 import { eventSources, modelCards } from './vllm-shapes.js'
@@ -19,7 +20,7 @@ import { versionNumber } from '../engine-name.js'
 const saysSources = versionNumber('0.29.0')
 
 export function vllmRoutes(server: SimServer): Routes {
-  const { isDevMode, isTokenizerInfo } = server.options
+  const { isDevMode, isTokenizerInfo, task } = server.options
   const empty = (exchange: Exchange): void => sendText(exchange, 200, '')
   return {
     'GET /health': empty,
@@ -38,18 +39,22 @@ export function vllmRoutes(server: SimServer): Routes {
     ...(isTokenizerInfo
       ? { 'GET /tokenizer_info': (exchange: Exchange) => sendJson(exchange, 200, tokenizerInfo(server)) }
       : {}),
-    'POST /v1/chat/completions': vllmChat,
-    'POST /v1/completions': vllmCompletions,
-    'POST /v1/messages': messages,
-    'POST /v1/responses': vllmResponses,
-    'POST /v1/messages/count_tokens': countTokens,
-    'POST /v1/chat/completions/render': scaleOut(renderChat),
-    'POST /v1/completions/render': scaleOut(renderCompletions),
-    'POST /v1/messages/render': scaleOut(renderMessages),
-    'POST /v1/responses/render': scaleOut(renderResponses),
-    'POST /inference/v1/generate': scaleOut(generate),
+    ...(task === 'generate' ? generatingRoutes : vllmPoolingRoutes(server)),
     ...(isDevMode ? devRoutes : {}),
   }
+}
+
+const generatingRoutes: Routes = {
+  'POST /v1/chat/completions': vllmChat,
+  'POST /v1/completions': vllmCompletions,
+  'POST /v1/messages': messages,
+  'POST /v1/responses': vllmResponses,
+  'POST /v1/messages/count_tokens': countTokens,
+  'POST /v1/chat/completions/render': scaleOut(renderChat),
+  'POST /v1/completions/render': scaleOut(renderCompletions),
+  'POST /v1/messages/render': scaleOut(renderMessages),
+  'POST /v1/responses/render': scaleOut(renderResponses),
+  'POST /inference/v1/generate': scaleOut(generate),
 }
 
 async function tokenize(exchange: Exchange): Promise<void> {
@@ -85,7 +90,7 @@ async function messages(exchange: Exchange): Promise<void> {
   checkSampling(body)
   const outputTokensMax = outputLimit(server, numberOf(body, 'max_tokens'), prompt.length)
   const spec = toSpec(exchange, body, [prompt], { outputTokensMax, adapter })
-  const head = { id: `chatcmpl-${requestId(exchange, body)}`, model: name, isCacheShown: true }
+  const head = { id: `chatcmpl-${requestId(exchange, body)}`, model: name, shapes: vllmMessages }
   answerMessages(exchange, body, head, vllmRank(exchange), { ...spec, choices: 1 })
 }
 
