@@ -63,6 +63,17 @@ it('an engine that does not report cached tokens is warned about, with the flag'
   })
 })
 
+it.each<Partial<SimEngineOptions>>([
+  { engine: 'vllm', task: 'embed' },
+  { engine: 'sglang', task: 'embed' }, // which a prompt would end
+])('an engine that pools is not sent a prompt: %o', async (options) => {
+  const { findings } = await examined(options)
+  expect(findings.at(-1)).toMatchObject({ check: 'task', verdict: 'warn' })
+  const [engine] = engines
+  expect((await fetch(`${engine!.url}/health`)).status).toBe(200)
+  expect(engine!.stats().requests).toBe(0)
+})
+
 it('an engine with a key is examined with it, and without it the key is asked for', async () => {
   const without = await examined({ apiKey: 'k' })
   expect(bad(without)).toMatchObject([{ check: 'answers', fix: '--engine-api-key <key>' }])

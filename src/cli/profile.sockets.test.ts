@@ -39,6 +39,16 @@ it('measures a simulated engine over HTTP and writes a profile that can be read'
   }
 })
 
+it('asks nothing of an engine that pools, which a prompt could end', async () => {
+  const engine = await startSimEngine({ engine: 'sglang', task: 'embed', healthMs: 1 })
+  await expect(profileEngine(engine.url, options)).rejects.toMatchObject({
+    code: 'WR_INVALID_ARGUMENT',
+    message: expect.stringContaining('answers with numbers'),
+  })
+  expect((await fetch(`${engine.url}/health`)).status).toBe(200)
+  await engine.close()
+})
+
 it('judges where the profile is to go before it measures anything', async () => {
   const command = profileCommand().exitOverride()
   const words = ['http://127.0.0.1:1', '--out', '/nowhere/profile.json']

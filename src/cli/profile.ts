@@ -72,9 +72,13 @@ export async function profileEngine(
   const served = await askModel(url, apiKey, signal)
   const model = options.model ?? served.name
   const contextMax = Math.min(options.maxContext, served.contextMax ?? options.maxContext)
-  const { batchTokensMax, usableBlocks, blockSize } = await detectEngine(
+  const { batchTokensMax, usableBlocks, blockSize, generates } = await detectEngine(
     new HttpProbe({ baseUrl: url, apiKey, signal }),
   )
+  if (generates?.value === false)
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', {
+      reason: `${model} answers with numbers and has no steps to measure; a request for text could end the engine`,
+    })
   const chunkTokens = options.chunkTokens ?? batchTokensMax?.value ?? chunkTokensGuess
   const probe = createEngineProbe({ url, apiKey, model, signal, answerTimeoutMs: 1000 * Math.max(60, seconds) })
   const points = await measureSteps(probe, {

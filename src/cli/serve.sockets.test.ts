@@ -273,6 +273,21 @@ describe('engines that cannot be exact', () => {
   })
 })
 
+describe('models that answer with numbers', () => {
+  it.each(['vllm', 'sglang'] as const)('are served for what they do, and never asked for text: %s', async (kind) => {
+    const only = await engine({ engine: kind, task: 'embed', healthMs: 1 })
+    const served = await start([only.url])
+    const ai = client(served)
+    const { data } = await ai.embeddings.create({ model: 'sim', input: 'How deep is the snow?' })
+    expect(data[0]!.embedding).toHaveLength(64)
+    await expect(say(ai, conversation('snow'), 'How deep?')).rejects.toMatchObject({
+      status: 404,
+      code: 'WR_ROUTE_NOT_FOUND',
+    })
+    expect((await fetch(`${only.url}/health`)).status).toBe(200) // an SGLang that got it would be down
+  })
+})
+
 describe('what it refuses', () => {
   it.each([
     { words: [], says: /no engines/ },

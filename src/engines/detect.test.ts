@@ -58,6 +58,23 @@ it('knows a vLLM by its event sources, asked first, and reads every fact with it
 })
 
 it.each([
+  { chat: 405, pooling: 404, generates: undefined },
+  { chat: 404, pooling: 405, generates: false },
+  { chat: 404, pooling: 404, generates: undefined }, // a proxy that knows neither
+])('a vLLM that answers chat with $chat and pooling with $pooling: generates $generates', async (statuses) => {
+  const probe = recorded('vllm/probes.json', {
+    '/v1/chat/completions': { status: statuses.chat, body: '' },
+    '/pooling': { status: statuses.pooling, body: '' },
+  })
+  expect((await detectEngine(probe)).generates?.value).toBe(statuses.generates)
+})
+
+it.each([true, false])('an SGLang says whether its model generates: %s', async (generates) => {
+  const probe = recorded('sglang/probes.json', { '/model_info': ok({ is_generation: generates }) })
+  expect((await detectEngine(probe)).generates?.value).toBe(generates)
+})
+
+it.each([
   ['eagle3', true],
   ['deepseek_mtp', true],
   ['ngram', false],

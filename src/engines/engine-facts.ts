@@ -58,6 +58,8 @@ export interface EngineFacts {
   readonly unspokenConnector?: Fact<string>
   /** Empty: events are off. Absent: the engine does not say, ask its sockets. */
   readonly eventSources?: Fact<readonly EventSourceFact[]>
+  /** False: the model pools, and answers with numbers. A request for text then ends an SGLang. */
+  readonly generates?: Fact<boolean>
   /** Differs between incarnations of the process. */
   readonly incarnation?: Fact<string>
 }

@@ -13,6 +13,7 @@ export { readOrcaHeader, readSglangLoad, readSglangLoads, readVllmLoad } from '.
 export type { RankLoad } from './load-signals.js'
 export { HttpProbe } from './probe.js'
 export type { HttpProbeOptions, Probe, ProbeReply } from './probe.js'
+export { engineRoute } from './routes.js'
 export {
   canDecodeAlone,
   canPair,

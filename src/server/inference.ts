@@ -26,7 +26,15 @@ import type { PrefillAnswer } from './pairs/index.js'
 import { asStream, outputTokensOf, PairedRequest } from './pairs/index.js'
 import { ownHeaders } from './relay/own-marks.js'
 import { RequestRecord } from './telemetry/request-record.js'
-import { asReusable, clientRequestId, endInTime, mayMove, requireJson, requireReady } from './request/verdicts.js'
+import {
+  asReusable,
+  clientRequestId,
+  endInTime,
+  mayMove,
+  requireJson,
+  requireReady,
+  requireRoute,
+} from './request/verdicts.js'
 import type { SessionTie } from './sessions/session-affinity.js'
 import { tieOf } from './sessions/tie-of.js'
 import { attemptsMax } from './options.js'
@@ -159,6 +167,7 @@ export class Inference implements Timed {
     this.#record.understood(prepared)
     this.#mayOpen = prepared.isStream && !prepared.hints.isDryRun
     requireReady(this.#context, prepared)
+    requireRoute(prepared)
     const prompt = await this.#preprocess(prepared)
     this.#record.prompt(prompt)
     this.#tie = await tieOf(prepared, this.#abort.signal)

@@ -37,6 +37,8 @@ export interface WorkerSpec {
   readonly givesBlockUp?: boolean | undefined
   /** Tokens per block, where a prefill worker's differ from the model's. */
   readonly blockSize?: number | undefined
+  /** False: its model pools, and gets no request for text. */
+  readonly generates?: boolean | undefined
 }
 
 export const workerRoles = ['aggregated', 'prefill', 'decode'] as const

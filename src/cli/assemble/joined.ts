@@ -85,6 +85,7 @@ export function specOf({ keeper, facts, verdict, role, added }: Joined): WorkerS
     transfer: transferOf(keeper, facts),
     givesBlockUp: facts.kind.value === 'vllm' && facts.isEagle?.value === true,
     blockSize: added?.spec.blockSize ?? facts.blockSize?.value,
+    generates: facts.generates?.value,
   }
 }
 

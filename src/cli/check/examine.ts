@@ -30,6 +30,7 @@ export async function examine(address: WorkerAddress, options: ExamineOptions): 
   const model = facts.models?.value[0]?.name
   const findings: Finding[] = judgeFacts(facts)
   if (model === undefined) return report(url, facts, findings)
+  if (facts.generates?.value === false) return report(url, facts, [...findings, pools(facts.generates.source)])
   const patient: Patient = { url, apiKey, facts, model, ranks: facts.dpRanks?.value ?? 1, signal: options.signal }
   findings.push(...(await judgeSockets(facts)), await judgeLoad(probe, facts))
   findings.push(...(await listenAndTest(patient, options)))
@@ -48,6 +49,12 @@ function unreachable(status: number | undefined): Finding {
     return { check, verdict: 'fail', reason: `it wants a key (status ${status})`, fix: '--engine-api-key <key>' }
   const reason = status === undefined ? 'nothing answers there' : `/v1/models answered ${status}`
   return { check, verdict: 'fail', reason, fix: 'start the engine, or correct the address' }
+}
+
+/** Nothing more is asked of it: a request for text ends an SGLang that pools. */
+function pools(source: string): Finding {
+  const reason = `its model answers with numbers, by ${source}: it was sent no prompt, and its events were not tried`
+  return { check: 'task', verdict: 'warn', reason }
 }
 
 function judgeFacts(facts: EngineFacts): Finding[] {

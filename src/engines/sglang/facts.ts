@@ -1,4 +1,4 @@
-/** Where each fact of an SGLang server lives: all of it in `/server_info`, which also holds secrets and is never logged. */
+/** Where each fact of an SGLang server lives: most of it in `/server_info`, which also holds secrets and is never logged. */
 import type { EngineFacts, EventSourceFact } from '../engine-facts.js'
 import { fact, reachableEndpoint } from '../engine-facts.js'
 import type { JsonRecord } from '../json.js'
@@ -12,7 +12,13 @@ const bigramAlgorithms = new Set(['EAGLE', 'EAGLE3', 'FROZEN_KV_MTP'])
 export async function sglangFacts(probe: Probe): Promise<Omit<EngineFacts, 'kind'>> {
   const reply = (await okText(probe, '/server_info')) ?? (await okText(probe, '/get_server_info'))
   const info = parseRecord(reply)
-  return info ? factsOf(info, probe.host) : {}
+  return { ...(info && factsOf(info, probe.host)), ...(await taskFact(probe)) }
+}
+
+async function taskFact(probe: Probe): Promise<Pick<EngineFacts, 'generates'>> {
+  const reply = (await okText(probe, '/model_info')) ?? (await okText(probe, '/get_model_info'))
+  const generates = parseRecord(reply)?.['is_generation']
+  return typeof generates === 'boolean' ? { generates: fact(generates, '/model_info is_generation') } : {}
 }
 
 async function okText(probe: Probe, path: string): Promise<string | undefined> {

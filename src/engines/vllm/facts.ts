@@ -24,7 +24,15 @@ export async function vllmFacts(probe: Probe, models: JsonRecord | undefined): P
     ...fromMetrics(metrics ?? ''),
     ...fromDevInfo(asRecord(parseRecord(devInfo)?.['vllm_config']), probe.host),
     ...fromSources(parseRecord(sources), probe.host),
+    ...(await poolingFact(probe)),
   }
+}
+
+/** A server offers either chat or pooling. Both are asked with GET, which a route that is there refuses with 405. */
+async function poolingFact(probe: Probe): Promise<Pick<EngineFacts, 'generates'>> {
+  const [chat, pooling] = await Promise.all(['/v1/chat/completions', '/pooling'].map((path) => probe.get(path)))
+  const pools = chat?.status === 404 && pooling?.status === 405 // 404 alone might be a proxy's
+  return pools ? { generates: fact(false, 'GET /pooling') } : {}
 }
 
 /** Base cards carry the root that names the tokenizer; adapter cards carry a parent. */

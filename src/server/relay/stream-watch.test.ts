@@ -29,6 +29,29 @@ it('counts the same tokens and reads the same usage however the stream is cut', 
   )
 })
 
+it.each([
+  {
+    says: "SGLang's first event has what it found in its cache, its last has none of it",
+    opening: { input_tokens: 28, output_tokens: 0, cache_read_input_tokens: 128 },
+    last: { output_tokens: 2 },
+    usage: { promptTokens: 28, outputTokens: 2, cachedTokens: 128 },
+  },
+  {
+    says: "vLLM's last event has the last word",
+    opening: { input_tokens: 40, output_tokens: 0 },
+    last: { input_tokens: 8, output_tokens: 2, cache_read_input_tokens: 32 },
+    usage: { promptTokens: 8, outputTokens: 2, cachedTokens: 32 },
+  },
+])('$says', ({ opening, last, usage }) => {
+  const watch = new StreamWatch('anthropic_messages')
+  const bytes = Buffer.from(
+    `event: message_start\ndata: ${JSON.stringify({ type: 'message_start', message: { usage: opening } })}\n\n` +
+      `event: message_delta\ndata: ${JSON.stringify({ type: 'message_delta', usage: last })}\n\n`,
+  )
+  watch.push(bytes, 0, bytes.length)
+  expect(watch.usage).toEqual(usage)
+})
+
 it('takes the usage out and nothing else, however the stream is cut', () => {
   const text = chatFrames('m', usage).join('')
   fc.assert(

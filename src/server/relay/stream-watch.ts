@@ -17,6 +17,8 @@ export class StreamWatch {
   readonly #parts: Buffer[] = []
   #partBytes = 0
   #usageEvent: Buffer | undefined
+  /** Anthropic's first event: SGLang says there, and only there, what it found in its cache. */
+  #openingEvent: Buffer | undefined
   #hasToken = false
   /** The last bytes seen ended an event (or nothing was seen): a comment of ours may follow. */
   isBetweenEvents = true
@@ -54,7 +56,14 @@ export class StreamWatch {
   }
 
   get usage(): Usage | undefined {
-    return this.#usageEvent && readUsage(this.#usageEvent.toString('latin1'))
+    const last = this.#usageEvent && readUsage(this.#usageEvent.toString('latin1'))
+    const opening = this.#openingEvent && readUsage(this.#openingEvent.toString('latin1'))
+    if (!last || !opening) return last
+    return {
+      promptTokens: last.promptTokens ?? opening.promptTokens,
+      outputTokens: last.outputTokens,
+      cachedTokens: last.cachedTokens ?? opening.cachedTokens,
+    }
   }
 
   #tail(): number {
@@ -103,7 +112,10 @@ export class StreamWatch {
 
   /** `event: name` before the data: Anthropic and Responses. */
   #namedEvent(buffer: Buffer, start: number, end: number): number {
-    if (has(buffer, usageMark, start, end)) this.#usageEvent = Buffer.from(buffer.subarray(start, end))
+    if (has(buffer, usageMark, start, end)) {
+      if (this.#endpoint === 'anthropic_messages') this.#openingEvent ??= this.#usageEvent
+      this.#usageEvent = Buffer.from(buffer.subarray(start, end))
+    }
     const text = buffer.toString('latin1', start, Math.min(end, start + 96))
     if (/event: ?(?:message_stop|response\.(?:completed|incomplete|failed))/.test(text)) this.hasFinished = true
     if (/event: ?error/.test(text)) this.hasError = true

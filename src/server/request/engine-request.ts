@@ -1,8 +1,9 @@
 /** What is sent to the chosen worker: the client's own bytes, with fields spliced in or out, and known headers only. */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { WorkerRank } from '../../core/protocol/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import type { LegEdit } from '../../engines/index.js'
-import { requestControls } from '../../engines/index.js'
+import { engineRoute, requestControls } from '../../engines/index.js'
 import type { BodyEdit } from '../splice-body.js'
 import { spliceBody } from '../splice-body.js'
 import type { EngineRequest } from '../wire/engine-connection.js'
@@ -52,7 +53,7 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
   const { authorization } = options.headers
   if (options.passesAuthorization && !worker.link.hasOwnKey && authorization !== undefined)
     headers.push(['authorization', authorization])
-  const { path } = prepared.row
+  const path = pathAt(worker, prepared)
   const controls = requestControls({
     engine: worker.spec.engine,
     path,
@@ -68,6 +69,14 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
   if (options.leg) Object.assign(set, options.leg.set)
   const { mayStillSend } = options
   return { method: 'POST', path, headers, body: edited(options, set, controls.strip), mayStillSend }
+}
+
+/** A worker that became unfit since it was chosen is not asked. */
+function pathAt({ spec }: Worker, { row }: Prepared): string {
+  const path = engineRoute(spec.engine, row.path)
+  if (path === undefined || (row.generates && spec.generates === false))
+    throw new WarmrouteError('WR_ROUTE_NOT_FOUND', { message: `Worker ${spec.id} has no route for POST ${row.path}.` })
+  return path
 }
 
 /** An engine counts its ranks from 0. One rank needs no pin. */

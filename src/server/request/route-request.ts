@@ -44,8 +44,10 @@ export function placeOf(
       : { isFixed: true, allowedWorkerIds: new Set([workerId]) }
   }
   const target = tiedTo ?? peeked(model, hints)
-  if (target && !failed.has(target.workerId) && !excluded?.has(target.workerId)) return { isFixed: false, pin: target }
-  return { isFixed: false, excludedWorkerIds: leftOut(model, failed, excluded) }
+  const unfit = model.fleet.unfitFor(prepared.row)
+  const mayBe = (id: bigint): boolean => !failed.has(id) && !excluded?.has(id) && !unfit.has(id)
+  if (target && mayBe(target.workerId)) return { isFixed: false, pin: target }
+  return { isFixed: false, excludedWorkerIds: leftOut(model, failed, excluded, unfit) }
 }
 
 export function routeRequestOf(
@@ -103,12 +105,13 @@ function leftOut(
   model: Prepared['model'],
   failed: ReadonlySet<bigint>,
   excluded: ReadonlySet<bigint> | undefined,
+  unfit: ReadonlySet<bigint>,
 ): ReadonlySet<bigint> | undefined {
   const { unavailable } = model.fleet
   const busy = model.monitor.isConfigured ? model.monitor.excludedWorkers() : failed
-  if (failed.size === 0 && busy.size === 0) {
+  if (failed.size === 0 && busy.size === 0 && unfit.size === 0) {
     if (!excluded) return unavailable.size === 0 ? undefined : unavailable
     if (unavailable.size === 0) return excluded
   }
-  return new Set([...unavailable, ...busy, ...failed, ...(excluded ?? [])])
+  return new Set([...unavailable, ...busy, ...failed, ...unfit, ...(excluded ?? [])])
 }

@@ -84,6 +84,20 @@ export function requireReady({ isDraining }: GatewayContext, { model, hints }: P
   if (model.isEveryoneBusy) throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
 }
 
+/** Somebody who serves the model has the route; a request for text never reaches a model that pools. */
+export function requireRoute({ model: { fleet, name }, row, hints }: Prepared): void {
+  const unfit = fleet.unfitFor(row)
+  if (unfit.size === 0) return
+  const pin = hints.decodeWorkerId ?? hints.backendWorkerId
+  if (pin === undefined ? unfit.size === fleet.size : unfit.has(pin))
+    throw new WarmrouteError('WR_ROUTE_NOT_FOUND', {
+      message:
+        pin === undefined
+          ? `No engine that serves \`${name}\` has a route for POST ${row.path}.`
+          : `Worker ${pin} has no route for POST ${row.path}.`,
+    })
+}
+
 /** An id that is short and plain; anything else is replaced by our own. */
 export function clientRequestId(request: IncomingMessage): string | undefined {
   const id = request.headers['x-request-id']

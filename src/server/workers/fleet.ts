@@ -3,10 +3,12 @@
  * exists; leaves out of selection whoever is draining or in quarantine.
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
+import { engineRoute } from '../../engines/index.js'
 import type { RouterPort } from '../../routing/index.js'
 import type { Deadlines, HealthOptions, Log, WorkerSpec } from '../options.js'
 import { fetchText } from '../wire/fetch-text.js'
 import type { Connect } from '../wire/engine-link.js'
+import type { EndpointRow } from '../request/endpoints.js'
 import { Worker } from './worker.js'
 
 export interface FleetOptions {
@@ -31,6 +33,8 @@ export class Fleet {
   readonly #probes = new Map<bigint, NodeJS.Timeout>()
   readonly #watchers = new Set<() => void>()
   #unavailable: ReadonlySet<bigint> = nobody
+  /** By path. */
+  readonly #unfit = new Map<string, ReadonlySet<bigint>>()
   #isClosed = false
 
   constructor(options: FleetOptions) {
@@ -44,6 +48,17 @@ export class Fleet {
   /** Workers that selection must leave out now. The same set until something changes. */
   get unavailable(): ReadonlySet<bigint> {
     return this.#unavailable
+  }
+
+  /** Workers that have no such route, whoever else may serve. The same set until something changes. */
+  unfitFor(row: EndpointRow): ReadonlySet<bigint> {
+    const known = this.#unfit.get(row.path)
+    if (known) return known
+    const out = new Set<bigint>()
+    for (const worker of this.#workers.values()) if (!isFit(worker, row)) out.add(worker.id)
+    const unfit = out.size === 0 ? nobody : out
+    this.#unfit.set(row.path, unfit)
+    return unfit
   }
 
   get servingCount(): number {
@@ -185,6 +200,7 @@ export class Fleet {
     const out = new Set<bigint>()
     for (const worker of this.#workers.values()) if (!worker.mayServe) out.add(worker.id)
     this.#unavailable = out.size === 0 ? nobody : out
+    this.#unfit.clear()
     for (const watcher of this.#watchers) watcher()
     this.#options.onChange?.()
   }
@@ -193,4 +209,9 @@ export class Fleet {
     const { model, log } = this.#options
     log.info({ worker: worker.label, model, state: worker.state, mode: worker.mode }, sentence)
   }
+}
+
+/** Its engine has the route, and its model does what the route asks for. */
+function isFit({ spec }: Worker, { path, generates }: EndpointRow): boolean {
+  return engineRoute(spec.engine, path) !== undefined && !(generates && spec.generates === false)
 }
