@@ -1,9 +1,7 @@
 // Goal: what engines offer beside OpenAI's and Anthropic's own routes reaches a worker that has it, through the same client.
-// Method: the real client's `post` against simulated servers; models that pool instead of generating are scripted engines.
+// Method: the real client's `post` against simulated servers that generate; sdk-pooling has those that pool.
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startFakeEngine } from '../../src/server/fake-engine.case.js'
-import { createPolicyRouter } from '../../src/server/policies/policy-router.js'
 import type { SimHouse } from './sim-house.js'
 import { openSimHouse } from './sim-house.js'
 
@@ -28,15 +26,20 @@ describe.each(['vllm', 'sglang'] as const)('a simulated %s', (engine) => {
     expect(engine === 'vllm' ? spelt.prompt : spelt.text).toBe(prompt)
   })
 
-  it('answers for itself where it has no such route', async () => {
-    for (const path of ['/v1/rerank', '/v1/score', '/pooling', '/classify'])
-      await expect(openai.post(path, { body: { model: 'sim', input: 'x' } })).rejects.toMatchObject({ status: 404 })
+  it('says for itself that its model does not pool', async () => {
+    const refused = { status: engine === 'vllm' ? 404 : 400 }
+    for (const path of ['/v1/embeddings', '/v1/rerank', '/v1/classify'])
+      await expect(
+        openai.post(path, { body: { model: 'sim', input: 'x', query: 'x', documents: ['y'] } }),
+      ).rejects.toMatchObject(refused)
   })
 
   if (engine === 'vllm') {
-    it('has no /generate, and says so', async () => {
+    it('has no /generate: that is said at once, and why', async () => {
       await expect(openai.post('/generate', { body: { model: 'sim', text: 'x' } })).rejects.toMatchObject({
         status: 404,
+        code: 'WR_ROUTE_NOT_FOUND',
+        message: expect.stringContaining('No engine that serves `sim` has a route for POST /generate'),
       })
     })
     return
@@ -69,30 +72,3 @@ interface Generated {
   readonly output_ids: readonly number[]
   readonly meta_info: { readonly completion_tokens: number; readonly cached_tokens: number }
 }
-
-it.each([
-  { path: '/v1/rerank', body: { query: 'sea', documents: ['calm', 'rough'], top_n: 1 } },
-  { path: '/v1/score', body: { text_1: 'sea', text_2: ['calm', 'rough'] } },
-  { path: '/pooling', body: { input: ['sea', 'calm'] } },
-  { path: '/classify', body: { input: 'sea' } },
-])('$path reaches a model that pools as it was asked, and its answer comes back', async ({ path, body }) => {
-  const seen: unknown[] = []
-  const engine = await startFakeEngine((request, response) => {
-    seen.push({ path: request.path, body: JSON.parse(request.text) as unknown })
-    response.writeHead(200, { 'content-type': 'application/json' })
-    response.end(JSON.stringify({ object: 'list', data: [{ index: 0, score: 0.25 }] }))
-  })
-  const house = await openSimHouse(['vllm'])
-  const router = createPolicyRouter({ policy: 'least-loaded' })
-  const workers = [{ id: 77n, url: engine.url, engine: 'vllm' as const }]
-  house.gateway.addModel({ name: 'pools', blockSize: 16, router, workers })
-  const openai = new OpenAI({ baseURL: house.url, apiKey: 'none', maxRetries: 0 })
-  const answer = await openai.post(path, { body: { model: 'pools', ...body } })
-  expect(answer).toEqual({ object: 'list', data: [{ index: 0, score: 0.25 }] })
-  expect(seen).toEqual([{ path, body: { model: 'pools', ...body } }])
-  expect((await router.loads()).every((load) => load.activeRequests === 0)).toBe(true)
-  await house.gateway.removeModel('pools')
-  await router.close()
-  await engine.close()
-  await house.close()
-})

@@ -13,7 +13,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import { plainRules } from '../chat/build-prompt.js'
 import { contentTexts } from '../chat/chat-vllm.js'
-import { convertMessages } from '../chat/convert-routes.js'
+import { convertMessages, convertResponses } from '../chat/convert-routes.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
 import { asList, asRecord, carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
@@ -276,14 +276,15 @@ export class EngineTokens implements TokenSource {
   async #tokenize(route: Route, request: Request, options: TokenizeOptions): Promise<Said> {
     const { body, spell } = request
     if (!spell) throw new LoadOnlyError('too-long', 'the numbers of so long a body are not read again')
-    if (route === 'responses') throw new LoadOnlyError('no-tokenizer', 'the engine renders no responses for us')
-    const chat = route === 'messages' ? convertMessages(body).body : body
+    const { dialect } = this.#endpoint
+    const chat =
+      route === 'responses' ? plainResponses(body, dialect) : route === 'messages' ? convertMessages(body).body : body
     if (route !== 'completions') for (const message of asList(chat['messages'], 'messages')) refuseMedia(message)
     const ask =
       route === 'completions'
         ? pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
         : pick({ ...chat, model: body['model'] }, chatFields)
-    const path = this.#endpoint.dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
+    const path = dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
     const { status, bytes } = await this.#askTokens(path, spell(ask), options)
     const { ids } = await this.#read(path, status, bytes, options)
     return { ids, media: undefined, exactness: 'expected' }
@@ -356,6 +357,14 @@ function withoutTensors(body: string | Uint8Array<ArrayBuffer>): string | Uint8A
   longer.set(body.subarray(0, end))
   longer.set(new TextEncoder().encode(noTensors), end)
   return longer
+}
+
+/** SGLang reads responses of plain text as the chat they stand for; vLLM puts a token of its own before it. */
+function plainResponses(body: Body, dialect: EngineEndpoint['dialect']): Body {
+  const chat = dialect === 'sglang' ? convertResponses(body).body : undefined
+  const isPlain = (message: Value): boolean => typeof asRecord(message)?.['content'] === 'string'
+  if (chat && chat['tools'] === undefined && asList(chat['messages'], 'messages').every(isPlain)) return chat
+  throw new LoadOnlyError('no-tokenizer', 'the engine renders no responses for us')
 }
 
 const chatFields = [
