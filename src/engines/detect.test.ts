@@ -60,6 +60,7 @@ it('knows a vLLM by its event sources, asked first, and reads every fact with it
 it.each([
   { chat: 405, pooling: 404, generates: undefined },
   { chat: 404, pooling: 405, generates: false },
+  { chat: 405, pooling: 405, generates: undefined }, // as versions were that offered every route
   { chat: 404, pooling: 404, generates: undefined }, // a proxy that knows neither
 ])('a vLLM that answers chat with $chat and pooling with $pooling: generates $generates', async (statuses) => {
   const probe = recorded('vllm/probes.json', {

@@ -1,5 +1,6 @@
 /** A gateway over fake engines for tests, and the check that nothing is left behind: no booking, no socket, no timer. */
 import { afterEach, expect } from 'vitest'
+import type { EngineKind } from '../engines/index.js'
 import type { RankLoad, RouterPort } from '../routing/index.js'
 import type { FakeEngine, Responder } from './fake-engine.case.js'
 import { startFakeEngine } from './fake-engine.case.js'
@@ -21,6 +22,8 @@ export interface House {
 
 export interface HouseOptions {
   readonly engines?: number
+  /** What they are said to be. */
+  readonly engine?: EngineKind
   readonly respond?: Responder
   readonly model?: Partial<ModelSpec>
   readonly gateway?: Partial<GatewayOptions>
@@ -31,6 +34,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
   const engines: FakeEngine[] = []
   for (let at = 0; at < (options.engines ?? 2); at++) engines.push(await startFakeEngine(options.respond))
   const router = options.router ?? createPolicyRouter({ policy: 'round-robin' })
+  const kind = options.engine ?? 'vllm'
   const gateway = createGateway({
     listen: { port: 0 },
     usageSampleEvery: 0,
@@ -41,7 +45,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
         name: 'm',
         blockSize: 16,
         router,
-        workers: engines.map((engine, at) => ({ id: BigInt(at + 1), url: engine.url, engine: 'vllm' as const })),
+        workers: engines.map((engine, at) => ({ id: BigInt(at + 1), url: engine.url, engine: kind })),
         ...options.model,
       },
     ],

@@ -97,6 +97,7 @@ async function startFake() {
     void bodyOf(request).then((text) => {
       if (request.url === '/v1/models')
         return answer(200, '{"object":"list","data":[{"id":"m","object":"model","owned_by":"tensorrt_llm"}]}')
+      if (request.url === '/health') return answer(200, '')
       if (request.url === '/version') return answer(200, '{"version":"1.2.0"}')
       if (request.url === '/server_info')
         return answer(200, `{"disaggregated_params":null,"tokens_per_block":${blockSize}}`)

@@ -28,11 +28,11 @@ export async function vllmFacts(probe: Probe, models: JsonRecord | undefined): P
   }
 }
 
-/** A server offers either chat or pooling. Both are asked with GET, which a route that is there refuses with 405. */
+/** Routes are asked with GET, which one that is there refuses with 405. Versions that offer both refuse the wrong one themselves. */
 async function poolingFact(probe: Probe): Promise<Pick<EngineFacts, 'generates'>> {
-  const [chat, pooling] = await Promise.all(['/v1/chat/completions', '/pooling'].map((path) => probe.get(path)))
-  const pools = chat?.status === 404 && pooling?.status === 405 // 404 alone might be a proxy's
-  return pools ? { generates: fact(false, 'GET /pooling') } : {}
+  if ((await probe.get('/pooling'))?.status !== 405) return {}
+  const chat = await probe.get('/v1/chat/completions')
+  return chat?.status === 404 ? { generates: fact(false, 'GET /pooling') } : {}
 }
 
 /** Base cards carry the root that names the tokenizer; adapter cards carry a parent. */
