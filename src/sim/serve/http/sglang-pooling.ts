@@ -29,7 +29,9 @@ async function embeddings(exchange: Exchange): Promise<void> {
   const body = await sglangBody(exchange)
   const format = body['encoding_format'] ?? 'float'
   if (format !== 'float' && format !== 'base64')
-    throw sglangRefusal(`encoding_format must be either 'float' or 'base64', got '${String(format)}'`)
+    throw sglangRefusal(
+      `encoding_format must be either 'float' or 'base64', got '${textOf(body, 'encoding_format') ?? 'null'}'`,
+    )
   const prompts = inputsOf(exchange, body)
   const { root } = server.options
   if (numberOf(body, 'dimensions') !== undefined)

@@ -27,7 +27,7 @@ async function embeddings(exchange: Exchange): Promise<void> {
   const format = body['encoding_format'] ?? 'float'
   if (format !== 'float' && format !== 'base64')
     throw invalid(
-      `{'type': 'literal_error', 'loc': 'body.encoding_format', 'msg': "Input should be 'float', 'base64', 'bytes' or 'bytes_only'", 'input': '${String(format)}', 'ctx': {'expected': "'float', 'base64', 'bytes' or 'bytes_only'"}}`,
+      `{'type': 'literal_error', 'loc': 'body.encoding_format', 'msg': "Input should be 'float', 'base64', 'bytes' or 'bytes_only'", 'input': '${textOf(body, 'encoding_format') ?? 'null'}', 'ctx': {'expected': "'float', 'base64', 'bytes' or 'bytes_only'"}}`,
       'body.encoding_format',
     )
   const dimensions = numberOf(body, 'dimensions')
