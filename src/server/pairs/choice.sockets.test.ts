@@ -1,5 +1,6 @@
 // Who prefills, who decodes, whether a request is split at all, and who may be seen: over scripted servers.
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import type { ConditionalPolicy } from '../../core/prefill/index.js'
 import { InProcessRouter } from '../../routing/index.js'
 import { chatBody, post } from '../house.case.js'
 import type { WorkerSpec } from '../options.js'
@@ -67,22 +68,28 @@ describe('conditional disaggregation', () => {
     expect(said(await ask(long('tides')), 'prefill-worker-id')).toBe('1')
   })
 
-  it('a busy prefill worker is not waited for', async () => {
+  it.each<[ConditionalPolicy, string | null]>([
+    ['prefill_load', null],
+    ['isl_or_load', 'mostly_cached'],
+  ])('%s: a busy prefill worker is not waited for', async (policy, second) => {
     await open('vllm', {
       newRouter: kv,
-      disagg: { conditional: { ...conditional, policy: 'prefill_load', prefillBusyThreshold: 1 } },
+      disagg: { conditional: { ...conditional, policy, prefillBusyThreshold: 1 } },
       counts: [1, 1],
       change: (spec) => sized(spec, { maxNumBatchedTokens: 50 }),
     })
+    await ask(long('tides'))
+    expect(said(await ask(long('tides')), 'prefill-skipped')).toBe(second)
+    const before = pair.prefill[0]!.seen.length
     pair.act = (role) => (role === 'prefill' ? { kind: 'hang' } : { kind: 'ok' })
     const client = new AbortController()
     const waiting = fetch(`${house!.url}/v1/chat/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: chatBody(long('tides')),
+      body: chatBody(long('shells')),
       signal: client.signal,
     }).catch(() => undefined)
-    await vi.waitFor(() => expect(pair.prefill[0]!.seen).toHaveLength(1))
+    await vi.waitFor(() => expect(pair.prefill[0]!.seen).toHaveLength(before + 1))
     expect(said(await ask(long('moss')), 'prefill-skipped')).toBe('prefill_busy')
     client.abort()
     await waiting
@@ -112,6 +119,16 @@ describe('pins', () => {
     await open('vllm')
     const response = await ask({ nvext: { backend_instance_id: 2 } })
     expect([said(response, 'prefill-worker-id'), response.status]).toEqual(['2', 200])
+  })
+
+  it('direct routing needs a name for each half, and serves nobody alone for want of one', async () => {
+    await open('vllm', { newRouter: () => Promise.resolve(createPolicyRouter({ policy: 'direct' })) })
+    const decode = { 'x-worker-instance-id': '11' }
+    const both = await ask({}, { ...decode, 'x-prefill-instance-id': '2' })
+    expect([said(both, 'prefill-worker-id'), said(both, 'worker-id')]).toEqual(['2', '11'])
+    expect((await ask({}, decode)).status).toBe(400)
+    expect((await ask({}, { 'x-prefill-instance-id': '2' })).status).toBe(400)
+    expect(pair.decode.flatMap(({ seen }) => seen)).toHaveLength(1) // what the last prefill left waits for its lease
   })
 
   it('a prefill worker that was named and fails is not replaced', async () => {
