@@ -29,6 +29,7 @@ const deadlines = {
   connectMs: 120,
   drainMs: 50,
 }
+const conditional = { policy: 'isl_bounding', effIslThreshold: 512, effIslRatioThreshold: 0.7 } as const
 /** Of all worlds: making them takes longer than a world does. */
 const metrics = createMetrics()
 /** A quarter of the shortest deadline. */
@@ -97,7 +98,7 @@ class WorldRun {
   }
 
   async #open(): Promise<void> {
-    const { engines, enforce, fallsBack, isKv, openings, builds } = this.#world
+    const { engines, enforce, fallsBack, isKv, isConditional, openings, builds } = this.#world
     const { now, net } = this.#time
     const nextOpening = endless(openings)
     const nextBuild = endless(builds)
@@ -126,6 +127,7 @@ class WorldRun {
       disagg: {
         enforce,
         fallsBack,
+        conditional: isKv && isConditional ? conditional : undefined,
         openPrefill: async ({ identity }: PrefillPool) => {
           const { waitMs, fails } = nextBuild()
           if (waitMs > 0) await this.#time.sleep(waitMs)

@@ -26,9 +26,10 @@ export async function startSimulated(world: World, engines: Simulated, time: Vir
   const start = (role: 'prefill' | 'decode', at: number): Promise<SimEngine> => {
     const isVllm = world.engine === 'vllm'
     const isNamed = world.connector === 'nixl_push' || world.connector === 'mooncake'
-    const { transferMsPerToken, troubles } = engines
+    const { transferMsPerToken, troubles, ranks } = engines
     const own = troubles.filter((trouble) => trouble.role === role && trouble.at === at)
     return startIn(time, world.engine, {
+      ranks,
       pair: {
         kind: isVllm ? world.connector : role,
         ...(isVllm && isNamed ? { engineId: `e-${role}-${at}` } : {}), // otherwise another one after each restart
@@ -50,7 +51,7 @@ export async function startSimulated(world: World, engines: Simulated, time: Vir
 function startIn(
   world: SimWorld,
   engine: World['engine'],
-  options: { readonly pair?: object; readonly faults?: readonly Fault[] } = {},
+  options: { readonly pair?: object; readonly faults?: readonly Fault[]; readonly ranks?: number } = {},
 ): Promise<SimEngine> {
   const pair = options.pair as Parameters<typeof startSimEngineIn>[1]['pair']
   return startSimEngineIn(world, {
@@ -61,6 +62,7 @@ function startIn(
     speedup: 10,
     healthMs: 0,
     events: false,
+    ranks: options.ranks ?? 1,
     faults: options.faults ?? [],
     ...(pair ? { pair } : {}),
   })
@@ -96,8 +98,11 @@ class SimulatedServers implements PairServers {
     const { engine, connector } = this.#world
     const { url, pairPort: port } = this[role][at]!
     const id = BigInt(role === 'prefill' ? 1 + at : 11 + at)
-    const own = engine === 'vllm' ? { connector, engineIds: [`e-${role}-${at}`] } : {}
-    return { id, url, engine, role, transfer: { leaseMs, port, ...own } }
+    const ranks = this[role][at]!.stats().ranks.length
+    const engineIds = Array.from({ length: ranks }, () => `e-${role}-${at}`)
+    const own = engine === 'vllm' ? { connector, engineIds } : {}
+    const config = { dataParallelStartRank: 0, dataParallelSize: ranks }
+    return { id, url, engine, role, config, transfer: { leaseMs, port, ...own } }
   }
 
   judgeAnswer(client: Client, { text }: Answer): string | undefined {
@@ -116,10 +121,10 @@ class SimulatedServers implements PairServers {
     ] as const)
       for (const engine of engines) {
         const { held, in_flight: inFlight, late_reads: late, ranks } = engine.stats()
-        const { active_blocks: active, running, waiting } = ranks[0]!
+        const busy = ranks.filter((rank) => rank.active_blocks + rank.running + rank.waiting > 0)
         if (late > 0) wrongs.push(`${late} reads after a lease, or a second time`)
-        if (held + inFlight + active + running + waiting > 0)
-          wrongs.push(`a ${role} engine keeps ${JSON.stringify({ held, inFlight, active, running, waiting })}`)
+        if (held + inFlight + busy.length > 0)
+          wrongs.push(`a ${role} engine keeps ${JSON.stringify({ held, inFlight, busy })}`)
         if (!this.#time.net.has(engine.port)) wrongs.push(`a ${role} engine died of what it was sent`)
       }
     return [...wrongs, ...(await this.#judgeCaches())]

@@ -39,7 +39,13 @@ export interface Trouble {
 /** Scripted servers do what each request is told; simulated ones are the simulator's own, with faults armed. */
 export type Engines =
   | { readonly kind: 'scripted'; readonly acts: readonly Act[] }
-  | { readonly kind: 'simulated'; readonly troubles: readonly Trouble[]; readonly transferMsPerToken: number }
+  | {
+      readonly kind: 'simulated'
+      readonly troubles: readonly Trouble[]
+      readonly transferMsPerToken: number
+      /** Data-parallel ranks of each engine. */
+      readonly ranks: number
+    }
 
 export interface World {
   readonly engine: 'vllm' | 'sglang'
@@ -49,6 +55,8 @@ export interface World {
   readonly enforce: boolean
   readonly fallsBack: boolean
   readonly isKv: boolean
+  /** Conditional disaggregation: a prompt that is mostly cached where it decodes stays there. Only where routers know prompts. */
+  readonly isConditional: boolean
   /** In the order in which connections are opened, routers asked and prefill routers made. */
   readonly openings: readonly Opening[]
   readonly steps: readonly Step[]
@@ -105,6 +113,7 @@ const anyEngines: fc.Arbitrary<Engines> = fc.oneof(
     kind: fc.constant('simulated' as const),
     troubles: fc.array(anyTrouble, { maxLength: 8 }),
     transferMsPerToken: fc.constantFrom(0, 0, 0.1, 1, 4),
+    ranks: fc.constantFrom(1, 1, 2),
   }),
 )
 const anyOpening: fc.Arbitrary<Opening> = fc.oneof(
@@ -148,7 +157,8 @@ export const anyWorld: fc.Arbitrary<World> = fc.record({
   engines: anyEngines,
   enforce: fc.boolean(),
   fallsBack: fc.boolean(),
-  isKv: fc.constantFrom(false, false, false, true),
+  isKv: fc.constantFrom(false, false, true),
+  isConditional: fc.boolean(),
   openings: fc.array(anyOpening, { minLength: 1, maxLength: 12 }),
   steps: fc.array(anyStep, { minLength: 1, maxLength: 16 }),
   builds: fc.array(anyBuild, { minLength: 1, maxLength: 4 }),
