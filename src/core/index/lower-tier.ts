@@ -14,19 +14,9 @@
 import { type HashColumn, hashCount, type Rank } from '../protocol/index.js'
 import { IdTable, mixWords } from './id-table.js'
 import { LinkedRecords, widened } from './linked-records.js'
+import type { BlockFact } from './prefix-index.js'
 import { factKinds, factWords } from './prefix-index.js'
 import type { Owner, TierOwners } from './tier-owners.js'
-
-/** What one owner holds, for dumps. Reused between steps. */
-export interface EdgeFact {
-  hasParent: boolean
-  parentLo: number
-  parentHi: number
-  localLo: number
-  localHi: number
-  externalLo: number
-  externalHi: number
-}
 
 export interface LowerTierOptions {
   /** Keeps table positions unpredictable to those who choose hashes. */
@@ -211,7 +201,7 @@ export class LowerTier {
   }
 
   /** Everything that one owner holds, in order of arrival. The tier must not change meanwhile; `fact` is reused. */
-  *facts(owner: Owner): Iterable<Readonly<EdgeFact>> {
+  *facts(owner: Owner): Iterable<Readonly<BlockFact>> {
     const fact = { hasParent: false, parentLo: 0, parentHi: 0, localLo: 0, localHi: 0, externalLo: 0, externalHi: 0 }
     for (
       let hold = this.#firstOf(owner);
