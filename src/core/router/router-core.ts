@@ -24,19 +24,25 @@ import {
 import { FleetModel } from '../load/index.js'
 import type { DecisionOutcome, EventOutcome, KvIndex, TieredBatch } from '../index/index.js'
 import type { PolicyProfile } from '../queue/index.js'
-import type { SelectionPolicy, SelectorLabel, WorkerSelector } from '../selection/index.js'
+import type { SelectorLabel } from '../selection/index.js'
 import type { LoadPort, ReplicaOutcome, ReplicaPort, SequenceEvent } from '../sequences/index.js'
 import { ActiveSequences, applyReplicaEvents, sequenceRulesOf } from '../sequences/index.js'
 import type { Decision, Dispatch, Picked, Refused } from './decision.js'
 import { withLiveRanks } from './live-batch.js'
 import type { Moment } from './moment.js'
 import type { ParkedRequest } from './parked-request.js'
-import type { PrefillEstimator } from './prefill-hint.js'
+import type { PlacerOptions } from './placer.js'
 import { Scheduler } from './scheduler.js'
 import type { SchedulingRequest } from './scheduling-request.js'
 import { StrayRanks } from './stray-ranks.js'
 
-export interface RouterCoreOptions {
+/** How a worker is chosen, as the placer takes it. */
+type ChoiceOptions = Pick<
+  PlacerOptions,
+  'selector' | 'selectionPolicy' | 'comparesOverlap' | 'estimatePrefill' | 'learner' | 'onEstimateFailed'
+>
+
+export interface RouterCoreOptions extends ChoiceOptions {
   readonly config: RouterConfig
   readonly blockSize: number
   readonly profile: PolicyProfile
@@ -45,17 +51,8 @@ export interface RouterCoreOptions {
   readonly index?: ((ranks: RankTable, startMs: number) => KvIndex) | undefined
   /** From when on expiry is counted; 0 unless told. */
   readonly startMs?: number | undefined
-  readonly selector?: WorkerSelector | undefined
-  /** Of the default selector. */
-  readonly selectionPolicy?: SelectionPolicy | undefined
-  /** True: placements say whether somebody eligible held more of the prompt. */
-  readonly comparesOverlap?: boolean | undefined
-  readonly estimatePrefill?: PrefillEstimator | undefined
   /** Of `policy: warm`; a new one that starts from nothing unless told. */
   readonly model?: FleetModel | undefined
-  /** Learns how long prefills take under any other policy, in place of `estimatePrefill`. */
-  readonly learner?: FleetModel | undefined
-  readonly onEstimateFailed?: ((cause: unknown) => void) | undefined
   readonly load?: ((ranks: RankTable) => LoadPort) | undefined
   readonly replica?: { readonly routerId: bigint; readonly port: ReplicaPort } | undefined
   readonly onExpired?: ((requestId: string, rank: Rank) => void) | undefined
