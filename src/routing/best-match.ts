@@ -1,44 +1,23 @@
 /** What `findBestMatch` is asked and answers, by upstream's names. */
-import type {
-  HashColumn,
-  JsonInput,
-  MmExtraInfo,
-  RouterConfigOverrideInput,
-  WorkerRank,
-} from '../core/protocol/index.js'
+import type { HashColumn, RouterConfigOverrideInput, WorkerRank } from '../core/protocol/index.js'
 import type { Receipt, SchedulingRequest } from '../core/router/index.js'
 import type { SharedCacheHits } from '../core/selection/index.js'
 import type { Prompt } from './prompt.js'
+import type { RouteRequest } from './router-port.js'
 
-export interface FindBestMatch {
+/** A prompt and what may be asked for it: as anybody who routes says it, but for what has another name here. */
+type Asked = Omit<RouteRequest, 'requestId' | 'model' | 'pin' | 'override' | 'isQueryOnly'>
+
+export interface FindBestMatch extends Asked {
   /** Names the request; needed with `updateStates`. */
   readonly contextId?: string | undefined
-  /** The prompt. Absent only where `hashes` or `tokenCount` stands in for it. */
-  readonly tokens?: Uint32Array | undefined
-  readonly tokenCount?: number | undefined
-  readonly hashes?: { readonly local: HashColumn; readonly sequence: HashColumn } | undefined
-  readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
   /** May use the deprecated name `overlapScoreWeight`. */
   readonly routerConfigOverride?: RouterConfigOverrideInput | undefined
   /** True: the request is booked on the worker it gets. */
   readonly updateStates: boolean
-  readonly loraName?: string | undefined
-  readonly cacheNamespace?: string | undefined
-  readonly priorityJump?: number | undefined
-  readonly strictPriority?: number | undefined
-  readonly policyClass?: string | undefined
-  readonly expectedOutputTokens?: number | undefined
   readonly pinnedWorker?: WorkerRank | undefined
-  readonly allowedWorkerIds?: ReadonlySet<bigint> | undefined
-  readonly excludedWorkerIds?: ReadonlySet<bigint> | undefined
-  readonly requiredTaints?: readonly string[] | undefined
-  readonly preferredTaints?: Readonly<Record<string, number>> | undefined
-  readonly wantReceipt?: boolean | undefined
-  /** Whatever a selection policy of one's own should see of the conversation. */
-  readonly session?: JsonInput | undefined
   /** Where decisions are remembered, this one is: always, or when the worker that was chosen is one to predict. */
   readonly recordsDecision?: boolean | ((worker: WorkerRank) => boolean) | undefined
-  readonly signal?: AbortSignal | undefined
 }
 
 export interface BestMatchDetails {

@@ -3,16 +3,9 @@ import { TokensWithHashes } from '../core/hashing/index.js'
 import { SharedCacheHits } from '../core/selection/index.js'
 import type { SelectionRequest, WorkerSelector } from '../core/selection/index.js'
 import type { FindBestMatch } from './best-match.js'
-import { openScene, storedEvent, tokensFrom } from './router.case.js'
+import { ask, openScene, prompt, storedEvent, tokensFrom } from './router.case.js'
 import type { RemoteIndexPort, SharedCachePort } from './router-ports.js'
 
-const prompt = tokensFrom(100, 16)
-const ask = (contextId: string, change: Partial<FindBestMatch> = {}): FindBestMatch => ({
-  contextId,
-  tokens: prompt,
-  updateStates: true,
-  ...change,
-})
 const tight = { routerQueueThreshold: 0 }
 const code = (name: string): unknown => expect.objectContaining({ code: name })
 

@@ -5,15 +5,8 @@ import type { LesserOverlap, PolicyFactory } from '../core/selection/index.js'
 import { SharedCacheHits } from '../core/selection/index.js'
 import type { FindBestMatch } from './best-match.js'
 import type { KvRouterOptions } from './kv-router-options.js'
-import { openScene, plainWorker, storedEvent, tokensFrom } from './router.case.js'
+import { ask, openScene, plainWorker, prompt, storedEvent, tokensFrom } from './router.case.js'
 
-const prompt = tokensFrom(100, 16)
-const ask = (contextId: string, change: Partial<FindBestMatch> = {}): FindBestMatch => ({
-  contextId,
-  tokens: prompt,
-  updateStates: true,
-  ...change,
-})
 const worker = (id: number) => ({ workerId: BigInt(id), dpRank: 0 })
 
 describe('policies by name', () => {

@@ -2,17 +2,9 @@ import { describe, expect, it } from 'vitest'
 import { TokensWithHashes } from '../core/hashing/index.js'
 import { toBigInts } from '../core/protocol/index.js'
 import { SharedCacheHits } from '../core/selection/index.js'
-import type { FindBestMatch } from './best-match.js'
-import { LogBook, openScene, plainWorker, storedEvent, tokensFrom } from './router.case.js'
+import { ask, LogBook, openScene, plainWorker, prompt, storedEvent, tokensFrom } from './router.case.js'
 import type { RoutingTimes, SharedCachePort } from './router-ports.js'
 
-const prompt = tokensFrom(100, 16)
-const ask = (contextId: string, change: Partial<FindBestMatch> = {}): FindBestMatch => ({
-  contextId,
-  tokens: prompt,
-  updateStates: true,
-  ...change,
-})
 const tight = { routerQueueThreshold: 0 }
 const code = (name: string): unknown => expect.objectContaining({ code: name })
 

@@ -1,6 +1,7 @@
 /** A living router on a clock that stands until it is moved, with everything it says written down. */
 import type { RouterConfigInput, RouterEvent, WorkerConfig } from '../core/protocol/index.js'
 import { computeBlockHashes, computeSequenceHashes } from '../core/hashing/index.js'
+import type { FindBestMatch } from './best-match.js'
 import { KvRouter } from './kv-router.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import type { Randomness, RouterClock, RouterLog } from './router-ports.js'
@@ -123,4 +124,11 @@ export function storedEvent(
   const parentHash = skip === 0 ? null : sequence[skip - 1]!
   const data = { kind: 'stored', parentHash, startPosition: null, blocks: stored } as const
   return { workerId, storageTier, residencyDomain: 'missing', event: { eventId: 1n, dpRank: 0, data } }
+}
+
+/** A prompt of four blocks of four tokens, and the question who should serve it. */
+export const prompt: Uint32Array = tokensFrom(100, 16)
+
+export function ask(contextId: string, change: Partial<FindBestMatch> = {}): FindBestMatch {
+  return { contextId, tokens: prompt, updateStates: true, ...change }
 }
