@@ -3,21 +3,14 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
-import { afterEach, expect, it } from 'vitest'
-import { expectClosed } from '../../test/closed-router.js'
+import { expect, it } from 'vitest'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
-import { startSimEngine } from '../sim/index.js'
 import type { MetricKey, MetricRow } from '../telemetry/index.js'
 import { catalogue, idle } from '../telemetry/index.js'
 import type { Served } from './serve.js'
-import { serve } from './serve.js'
+import { isExact, serveOfEachTest } from './serve-house.case.js'
 
-const ends: (() => Promise<void> | void)[] = []
-const routers: Served[] = []
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end()
-  await expectClosed(...routers.splice(0))
-})
+const house = serveOfEachTest()
 
 /** Shown by tests of their own, since serve in front of engines that behave, with settings as they come, gives no reason for them. */
 const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
@@ -239,43 +232,21 @@ async function servePair(leaseMs?: number): Promise<Served> {
   return serveThem([], ['--workers', JSON.stringify(workers)])
 }
 
-async function engine(kind: 'vllm' | 'sglang', more: Partial<SimEngineOptions> = {}): Promise<SimEngine> {
-  const started = await startSimEngine({
-    engine: kind,
-    speedup: 4,
-    blockTokens: 16,
-    isCacheReported: true,
-    healthMs: 0,
-    ...more,
-  })
-  ends.push(() => started.close())
-  return started
+function engine(kind: 'vllm' | 'sglang', more: Partial<SimEngineOptions> = {}): Promise<SimEngine> {
+  return house.engine({ engine: kind, speedup: 4, isCacheReported: true, healthMs: 0, ...more })
 }
 
 async function serveThem(engines: readonly SimEngine[], words: readonly string[] = []): Promise<Served> {
-  const served = await serve({
-    words: [
-      '--port=0',
-      '--log=off',
-      '--policy=dynamo',
-      '--router-queue-threshold=0',
-      '--router-track-output-blocks',
-      ...words,
-      ...engines.map(({ url }) => url),
-    ],
-    env: {},
-    times: { watchMs: 50, retryMs: [20, 100], probeMs: 2_000 },
-  })
-  ends.push(() => served.close())
-  routers.push(served)
-  await served.assembly.until((reports) => reports.every(({ verdict }) => verdict?.mode === 'exact'), 10_000)
+  const settings = ['--policy=dynamo', '--router-queue-threshold=0', '--router-track-output-blocks', ...words]
+  const served = await house.start([...settings, ...engines.map(({ url }) => url)])
+  await served.assembly.until(isExact, 10_000)
   return served
 }
 
 /** A tokenizer in a folder, as an operator would have it. */
 function tokenizerFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'warmroute-tokenizer-'))
-  ends.push(() => rmSync(folder, { recursive: true }))
+  house.open.push({ close: () => rmSync(folder, { recursive: true }) })
   const from = 'test/fixtures/tinyllama'
   writeFileSync(join(folder, 'tokenizer.json'), gunzipSync(readFileSync(`${from}/tokenizer.json.gz`)))
   for (const name of ['tokenizer_config.json', 'chat_template.jinja'])

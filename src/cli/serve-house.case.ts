@@ -3,13 +3,14 @@ import { afterEach } from 'vitest'
 import { expectClosed } from '../../test/closed-router.js'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
 import { startSimEngine } from '../sim/index.js'
+import type { AddressReport } from './assemble/assembly-options.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
 import type { Served } from './serve.js'
 import { serve } from './serve.js'
 
 export interface ServeHouse {
   /** Closed after the test, the last first. */
-  readonly open: { close(): Promise<void> }[]
+  readonly open: { close(): Promise<void> | void }[]
   readonly engine: (options?: Partial<SimEngineOptions>) => Promise<SimEngine>
   readonly start: (
     words: readonly string[],
@@ -19,8 +20,13 @@ export interface ServeHouse {
   ) => Promise<Served>
 }
 
+/** Every engine's events are followed. */
+export function isExact(reports: readonly AddressReport[]): boolean {
+  return reports.every(({ verdict }) => verdict?.mode === 'exact')
+}
+
 export function serveOfEachTest(): ServeHouse {
-  const open: { close(): Promise<void> }[] = []
+  const open: { close(): Promise<void> | void }[] = []
   const routers: Served[] = []
   afterEach(async () => {
     for (const it of open.splice(0).reverse()) await it.close()

@@ -13,13 +13,9 @@ import { parseFaults, readTrace } from '../sim/index.js'
 import type { AddressReport } from './assemble/assembly-options.js'
 import type { Served } from './serve.js'
 import { serve } from './serve.js'
-import { serveOfEachTest } from './serve-house.case.js'
+import { isExact, serveOfEachTest } from './serve-house.case.js'
 
 const { engine, start, open } = serveOfEachTest()
-
-function isExact(reports: readonly AddressReport[]): boolean {
-  return reports.every(({ verdict }) => verdict?.mode === 'exact')
-}
 
 function client({ address }: Served): OpenAI {
   return new OpenAI({ baseURL: `${address.url}/v1`, apiKey: 'none', maxRetries: 0 })

@@ -1,17 +1,9 @@
 // `prefill_times: online` end to end: engines with a clock of their own, requests through the door, and what was learned of them.
-import { afterEach, expect, it } from 'vitest'
-import { expectClosed } from '../../../test/closed-router.js'
-import type { SimEngine } from '../../sim/index.js'
-import { startSimEngine } from '../../sim/index.js'
+import { expect, it } from 'vitest'
 import type { Served } from '../serve.js'
-import { serve } from '../serve.js'
+import { isExact, serveOfEachTest } from '../serve-house.case.js'
 
-const ends: (() => Promise<void>)[] = []
-const routers: Served[] = []
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end()
-  await expectClosed(...routers.splice(0))
-})
+const { engine, start } = serveOfEachTest()
 
 it('policy dynamo learns how long prefills take, and shows how well', async () => {
   const served = await serveThem(['--prefill-times=online'])
@@ -46,21 +38,9 @@ async function ask({ address }: Served, content: string): Promise<void> {
 }
 
 async function serveThem(words: readonly string[]): Promise<Served> {
-  const engines = [await engine(), await engine()]
-  const urls = engines.map(({ url }) => url)
-  const served = await serve({
-    words: ['--port=0', '--log=off', '--policy=dynamo', ...words, ...urls],
-    env: {},
-    times: { watchMs: 50, retryMs: [20, 100], probeMs: 2_000 },
-  })
-  ends.push(() => served.close())
-  routers.push(served)
-  await served.assembly.until((reports) => reports.every(({ verdict }) => verdict?.mode === 'exact'), 10_000)
+  const slow = { speedup: 1, healthMs: 0 }
+  const engines = [await engine(slow), await engine(slow)]
+  const served = await start(['--policy=dynamo', ...words, ...engines.map(({ url }) => url)])
+  await served.assembly.until(isExact, 10_000)
   return served
-}
-
-async function engine(): Promise<SimEngine> {
-  const started = await startSimEngine({ engine: 'vllm', speedup: 1, blockTokens: 16, healthMs: 0 })
-  ends.push(() => started.close())
-  return started
 }
