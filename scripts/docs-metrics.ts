@@ -17,7 +17,9 @@ function page(rows: readonly MetricRow[]): string {
   return `# Metrics
 
 Generated from \`src/telemetry/catalogue.ts\`. Scrape \`/metrics\`. Names that begin with \`dynamo_\` are those of the system we
-follow, so that its dashboards work; "since" names the version where it is not 1.2.1.
+follow, so that its dashboards work; "since" names the version where it is not 1.2.1. \`metrics_prefix\` stands in place of
+\`dynamo_frontend\`, except before \`worker_\` and \`router_queue_\`. \`DYN_METRICS_<NAME>_MIN\`, \`_MAX\` and \`_COUNT\` in the environment of
+\`serve\` set the bounds of \`REQUEST_DURATION\`, \`INPUT_SEQUENCE\`, \`OUTPUT_SEQUENCE\`, \`TTFT\` and \`ITL\` of the front door.
 
 | Name | Type | Unit | Labels | Meaning | Since |
 |---|---|---|---|---|---|

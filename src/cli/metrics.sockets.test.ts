@@ -134,6 +134,14 @@ it.each([
     expect(text.split('\n').filter((line) => line.includes(label))).toEqual([])
 })
 
+it("an operator's prefix and bounds are what is scraped", async () => {
+  const env = { DYN_METRICS_PREFIX: 'my-gate', DYN_METRICS_TTFT_COUNT: '2' }
+  const served = await house.start([(await engine('vllm')).url], [], undefined, env)
+  await (await chat(served, 'hello', { stream: true })).text()
+  const bounds = (await scrape(served)).match(/^my_gate_time_to_first_token_seconds_bucket.*/gm)
+  expect(bounds!.map((line) => /le="([^"]*)"/.exec(line)![1])).toEqual(['0', '480', '+Inf'])
+})
+
 /** Streams and whole answers, a client that leaves, a refusal, a request that waits, and a loop that is held up. */
 async function traffic(served: Served, seen: Highest): Promise<void> {
   const turn = 'the same long question, word for word. '.repeat(20)

@@ -10,6 +10,7 @@ import type { PrefillCoefficients } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { GatewayAddress, WorkerMode, WorkerRole } from '../server/index.js'
 import { gatewayOptionsOf, hashKey, modelRulesOf, roleOfLabels } from '../server/index.js'
+import { bucketsFromEnv } from '../telemetry/index.js'
 import { parseEngineProfile, prefillCoefficientsOf, timingProfiles } from '../sim/index.js'
 import type { AssemblyOptions } from './assemble/assembly-options.js'
 import { Assembly } from './assemble/assembly.js'
@@ -135,6 +136,7 @@ async function assemblyOptions(
       own.decisionLog === undefined ? undefined : { path: own.decisionLog, bytesMax: own.decisionLogMaxMib * 2 ** 20 },
     gateway: {
       ...gateway,
+      metricsBuckets: bucketsFromEnv(env ?? process.env),
       listen: { ...gateway.listen, ...(opensUp(values, origins) ? { host: '0.0.0.0' } : {}) },
       apiKeyHashes: [...server.apiKeyHashes, ...own.apiKeys.map(hashKey)],
       adminKeyHashes: [...server.adminKeyHashes, ...own.adminKeys.map(hashKey)],

@@ -145,6 +145,11 @@ const options = {
     '1.2',
     'Generation of the routing-overhead histograms: 1.0 has its buckets and takes phases as differences.',
   ),
+  metricsPrefix: text(
+    'dynamo_frontend',
+    "Prefix of the front door's metrics; what Prometheus does not take becomes `_`. Those of workers and of the queue keep theirs, and the Grafana board asks for the default.",
+    { env: ['DYN_METRICS_PREFIX'] },
+  ),
   activeDecodeBlocksThreshold: optionalNumber(
     undefined,
     'Share of KV blocks in use above which a worker is busy. Unless it is set: 1.0 with `compat: dynamo-1.2`, as upstream (not with `monitor: 1.0`).',

@@ -42,6 +42,7 @@ export function gatewayOptionsOf(
     allowedEngineFields: config.allowedEngineFields,
     showsWorker: config.showsWorker,
     metricsCompat: config.metricsCompat,
+    metricsPrefix: config.metricsPrefix,
     hasAdminRoutes: !config.disableAdminApi,
   }
 }

@@ -86,7 +86,10 @@ class HttpGateway implements Gateway {
 
   constructor(options: GatewayOptions) {
     this.#options = options
-    this.metrics = options.metrics ?? createMetrics({ metricsCompat: options.metricsCompat ?? '1.2' })
+    const { metricsCompat = '1.2', metricsPrefix: prefix, metricsBuckets: buckets } = options
+    this.metrics =
+      options.metrics ??
+      createMetrics({ metricsCompat, ...(prefix ? { prefix } : {}), ...(buckets ? { buckets } : {}) })
     this.#context = contextOf(options, this.metrics)
     this.#caretaker = new Caretaker(this.#context, this.metrics)
     this.#gauges = new WorkerGauges(this.metrics, this.#context.hub)

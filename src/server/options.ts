@@ -6,7 +6,7 @@ import type { ConditionalSettings } from '../core/prefill/index.js'
 import type { EngineKind, TransferFacts } from '../engines/index.js'
 import type { FeedStatus } from '../events/index.js'
 import type { AffinityCarrier, RouterPort } from '../routing/index.js'
-import type { Metrics, RouterMetrics } from '../telemetry/index.js'
+import type { MetricBuckets, Metrics, RouterMetrics } from '../telemetry/index.js'
 import type { ModelStatus } from '../tokens/index.js'
 import type { PromptTokenizer } from './request/prompt.js'
 import type { Connect } from './wire/engine-link.js'
@@ -257,6 +257,9 @@ export interface GatewayOptions {
   readonly metrics?: Metrics
   /** `1.0` gives the routing overhead the buckets and phases of the first generation; for metrics made here. */
   readonly metricsCompat?: '1.0' | '1.2'
+  /** In place of `dynamo_frontend` in the names of its families, and other bounds of histograms; for metrics made here. */
+  readonly metricsPrefix?: string
+  readonly metricsBuckets?: MetricBuckets
   readonly log?: Log
   /** Hears of every request that was sent to a worker, once it is over. Must not throw. */
   readonly onEnded?: ((ended: EndedRequest) => void) | undefined

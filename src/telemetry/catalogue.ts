@@ -20,10 +20,19 @@ const worker = ['worker_id', 'dp_rank', 'worker_type'] as const
 const component = ['dynamo_namespace', 'dynamo_component', 'worker_id'] as const
 const router = [...component, 'router_id'] as const
 
-const isl = logBuckets(50, 128_000, 12)
-const osl = logBuckets(50, 32_000, 10)
-const ttft = logBuckets(0.001, 480, 18)
-const itl = logBuckets(0.001, 2, 13)
+/** Least, largest and number of bounds of what is spread over orders of magnitude. */
+export const bucketRanges = {
+  duration: [1, 512, 10],
+  inputTokens: [50, 128_000, 12],
+  outputTokens: [50, 32_000, 10],
+  firstToken: [0.001, 480, 18],
+  tokenGap: [0.001, 2, 13],
+} as const
+
+const isl = logBuckets(...bucketRanges.inputTokens)
+const osl = logBuckets(...bucketRanges.outputTokens)
+const ttft = logBuckets(...bucketRanges.firstToken)
+const itl = logBuckets(...bucketRanges.tokenGap)
 const rate = linearBuckets(0, 0.05, 21)
 const compute = exponentialBuckets(0.001, 2, 15)
 const awaited = exponentialBuckets(0.01, 3, 17)
@@ -42,7 +51,7 @@ export const catalogue = {
   inflightRequests: { name: 'dynamo_frontend_inflight_requests', type: 'gauge', labels: ['model'], help: 'Number of inflight requests' },
   queuedRequests: { name: 'dynamo_frontend_queued_requests', type: 'gauge', labels: ['model'], help: 'Number of requests in HTTP processing queue' },
   disconnectedClients: { name: 'dynamo_frontend_disconnected_clients', type: 'gauge', labels: [], help: 'Number of disconnected clients' },
-  requestDuration: { name: 'dynamo_frontend_request_duration_seconds', type: 'histogram', labels: ['model'], buckets: logBuckets(1, 512, 10), help: 'Duration of LLM requests' },
+  requestDuration: { name: 'dynamo_frontend_request_duration_seconds', type: 'histogram', labels: ['model'], buckets: logBuckets(...bucketRanges.duration), help: 'Duration of LLM requests' },
   inputSequenceTokens: { name: 'dynamo_frontend_input_sequence_tokens', type: 'histogram', labels: ['model'], buckets: isl, help: 'Input sequence length in tokens' },
   outputSequenceTokens: { name: 'dynamo_frontend_output_sequence_tokens', type: 'histogram', labels: ['model'], buckets: osl, help: 'Output sequence length in tokens' },
   cachedTokens: { name: 'dynamo_frontend_cached_tokens', type: 'histogram', labels: ['model'], buckets: isl, help: 'Number of cached tokens (prefix cache hits) per request', since: '1.6.1' },

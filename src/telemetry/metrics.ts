@@ -2,6 +2,8 @@
 import type { MetricKey, MetricRow } from './catalogue.js'
 import { catalogue, overheadBuckets10 } from './catalogue.js'
 import { CounterFamily, GaugeFamily, HistogramFamily } from './families.js'
+import type { MetricBuckets } from './operator-names.js'
+import { frontendPrefix, withPrefix } from './operator-names.js'
 import { Registry } from './registry.js'
 
 interface FamilyOf {
@@ -18,6 +20,10 @@ export type Metrics = { readonly [Key in MetricKey]: FamilyOf[(typeof catalogue)
 export interface MetricsOptions {
   /** `1.0` gives the overhead histograms the buckets of the first generation. */
   readonly metricsCompat?: '1.0' | '1.2'
+  /** In place of `dynamo_frontend` in the names of the front door's families. */
+  readonly prefix?: string
+  /** Bounds in place of the catalogue's. */
+  readonly buckets?: MetricBuckets
   /** Limit of series per family. */
   readonly seriesMax?: number
 }
@@ -26,7 +32,7 @@ export interface MetricsOptions {
 export function createMetrics(options: MetricsOptions = {}): Metrics {
   const registry = new Registry()
   const families = Object.entries(catalogue).map(([key, row]) => {
-    const family = registry.register(createFamily(row, options))
+    const family = registry.register(createFamily(key as MetricKey, row, options))
     if (row.labels.length === 0) family.with()
     return [key, family] as const
   })
@@ -36,10 +42,14 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   return metrics
 }
 
-function createFamily(row: MetricRow, options: MetricsOptions): CounterFamily | GaugeFamily | HistogramFamily {
-  const { seriesMax, metricsCompat } = options
+function createFamily(
+  key: MetricKey,
+  row: MetricRow,
+  options: MetricsOptions,
+): CounterFamily | GaugeFamily | HistogramFamily {
+  const { seriesMax, metricsCompat, prefix = frontendPrefix, buckets } = options
   const shared = {
-    name: row.name,
+    name: withPrefix(row.name, prefix),
     help: row.help,
     labels: row.labels,
     ...(seriesMax === undefined ? {} : { seriesMax }),
@@ -55,7 +65,7 @@ function createFamily(row: MetricRow, options: MetricsOptions): CounterFamily | 
         buckets:
           metricsCompat === '1.0' && row.name.startsWith('dynamo_router_overhead_')
             ? overheadBuckets10
-            : (row.buckets ?? []),
+            : (buckets?.[key] ?? row.buckets ?? []),
       })
   }
 }
