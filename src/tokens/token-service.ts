@@ -17,6 +17,9 @@ import type { LearnAgainOptions } from './sources/learn-again.js'
 import { learnAgain } from './sources/learn-again.js'
 import type { ModelFolders } from './sources/model-folders.js'
 import { folderFinders } from './sources/model-folders.js'
+import { compareWithEngine } from './parity/compare-with-engine.js'
+import type { CountedCounts } from './parity/counted-prompts.js'
+import { CountedPrompts } from './parity/counted-prompts.js'
 import type { SourceName, TokenSource } from './sources/source.js'
 import { JsonError } from './template/python-json.js'
 import { TemplateError } from './template/values.js'
@@ -42,7 +45,7 @@ export interface ModelStatus {
   readonly reason: string | undefined
   /** What an engine is asked for: the new end of a prompt, or the whole of it, with the reason. */
   readonly asks?: 'ends' | 'whole' | undefined
-  /** Why no tokens come although an engine serves the model: nothing that depends on them may be called exact. */
+  /** Why no tokens come from the engine that serves the model, or other ones than from us: nothing that depends on them may be called exact. */
   readonly trouble?: string | undefined
   /** Sources that were tried before, and why they did not serve. */
   readonly tried: readonly string[]
@@ -60,6 +63,8 @@ export interface LoadOnly {
 export interface PromptCounts {
   readonly tokenized: Readonly<Partial<Record<`${TokensSource}/${Exactness}`, number>>>
   readonly loadOnly: Readonly<Partial<Record<LoadOnlyReason, number>>>
+  /** Those that the engine counted, too. */
+  readonly counted: CountedCounts
 }
 
 export interface ServiceCounts {
@@ -78,6 +83,11 @@ interface Served {
   readonly status: ModelStatus
   /** Begins anew what failed when the source was found, and may pass. */
   readonly goOn?: ((signal: AbortSignal) => Promise<void>) | undefined
+}
+
+interface PromptMaps {
+  readonly tokenized: Map<string, number>
+  readonly loadOnly: Map<LoadOnlyReason, number>
 }
 
 export interface ServiceOptions extends PoolOptions {
@@ -106,7 +116,9 @@ export class TokenService {
   readonly #ending = new Set<Promise<void>>()
   readonly #models = new Map<string, Served>()
   readonly #loadOnly = new Map<LoadOnlyReason, number>()
-  readonly #prompts = new Map<string, { tokenized: Map<string, number>; loadOnly: Map<LoadOnlyReason, number> }>()
+  readonly #prompts = new Map<string, PromptMaps>()
+  /** Of the source that serves the model now. */
+  readonly #counted = new Map<string, CountedPrompts>()
   /** For each model the number of the search whose outcome serves it: a search that began earlier never replaces it. */
   readonly #searches = new Map<string, number>()
   #isClosed = false
@@ -145,6 +157,7 @@ export class TokenService {
     if (search < (this.#searches.get(model) ?? 0)) return this.status(model)
     this.#searches.set(model, search)
     this.#models.set(model, served)
+    this.#counted.set(model, new CountedPrompts())
     this.#goOn(model, served)
     if (!this.#prompts.has(model)) this.#prompts.set(model, { tokenized: new Map(), loadOnly: new Map() })
     return this.status(model)
@@ -165,6 +178,7 @@ export class TokenService {
     this.#goingOn.delete(model)
     this.#models.delete(model)
     this.#prompts.delete(model)
+    this.#counted.delete(model)
     this.#searches.delete(model)
   }
 
@@ -176,9 +190,12 @@ export class TokenService {
   status(model: string): ModelStatus {
     const served = this.#models.get(model)
     if (!served) return nothing
-    if (!(served.source instanceof EngineTokens)) return served.status
-    const { wholeReason, trouble } = served.source
-    return { ...served.status, asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason, trouble }
+    const { source, status } = served
+    const counted = this.#counted.get(model)?.trouble
+    if (!(source instanceof EngineTokens)) return { ...status, trouble: status.trouble ?? counted }
+    const { wholeReason } = source
+    const trouble = source.trouble ?? counted
+    return { ...status, asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason, trouble }
   }
 
   get counts(): ServiceCounts {
@@ -186,9 +203,14 @@ export class TokenService {
       tokenized: this.#tokenized,
       loadOnly: Object.fromEntries(this.#loadOnly),
       pool: this.#pool.counts,
-      prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, fromMaps(it)])),
+      prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, this.#promptCounts(name, it)])),
       models: Object.fromEntries([...this.#models].map(([name, served]) => [name, countsOf(served)])),
     }
+  }
+
+  /** An engine said how many tokens a prompt had of which we made `own`. */
+  counted(model: string, own: number, engines: number): void {
+    this.#counted.get(model)?.compare(own, engines)
   }
 
   /**
@@ -252,7 +274,7 @@ export class TokenService {
     for (const find of folderFinders) {
       try {
         const found = await find(sources.model ?? model, sources, signal)
-        if (found) return await this.#load(found.name, found.folder, sources, tried, signal)
+        if (found) return await this.#load(model, found, sources, tried, signal)
       } catch (error) {
         signal?.throwIfAborted()
         tried.push(error instanceof Error ? error.message : String(error))
@@ -288,8 +310,8 @@ export class TokenService {
   }
 
   async #load(
-    name: SourceName,
-    folder: string,
+    model: string,
+    { name, folder }: { readonly name: SourceName; readonly folder: string },
     sources: ModelSources,
     tried: readonly string[],
     signal: AbortSignal | undefined,
@@ -307,7 +329,19 @@ export class TokenService {
     const reason = source.plan.kind === 'library' ? source.plan.reason : source.templateProblem
     const hasEngine = sources.engine && sources.engine.dialect !== 'trtllm'
     const engine = hasEngine ? this.#engine(sources.engine, sources) : undefined
-    return { source, engine, status: { source: name, from: folder, encoder, reason, tried } }
+    const trouble =
+      sources.engine && engine
+        ? await compareWithEngine(source, this.#engine(sources.engine, sources), model, signal)
+        : undefined
+    return { source, engine, status: { source: name, from: folder, encoder, reason, trouble, tried } }
+  }
+
+  #promptCounts(model: string, { tokenized, loadOnly }: PromptMaps): PromptCounts {
+    return {
+      tokenized: Object.fromEntries(tokenized),
+      loadOnly: Object.fromEntries(loadOnly),
+      counted: this.#counted.get(model)!.counts,
+    }
   }
 }
 
@@ -333,13 +367,6 @@ function wholeBuffer({ buffer, byteLength }: Uint8Array): readonly ArrayBuffer[]
 
 function add<Key>(counts: Map<Key, number> | undefined, key: Key): void {
   counts?.set(key, (counts.get(key) ?? 0) + 1)
-}
-
-function fromMaps(it: {
-  readonly tokenized: ReadonlyMap<string, number>
-  readonly loadOnly: ReadonlyMap<LoadOnlyReason, number>
-}): PromptCounts {
-  return { tokenized: Object.fromEntries(it.tokenized), loadOnly: Object.fromEntries(it.loadOnly) }
 }
 
 const reasonOfCode: Readonly<Record<string, LoadOnlyReason>> = {

@@ -11,6 +11,9 @@ const routes: Readonly<Partial<Record<Endpoint, Route>>> = {
   anthropic_messages: 'messages',
 }
 
+/** Routes whose answers count the prompt as the engine computes it; the others leave out what was cached, or add what tools did. */
+const counts: ReadonlySet<Route> = new Set<Route>(['chat', 'completions'])
+
 export interface ServiceTokenizerOptions {
   /** The name under which the service knows the model. */
   readonly model: string
@@ -31,6 +34,7 @@ export function createServiceTokenizer(service: TokenService, options: ServiceTo
         tokens: result.ids,
         isExact: true,
         totalTokens: result.totalCount,
+        counted: counts.has(route) && result.source !== 'request' ? (engines) => service.counted(model, result.totalCount, engines) : undefined,
         blockMmInfos: result.mediaByBlock(blockSize),
         templateMs: result.took?.templateMs,
         tokenizeMs: result.took?.encodeMs,

@@ -33,6 +33,7 @@ export class RequestRecord {
   #type: RequestType = 'unary'
   #isQueued = true
   #promptTokens = 0
+  #counted: PromptTokens['counted']
   #outputTokens = 0
   #firstTokenAtMs: number | undefined
   #lastTokenAtMs = 0
@@ -97,6 +98,7 @@ export class RequestRecord {
   prompt(prompt: PromptTokens | undefined): void {
     if (!prompt) return
     this.#promptTokens = prompt.totalTokens ?? prompt.tokens.length
+    this.#counted = prompt.counted
     this.#meters!.promptTokens(this.#promptTokens, prompt)
   }
 
@@ -138,6 +140,7 @@ export class RequestRecord {
   /** The answer is whole: what the engine reported beats what was counted. */
   settled(usage: Usage | undefined, foretold: Foretold): void {
     const meters = this.#meters!
+    if (usage?.promptTokens !== undefined) this.#counted?.(usage.promptTokens)
     if (usage?.outputTokens !== undefined) this.#outputTokens = usage.outputTokens
     if (usage?.cachedTokens !== undefined) {
       meters.cachedTokens(usage.cachedTokens)

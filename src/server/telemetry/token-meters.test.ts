@@ -22,7 +22,13 @@ it('shows what grew since the last scrape, begins anew with a new source, and en
     status: () => ({ source: service.source, encoder: 'own' }),
     counts: {
       pool: { done: 5, failed: 0, refused: 1, ended: 0 },
-      prompts: { m: { tokenized: { 'tokenizer/proven': 9, 'request/proven': 1 }, loadOnly: { 'media-image': 2 } } },
+      prompts: {
+        m: {
+          tokenized: { 'tokenizer/proven': 9, 'request/proven': 1 },
+          loadOnly: { 'media-image': 2 },
+          counted: { equal: 8, different: 1 },
+        },
+      },
       models: { m: counts(10) } as Record<string, ModelCounts>,
     },
   }
@@ -37,6 +43,7 @@ it('shows what grew since the last scrape, begins anew with a new source, and en
   expect(text).toContain('warmroute_refuted_templates_total{model="m"} 1\n')
   expect(text).toContain('warmroute_tokenized_prompts_total{exactness="proven",model="m",source="tokenizer"} 9\n')
   expect(text).toContain('warmroute_load_only_prompts_total{model="m",reason="media-image"} 2\n')
+  expect(text).toContain('warmroute_counted_prompts_total{model="m",result="different"} 1\n')
   expect(text).toContain('warmroute_engine_prompts_total{asked="end",model="m"} 15\n')
   expect(text).toContain('warmroute_engine_prompts_total{asked="refuted",model="m"} 0\n')
   expect(text).toContain('warmroute_token_cache_hits_total{cache="ends",model="m"} 15\n')

@@ -14,13 +14,15 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
   return metrics.registry.onCollect(() => {
     const { pool, prompts, models } = service.counts
     for (const [outcome, count] of Object.entries(pool)) raise('tasks', metrics.tokenizerTasks, { outcome }, count)
-    for (const [model, { tokenized, loadOnly }] of Object.entries(prompts)) {
+    for (const [model, { tokenized, loadOnly, counted }] of Object.entries(prompts)) {
       for (const [how, count] of Object.entries(tokenized)) {
         const [source = '', exactness = ''] = how.split('/')
         raise('tokenized', metrics.tokenizedPrompts, { model, source, exactness }, count)
       }
       for (const [reason, count] of Object.entries(loadOnly))
         raise('load-only', metrics.loadOnlyPrompts, { model, reason }, count)
+      for (const [result, count] of Object.entries(counted))
+        raise('counted', metrics.countedPrompts, { model, result }, count)
     }
     for (const [model, counts] of Object.entries(models)) if (counts) showModel(model, counts)
     showSources()
