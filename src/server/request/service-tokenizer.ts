@@ -34,7 +34,10 @@ export function createServiceTokenizer(service: TokenService, options: ServiceTo
         tokens: result.ids,
         isExact: true,
         totalTokens: result.totalCount,
-        counted: counts.has(route) && result.source !== 'request' ? (engines) => service.counted(model, result.totalCount, engines) : undefined,
+        counted:
+          counts.has(route) && result.source !== 'request'
+            ? (engines) => service.counted(model, result.totalCount, engines)
+            : undefined,
         blockMmInfos: result.mediaByBlock(blockSize),
         templateMs: result.took?.templateMs,
         tokenizeMs: result.took?.encodeMs,
