@@ -49,7 +49,8 @@ const source = new ZmqSource(
 const feeds = engines.map((engine, worker) => {
   const rank = table.intern(BigInt(worker), 0)
   const endpoint = `tcp://127.0.0.1:${engine.eventPorts[0]}`
-  return source.follow({ rank, dpRank: 0, endpoint, replayEndpoint: `tcp://127.0.0.1:${engine.replayPorts[0]}` })
+  const replayEndpoint = hasReplay(worker) ? `tcp://127.0.0.1:${engine.replayPorts[0]}` : undefined
+  return source.follow({ rank, dpRank: 0, endpoint, replayEndpoint })
 })
 
 const script = parseFaults([
@@ -118,14 +119,21 @@ await source.close()
 await Promise.all(engines.map((engine) => engine.close()))
 process.exit(differing.length === 0 && isFlat ? 0 : 1)
 
-/** Block for block: the names that the index has of a rank are those that its engine holds. */
+/**
+ * Block for block: the names that the index has of a rank are those that its engine holds. What came before a join, or a
+ * purge that nothing could be replayed after, cannot be known; then it has none that the engine does not hold.
+ */
 function isEqual(feed: Feed, worker: number): boolean {
-  if (!feed.machine.isComplete) return true // what came before we joined cannot be known; it is counted above
   const held = new Set<string>()
   for (const { externalHi, externalLo } of device.facts(feed.rank)) held.add(hex(externalHi) + hex(externalLo))
   const nameOf = (digest: string): string => (isVllm(worker) ? digest.slice(-16) : digest.slice(0, 16))
-  const truth = [...engines[worker]!.cached(0).keys()].map(nameOf)
-  return held.size === truth.length && truth.every((name) => held.has(name))
+  const truth = new Set([...engines[worker]!.cached(0).keys()].map(nameOf))
+  return [...held].every((name) => truth.has(name)) && (!feed.machine.isComplete || held.size === truth.size)
+}
+
+/** Every fourth cannot be asked. */
+function hasReplay(worker: number): boolean {
+  return worker % 4 !== 3
 }
 
 function isVllm(worker: number): boolean {

@@ -1,6 +1,6 @@
 // Detection, events and prediction against simulated engines over real sockets: what a router does with a stock server.
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { afterEach, expect, it } from 'vitest'
+import { afterEach, expect, it, vi } from 'vitest'
 import { BlockHashes, createBlockHasher, createHashScheme } from '../../src/core/hashing/index.js'
 import { KvIndex, WasmIndex } from '../../src/core/index/index.js'
 import { newMatchColumns, RankTable } from '../../src/core/protocol/index.js'
@@ -21,7 +21,7 @@ const blockSize = 16
 const hasher = createBlockHasher()
 
 /** A simulated engine, found and followed by what it says of itself. */
-async function follow(engineName: 'vllm' | 'sglang', ranks = 1, limits = {}) {
+async function follow(engineName: 'vllm' | 'sglang', ranks = 1, limits = {}, hasReplay = true) {
   const engine = await startSimEngine({
     engine: engineName,
     ranks,
@@ -45,7 +45,7 @@ async function follow(engineName: 'vllm' | 'sglang', ranks = 1, limits = {}) {
       rank,
       dpRank,
       endpoint,
-      replayEndpoint,
+      replayEndpoint: hasReplay ? replayEndpoint : undefined,
       topic,
       limits,
       usableBlocks: facts.usableBlocks?.value,
@@ -62,11 +62,15 @@ async function until(isTrue: () => boolean): Promise<void> {
 }
 
 /** Everything that the engine has numbered is applied. */
-async function settle({ engine, feeds, source }: Followed): Promise<void> {
+function isSettled({ engine, feeds }: Followed): boolean {
   const isCaughtUp = (feed: Feed, rank: number) =>
     feed.machine.state === 'live' && feed.machine.lastSequence === engine.stats().ranks[rank]!.batches_numbered - 1
-  await until(() => engine.stats().in_flight === 0 && feeds.every(isCaughtUp))
-  source.intake.flush()
+  return engine.stats().in_flight === 0 && feeds.every(isCaughtUp)
+}
+
+async function settle(followed: Followed): Promise<void> {
+  await until(() => isSettled(followed))
+  followed.source.intake.flush()
 }
 
 async function complete(
@@ -147,7 +151,7 @@ it('is exact again after the engine crashed and came back, and withholds credit 
   expect(feed!.status(0).purges.restart).toBe(1)
 }, 30_000)
 
-const promptOf = (family: number): number[] => Array.from({ length: 100 }, (_, at) => 2000 * family + at)
+const promptOf = (family: number): number[] => Array.from({ length: 100 }, (_, at) => 1000 * family + at)
 
 /** Predicted equals reported for a prompt that is new, then for the same again: exact within two requests. */
 async function expectExactAgain(followed: Followed, family: number): Promise<void> {
@@ -196,6 +200,24 @@ it.each([
     ],
   },
   { says: 'an idle engine empties its cache', faults: [{ fault: 'reset_cache' }] },
+  {
+    says: 'batches come twice, in another order and late',
+    faults: [
+      { fault: 'duplicate_events', share: 0.5 },
+      { fault: 'reorder_events', share: 0.3 },
+      { fault: 'delay_events', share: 0.3, ms: 40 },
+    ],
+  },
+  { says: 'the publisher stalls', faults: [{ fault: 'stall_events', for_ms: 100 }] },
+  { says: 'the event sockets close and come back', faults: [{ fault: 'close_event_sockets', for_ms: 100 }] },
+  { says: 'batches name another rank', faults: [{ fault: 'wrong_rank' }] },
+  {
+    says: 'the clock of the engine is off',
+    faults: [
+      { fault: 'clock_skew', seconds: -5000 },
+      { fault: 'duplicate_events', share: 0.5 },
+    ],
+  },
 ])('is exact within two requests where $says', async ({ faults }) => {
   const followed = await follow('vllm')
   await expectExactAgain(followed, 1)
@@ -208,3 +230,66 @@ it.each([
   await expectExactAgain(followed, 11)
   expect(followed.feeds[0]!.status(0).purges.gap).toBe(0)
 })
+
+it.each([
+  {
+    says: 'the replay buffer is too short',
+    hasReplay: true,
+    faults: [
+      { fault: 'short_replay', batches: 1 },
+      { fault: 'drop_events', share: 0.3 },
+    ],
+  },
+  { says: 'events claim another block size', hasReplay: true, faults: [{ fault: 'wrong_block_size' }] },
+  { says: 'it restarts', hasReplay: true, faults: [{ fault: 'restart', ms: 30 }] },
+  { says: 'it restarts and has no replay socket', hasReplay: false, faults: [{ fault: 'restart', ms: 30 }] },
+  {
+    says: 'batches are lost and it has no replay socket',
+    hasReplay: false,
+    faults: [{ fault: 'drop_events', share: 0.3 }],
+  },
+  {
+    says: 'its event sockets close and it has no replay socket',
+    hasReplay: false,
+    faults: [{ fault: 'close_event_sockets', for_ms: 50 }],
+  },
+])(
+  'claims nothing that is gone where $says, and is exact when its cache has turned over',
+  async ({ faults, hasReplay }) => {
+    const followed = await follow('vllm', 1, {}, hasReplay)
+    const { engine, feeds, device } = followed
+    await expectExactAgain(followed, 1)
+    engine.arm(parseFaults(faults))
+    for (let family = 2; family < 8; family++) await complete(engine, promptOf(family), 0).catch(() => undefined) // it may be away
+    engine.clearFaults()
+    await becomeHeard(followed)
+    for (let family = 8; family < 15; family++) {
+      const old = promptOf(family - 6)
+      const predicted = predict(followed, old, 0)
+      expect(predicted).toBeLessThanOrEqual((await complete(engine, old, 0)).cached)
+      await complete(engine, promptOf(family), 0)
+      await settle(followed)
+      expect(device.blocksOf(feeds[0]!.rank)).toBeLessThanOrEqual(engine.cached(0).size)
+    }
+    expectEqual(followed)
+    await expectExactAgain(followed, 15)
+  },
+  30_000,
+)
+
+/** The subscription has reached the publisher: what it sends is heard. Nobody says when, so it is made to send until then. */
+async function becomeHeard(followed: Followed): Promise<void> {
+  let attempt = 0
+  await vi.waitFor(
+    async () => {
+      await complete(
+        followed.engine,
+        [...Array(20).keys()].map((at) => 50 + 20 * attempt + at),
+        0,
+      )
+      attempt++
+      expect(isSettled(followed)).toBe(true)
+    },
+    { timeout: 10_000 },
+  )
+}

@@ -39,7 +39,8 @@ export function runGeneration(
     },
   })
   if (id !== undefined) server.live.set(id, generation)
-  if (server.faults.strike('abort_streams')) generation.abort()
+  // Not at once: who asked for it does not have it yet, and its end speaks of it.
+  if (server.faults.strike('abort_streams')) queueMicrotask(() => generation.abort())
   const left = (): void => {
     if (isOver) return
     over()
