@@ -34,6 +34,7 @@ const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
   ['eventGaps', 'src/server/telemetry/event-gauges.test.ts'],
   ['eventReplays', 'src/server/telemetry/event-gauges.test.ts'],
   ['eventRestarts', 'src/server/telemetry/event-gauges.test.ts'],
+  ['eventDropped', 'src/server/telemetry/event-gauges.test.ts'],
   ['eventPurges', 'src/server/telemetry/event-gauges.test.ts'],
   ['eventDecodeErrors', 'src/server/telemetry/event-gauges.test.ts'],
   ['decisionLogLines', 'src/cli/assemble/decision-log.test.ts'],

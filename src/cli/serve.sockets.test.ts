@@ -193,6 +193,8 @@ describe('what an operator does', () => {
     expect(await ranks()).toHaveLength(2)
     expect(used).toMatchObject({ state: 'live', is_complete: true, gaps: 0, purges: {}, decode_errors: {} })
     expect(Number(used['last_sequence'])).toBeGreaterThanOrEqual(0)
+    expect(Number(used['replays'])).toBeGreaterThan(0) // to join
+    expect(Number(used['events_per_second'])).toBeGreaterThan(0)
     expect(Number(used['lag_seconds'])).toBeLessThan(5)
     const metrics = await (await fetch(`${url}/metrics`)).text()
     for (const rank of [0, 1])

@@ -152,6 +152,7 @@ export const catalogue = {
   eventBatches: { name: 'warmroute_event_batches_total', type: 'counter', labels: ['dp_rank', 'model', 'worker'], help: 'Batches of KV events applied.' },
   eventGaps: { name: 'warmroute_event_gaps_total', type: 'counter', labels: ['dp_rank', 'model', 'worker'], help: 'Times that batches of KV events were missing.' },
   eventReplays: { name: 'warmroute_event_replays_total', type: 'counter', labels: ['dp_rank', 'model', 'worker'], help: 'Replays of KV events that were asked for, to fill gaps, to join and to look whether the last batch arrived.' },
+  eventDropped: { name: 'warmroute_event_dropped_frames_total', type: 'counter', labels: ['dp_rank', 'model', 'worker'], help: 'Frames of KV events that were not read: a flood outran a replay, or their connection was over. What they told is replayed or purged.' },
   eventRestarts: { name: 'warmroute_event_restarts_total', type: 'counter', labels: ['dp_rank', 'model', 'worker'], help: 'Times that an engine was seen to be another process.' },
   eventPurges: { name: 'warmroute_event_purges_total', type: 'counter', labels: ['dp_rank', 'model', 'reason', 'worker'], help: 'Times that all knowledge of a rank was dropped, by reason.' },
   eventDecodeErrors: { name: 'warmroute_event_decode_errors_total', type: 'counter', labels: ['dp_rank', 'model', 'reason', 'worker'], help: 'Frames and replies of an event stream that could not be read, by reason.' },

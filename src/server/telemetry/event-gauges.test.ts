@@ -22,7 +22,7 @@ it('shows what a stream went through, and counts on when it is followed anew', (
   const metrics = createMetrics()
   const gauges = new EventGauges(metrics)
   const show = (times: number): string => {
-    const machine = { applied: times, gaps: times, replays: times, restarts: times }
+    const machine = { applied: times, gaps: times, replays: times, restarts: times, droppedFrames: times }
     gauges.begin()
     const hurt = { ...feed, machine, purges: { restart: times }, decodeErrors: { not_msgpack: times } }
     gauges.show('m', '1', [hurt as unknown as FeedStatus])
@@ -33,6 +33,7 @@ it('shows what a stream went through, and counts on when it is followed anew', (
     ...['gaps', 'replays', 'restarts'].map(
       (it) => `warmroute_event_${it}_total{dp_rank="0",model="m",worker="1"} ${times}`,
     ),
+    `warmroute_event_dropped_frames_total{dp_rank="0",model="m",worker="1"} ${times}`,
     `warmroute_event_purges_total{dp_rank="0",model="m",reason="restart",worker="1"} ${times}`,
     `warmroute_event_decode_errors_total{dp_rank="0",model="m",reason="not_msgpack",worker="1"} ${times}`,
   ]
@@ -47,7 +48,7 @@ const feed = {
   lastSequence: 7,
   deviceBlocks: 1,
   events: 5,
-  machine: { applied: 1, gaps: 0, replays: 0, restarts: 0 },
+  machine: { applied: 1, gaps: 0, replays: 0, restarts: 0, droppedFrames: 0 },
   purges: { gap: 1 },
   decodeErrors: {},
 } as unknown as FeedStatus

@@ -20,6 +20,7 @@ class FeedSeries {
     | Map<string, { readonly counted: Counted; readonly family: CounterFamily; readonly reason: string }>
     | undefined
   #lag: Gauge | undefined
+  #dropped: Counted | undefined
   /** The scrape that showed it last. */
   scrape = 0
 
@@ -42,6 +43,9 @@ class FeedSeries {
     const { events, batches, gaps, replays, restarts } = this.#counters
     if (feed.lagSeconds !== undefined) (this.#lag ??= this.#metrics.eventLag.with(this.#labels)).set(feed.lagSeconds)
     for (let at = 0; at < states.length; at++) this.#states[at]!.set(feed.state === states[at] ? 1 : 0)
+    const { droppedFrames } = feed.machine
+    if (droppedFrames > 0)
+      (this.#dropped ??= new Counted(this.#metrics.eventDropped.with(this.#labels))).show(droppedFrames)
     this.#sequence.set(feed.lastSequence)
     this.#blocks.set(feed.deviceBlocks)
     events.show(feed.events)
@@ -58,11 +62,12 @@ class FeedSeries {
   /** Its labels say what it has: kept besides, the way to end each series would be half of a stream's memory. */
   end(): void {
     const { eventState, eventSequence, eventBlocks, eventLag } = this.#metrics
-    const { eventsApplied, eventBatches, eventGaps, eventReplays, eventRestarts } = this.#metrics
+    const { eventsApplied, eventBatches, eventGaps, eventReplays, eventRestarts, eventDropped } = this.#metrics
+    const counters = [eventsApplied, eventBatches, eventGaps, eventReplays, eventRestarts, eventDropped]
     const labels = this.#labels
     for (const state of states) eventState.remove({ ...labels, state })
     for (const family of [eventSequence, eventBlocks, eventLag]) family.remove(labels)
-    for (const family of [eventsApplied, eventBatches, eventGaps, eventReplays, eventRestarts]) family.remove(labels)
+    for (const family of counters) family.remove(labels)
     for (const { family, reason } of this.#reasons?.values() ?? []) family.remove({ ...labels, reason })
   }
 

@@ -29,6 +29,9 @@ export interface RankReport {
   readonly decode_errors: Counts
   readonly passed_over: Counts
   readonly removed_blocks: number
+  /** Stores of a block that the engine had, and removals that left it another copy. */
+  readonly doubled_blocks: number
+  readonly kept_copies: number
   readonly unknown_removals: number
   readonly unrooted_stores: number
   readonly rank_mismatches: number
@@ -58,6 +61,8 @@ export function rankReportOf(status: FeedStatus): RankReport {
     decode_errors: happened(status.decodeErrors),
     passed_over: happened({ ...ledger.filtered, unknown_event: status.unknownEvents, bad_event: status.badEvents }),
     removed_blocks: ledger.removedBlocks,
+    doubled_blocks: ledger.doubledBlocks,
+    kept_copies: ledger.keptCopies,
     unknown_removals: ledger.unknownRemovals,
     unrooted_stores: ledger.unrootedStores,
     rank_mismatches: status.rankMismatches,
