@@ -1,6 +1,7 @@
 // Goal: what a client gets through the gateway is what the engine sends, byte for byte, over a corpus of requests.
 // Method: the same request to the engine and through the gateway, pinned to it; only the clock may differ.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { SimTask } from '../../src/sim/index.js'
 import type { SimHouse } from './sim-house.js'
 import { openSimHouse } from './sim-house.js'
 
@@ -17,7 +18,9 @@ const tools = [
   },
 ]
 
-const corpus: readonly (readonly [path: string, body: object | string])[] = [
+type Entry = readonly [path: string, body: object | string]
+
+const corpus: readonly Entry[] = [
   ['/v1/chat/completions', { messages: user('hi'), max_tokens: 5 }],
   ['/v1/chat/completions', { messages: user('hi'), max_tokens: 5, stream: true }],
   [
@@ -56,6 +59,9 @@ const corpus: readonly (readonly [path: string, body: object | string])[] = [
   ['/v1/completions', { max_tokens: 5 }],
   ['/v1/messages', { messages: user('hi'), max_tokens: 5 }],
   ['/v1/messages', { messages: user('hi'), max_tokens: 5, stream: true, system: long }],
+  ['/v1/messages/count_tokens', { messages: user('hi') }],
+  ['/v1/responses', { input: 'hi', max_output_tokens: 5 }],
+  ['/v1/responses', { input: 'hi', max_output_tokens: 5, stream: true }],
   ['/tokenize', { prompt: 'hello there' }],
   ['/detokenize', { tokens: [1, 2, 3] }],
   [
@@ -64,16 +70,34 @@ const corpus: readonly (readonly [path: string, body: object | string])[] = [
   ],
 ]
 
-describe.each(['vllm', 'sglang'] as const)('%s', (kind) => {
+/** Under the names that both engines have. */
+const poolingCorpus: readonly Entry[] = [
+  ['/v1/embeddings', { input: 'hi' }],
+  ['/v1/embeddings', { input: ['a', 'b'], encoding_format: 'base64' }],
+  ['/v1/embeddings', { input: [] }],
+  ['/v1/rerank', { query: 'hi', documents: ['a', 'b'], top_n: 1 }],
+  ['/v1/rerank', { query: 'hi', documents: [] }],
+  ['/v1/score', { text_1: 'hi', text_2: ['a', 'b'], query: 'hi', items: ['a', 'b'] }],
+  ['/classify', { input: 'hi', text: 'hi' }],
+  ['/tokenize', { prompt: 'hello there' }],
+]
+
+describe.each<{ kind: 'vllm' | 'sglang'; task: SimTask; corpus: readonly Entry[] }>(
+  (['vllm', 'sglang'] as const).flatMap((kind) => [
+    { kind, task: 'generate', corpus },
+    { kind, task: 'embed', corpus: poolingCorpus },
+    { kind, task: 'score', corpus: poolingCorpus },
+  ]),
+)('$kind that can $task', ({ kind, task, corpus: requests }) => {
   let house: SimHouse
 
   beforeAll(async () => {
-    house = await openSimHouse([kind], { usageSampleEvery: 1 })
+    house = await openSimHouse([kind], { usageSampleEvery: 1 }, { task })
   })
 
   afterAll(() => house.close())
 
-  it.each(corpus.map((entry, at) => [at, ...entry] as const))(
+  it.each(requests.map((entry, at) => [at, ...entry] as const))(
     'request %i, %s, is the same through the gateway',
     async (at, path, body) => {
       const text = typeof body === 'string' ? body : JSON.stringify({ model: 'sim', seed: 1, temperature: 0, ...body })
@@ -99,7 +123,7 @@ describe.each(['vllm', 'sglang'] as const)('%s', (kind) => {
 /** Clocks and random ids are the engine's own and differ between any two requests. */
 function settled(text: string): string {
   return text
-    .replaceAll(/"created":\d+/g, '"created":0')
-    .replaceAll(/"(id|rid)":"[^"]*"/g, '"$1":"…"')
-    .replaceAll(/"(e2e_latency|response_sent_to_client_ts|[a-z_]*_time|[a-z_]*_ts)":[\d.]+/g, '"$1":0')
+    .replaceAll(/"(created|created_at)":\d+/g, '"$1":0')
+    .replaceAll(/"(id|rid|item_id)":"[^"]*"/g, '"$1":"…"')
+    .replaceAll(/"([a-z0-9_]*_latency|[a-z_]*_time|[a-z_]*_ts)":[\d.]+/g, '"$1":0')
 }

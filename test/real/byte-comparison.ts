@@ -3,6 +3,8 @@
  * dates every answer anew, so each request is first sent twice directly: what differs between those two is the engine's
  * own and is blanked by name, and the names are reported.
  */
+import type { EngineKind } from '../../src/engines/index.js'
+import { engineRoute } from '../../src/engines/index.js'
 import type { RealHouse } from './real-house.js'
 
 export interface ComparedRequest {
@@ -92,14 +94,16 @@ function corpusFor(model: string): Entry[] {
   ]
 }
 
-/** Our own words, where the gateway answers instead of the engine: bodies that are no JSON. */
-const isOurs = ([, body]: Entry): boolean => typeof body === 'string' && body.endsWith('[')
+/** Our own words, where the gateway answers instead of the engine: bodies that are no JSON, routes that it does not have. */
+const isOurs = ([path, body]: Entry, engine: EngineKind): boolean =>
+  (typeof body === 'string' && body.endsWith('[')) || engineRoute(engine, path) === undefined
 
 export async function compareBytes(house: RealHouse): Promise<ByteReport> {
   const blanked = new Set<string>()
   const requests: ComparedRequest[] = []
+  const engine = house.served.assembly.reports()[0]?.facts?.kind.value ?? 'unknown'
   for (const [at, entry] of corpusFor(house.model).entries()) {
-    if (!isOurs(entry)) requests.push(await compare(house, entry, at, blanked))
+    if (!isOurs(entry, engine)) requests.push(await compare(house, entry, at, blanked))
   }
   return { requests, blanked: [...blanked].sort() }
 }
@@ -143,8 +147,7 @@ async function post(url: string, body: string, requestId: string): Promise<Answe
 }
 
 const names = /"(id|rid|item_id|call_id|response_id)":"[^"]*"/g
-const dates =
-  /"(created|created_at|completed_at|e2e_latency|response_sent_to_client_ts|[a-z_]*_time|[a-z_]*_ts)":[\d.]+/g
+const dates = /"(created|created_at|completed_at|[a-z0-9_]*_latency|[a-z_]*_time|[a-z_]*_ts)":[\d.]+/g
 
 function settled({ status, type, text }: Answer, blanked: Set<string>): string {
   const blank = (value: string) => (_: string, field: string) => {
