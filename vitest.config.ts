@@ -30,7 +30,12 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: 'sockets', include: sockets, pool: 'forks', setupFiles: ['test/patient.setup.ts'] },
+        test: {
+          name: 'sockets',
+          include: sockets,
+          pool: 'forks',
+          setupFiles: ['test/patient.setup.ts', 'test/nothing-left.setup.ts'],
+        },
       },
     ],
   },

@@ -3,10 +3,7 @@ import { connect } from 'node:net'
 import { expect } from 'vitest'
 import type { Assembly } from '../src/cli/assemble/assembly.js'
 import { expectNothingLeft } from '../src/server/house.case.js'
-import { liveTimers } from '../src/server/live-timers.case.js'
-
-/** All rooms that a router is made of; simulated engines, which may live on, are not. */
-const roomsOfRouter = ['cli', 'config', 'core', 'engines', 'events', 'routing', 'server', 'telemetry', 'tokens']
+import { liveTimers, roomsOfRouter } from '../src/server/live-timers.case.js'
 
 /** Timers are those of the process: every router that a test started must be among them, or already closed. */
 export async function expectClosed(...routers: readonly ClosedRouter[]): Promise<void> {

@@ -19,6 +19,10 @@ for (const name of ['setTimeout', 'setInterval'] as const) {
   Object.assign(globalThis, { [name]: Object.assign(tracked, real) })
 }
 
+/** All rooms that a router is made of; simulated engines, which may live on, are not. */
+export const roomsOfRouter = ['cli', 'config', 'core', 'engines', 'events', 'routing', 'server', 'telemetry', 'tokens']
+export const allRooms = [...roomsOfRouter, 'sim']
+
 /** Where each live timer of these rooms was set. */
 export function liveTimers(rooms: readonly string[] = ['server']): readonly string[] {
   for (const handle of handles.keys()) if (handle._destroyed) handles.delete(handle)

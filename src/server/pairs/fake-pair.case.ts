@@ -351,6 +351,7 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
     async close() {
       await gateway.close()
       await expectNothingLeft(gateway, main, ...inner)
+      for (const router of [main, ...inner]) await router.close()
     },
   }
 }
