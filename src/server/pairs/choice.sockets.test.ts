@@ -335,11 +335,13 @@ describe('membership', () => {
     expect([await listed(), (await ask()).status]).toEqual([0, 503])
   })
 
-  it('a connector that finds engines by their ids needs them', async () => {
+  it('a connector that finds engines by their ids needs them, and one there must be', async () => {
     await open('vllm', { counts: [1, 1] })
     house!.gateway.removeWorker(1n)
     const spec = (transfer: WorkerSpec['transfer']): WorkerSpec => ({ ...pair.spec('prefill', 0), transfer })
     expect(() => house!.gateway.setWorker('m', spec({ connector: 'mooncake' }))).toThrow('needs engine_ids')
+    const nameless: WorkerSpec = { ...pair.spec('prefill', 0), engine: 'trtllm', transfer: {} }
+    expect(() => house!.gateway.setWorker('m', nameless)).toThrow('name its engine or its connector')
     house!.gateway.setWorker('m', spec({ connector: 'mooncake', engineIds: ['e-0'] }))
     expect(house!.gateway.workers().map(({ role }) => role)).toContain('prefill')
   })

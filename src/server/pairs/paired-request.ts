@@ -258,7 +258,7 @@ export class PairedRequest {
       })
     if (route.kind === 'aggregated') return route.reason === 'not-activated' ? 'not_activated' : route.reason
     this.#runner.use(route.inner)
-    for (const { spec } of side.fleet.all()) this.#connector = connectorOf(spec.engine, spec.transfer) ?? 'nixl'
+    for (const { spec } of side.fleet.all()) this.#connector = connectorOf(spec.engine, spec.transfer)! // or it had not joined
     const reason = this.#cannotPair() ?? (await bypassReason({ ...this.#options, inner: route.inner }))
     if (reason && !side.hasAllRounder)
       throw new WarmrouteError('WR_NOT_IMPLEMENTED', {

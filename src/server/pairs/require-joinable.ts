@@ -11,12 +11,16 @@ export function requireJoinable(spec: WorkerSpec): void {
     throw new WarmrouteError('WR_INVALID_CONFIG', {
       reason: `${role} worker ${id} hands KV on by ${transfer.unspoken}, which is not spoken; name a connector that is, or make it aggregated`,
     })
-  if (role === 'prefill') requireIds(spec)
+  if (role === 'prefill') requireConnector(spec)
 }
 
-/** These connectors find a prefill engine by its id, which nothing on HTTP tells. */
-function requireIds({ id, engine, transfer, config }: WorkerSpec): void {
+/** Some connectors find a prefill engine by its id, which nothing on HTTP tells. */
+function requireConnector({ id, engine, transfer, config }: WorkerSpec): void {
   const connector = connectorOf(engine, transfer)
+  if (connector === undefined)
+    throw new WarmrouteError('WR_INVALID_CONFIG', {
+      reason: `nothing says how prefill worker ${id} (engine: ${engine}) hands KV on; name its engine or its connector`,
+    })
   const ranks = config?.dataParallelSize ?? 1
   if ((connector !== 'mooncake' && connector !== 'nixl_push') || (transfer?.engineIds?.length ?? 0) >= ranks) return
   throw new WarmrouteError('WR_INVALID_CONFIG', {
