@@ -1,5 +1,6 @@
 /** What a world's run needs of its prefill and decode servers, and the scripted ones. */
 import type { WorkerSpec } from '../../../src/server/index.js'
+import type { Act } from '../../../src/server/pairs/fake-pair.case.js'
 import { FakePair } from '../../../src/server/pairs/fake-pair.case.js'
 import type { Answer } from './ask.js'
 import type { VirtualTime } from './virtual-time.js'
@@ -24,9 +25,9 @@ export interface PairServers {
 
 export const leaseMs = 160
 
-export async function startScripted(world: World, acts: Parameters<typeof endless>[0], time: VirtualTime) {
+export async function startScripted(world: World, acts: readonly Act[], time: VirtualTime): Promise<PairServers> {
   const pair = await FakePair.start(world.engine, leaseMs, [2, 2], { net: time.net, now: time.now })
-  const nextAct = endless(acts) as () => ReturnType<FakePair['act']>
+  const nextAct = endless(acts)
   pair.connector = world.connector
   pair.act = (role) => {
     const act = nextAct()

@@ -3,7 +3,7 @@
  * everybody else, only that their clock is virtual. A late or second read shows in their count and in wrong words.
  */
 import { parseFaults, startSimEngineIn, VirtualWorld } from '../../../src/sim/index.js'
-import type { Fault, SimEngine, SimWorld } from '../../../src/sim/index.js'
+import type { SimEngine, SimEngineOptions, SimWorld } from '../../../src/sim/index.js'
 import { askEngine } from '../../../src/sim/serve/ask-engine.case.js'
 import type { WorkerSpec } from '../../../src/server/index.js'
 import type { Answer } from './ask.js'
@@ -51,9 +51,8 @@ export async function startSimulated(world: World, engines: Simulated, time: Vir
 function startIn(
   world: SimWorld,
   engine: World['engine'],
-  options: { readonly pair?: object; readonly faults?: readonly Fault[]; readonly ranks?: number } = {},
+  options: Pick<SimEngineOptions, 'pair' | 'faults' | 'ranks'> = {},
 ): Promise<SimEngine> {
-  const pair = options.pair as Parameters<typeof startSimEngineIn>[1]['pair']
   return startSimEngineIn(world, {
     engine,
     models: ['m'],
@@ -62,9 +61,7 @@ function startIn(
     speedup: 10,
     healthMs: 0,
     events: false,
-    ranks: options.ranks ?? 1,
-    faults: options.faults ?? [],
-    ...(pair ? { pair } : {}),
+    ...options,
   })
 }
 
