@@ -47,24 +47,26 @@ describe('a client that leaves', () => {
     await until(async () => (await loads())[0]!.activeRequests === 0)
   })
 
-  it('stops the engine before its first byte, and is counted', async () => {
+  it('stops the engine before its first byte, is counted, and nobody else is asked', async () => {
     const metrics = createMetrics()
-    const { url, engines } = await open({ engines: 1, respond: () => {}, gateway: { metrics } })
+    const { url, engines } = await open({ engines: 2, respond: () => {}, gateway: { metrics } })
     const abort = new AbortController()
-    const aborted = engines[0]!.nextAbort()
+    const aborted = Promise.race(engines.map((engine) => engine.nextAbort()))
+    const sent = (): number => engines.reduce((sum, { seen }) => sum + seen.length, 0)
     const pending = fetch(`${url}/v1/chat/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: chatBody(),
       signal: abort.signal,
     })
-    await until(() => engines[0]!.seen.length === 1)
+    await until(() => sent() === 1)
     abort.abort()
     await expect(pending).rejects.toThrow()
     await aborted
     await until(() => metrics.disconnectedClients.with({}).value === 1)
     const labels = { model: 'm', endpoint: 'chat_completions', request_type: 'unary' }
     expect(metrics.modelCancellation.with(labels).value).toBe(1)
+    expect([sent(), metrics.requestsRetried.with({ model: 'm' }).value]).toEqual([1, 0])
     expect(metrics.requests.with({ ...labels, status: 'error', error_type: 'cancelled' }).value).toBe(1)
   })
 
