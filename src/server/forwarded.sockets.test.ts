@@ -230,6 +230,27 @@ describe('sessions inside a worker', () => {
     expect(engines[1]!.seen).toHaveLength(0)
   })
 
+  it('are found and prolonged by a dry run, which runs nowhere', async () => {
+    let now = 0
+    const { url, engines, gateway } = await open({ engines: 2, gateway: { now: () => now } })
+    for (const at of [0, 1]) gateway.setWorker('m', { id: BigInt(at + 1), url: engines[at]!.url, engine: 'sglang' })
+    const opened = await post(url, '/v1/chat/completions', chatBody(control('open')))
+    await opened.text()
+    const worker = Number(opened.headers.get('x-warmroute-worker-id'))
+    const dry = chatBody({
+      nvext: { session_control: { session_id: 's' }, annotations: ['query_instance_id:'], token_data: [1, 2, 3] },
+    })
+    const paths = (): string[] => engines[worker - 1]!.seen.map((seen) => seen.path)
+    for (now of [50_000, 100_000, 150_000])
+      expect(await json(await post(url, '/v1/chat/completions', dry))).toMatchObject({
+        nvext: { worker_id: { decode_worker_id: worker } },
+      })
+    expect(paths()).toEqual(['/open_session', '/v1/chat/completions'])
+    now = 210_000 // a minute of silence, as the request said
+    await (await post(url, '/v1/chat/completions', dry)).text()
+    await vi.waitFor(() => expect(paths().at(-1)).toBe('/close_session'))
+  })
+
   it('that nobody asks for again are closed by a look every 30 s', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
     let now = 0
