@@ -20,6 +20,8 @@ Generated from \`src/telemetry/catalogue.ts\`. Scrape \`/metrics\`. Names that b
 follow, so that its dashboards work; "since" names the version where it is not 1.2.1. \`metrics_prefix\` stands in place of
 \`dynamo_frontend\`, except before \`worker_\` and \`router_queue_\`. \`DYN_METRICS_<NAME>_MIN\`, \`_MAX\` and \`_COUNT\` in the environment of
 \`serve\` set the bounds of \`REQUEST_DURATION\`, \`INPUT_SEQUENCE\`, \`OUTPUT_SEQUENCE\`, \`TTFT\` and \`ITL\` of the front door.
+As upstream, \`worker_id\` of a \`dynamo_component_\` family is the instance id of the router itself, in hex, whichever worker the event or
+request was of; in \`dynamo_frontend_worker_\` families it is the worker's, in decimal. \`warmroute_\` families call a worker \`worker\`.
 
 | Name | Type | Unit | Labels | Meaning | Since |
 |---|---|---|---|---|---|
@@ -50,7 +52,7 @@ ${Object.entries(leftOut)
 }
 
 function rowText(row: MetricRow): string {
-  return `| \`${row.name}\` | ${row.type} | ${unitOf(keyOf(row))} | ${row.labels.join(', ')} | ${row.help} | ${row.since ?? ''} |`
+  return `| \`${row.name}\` | ${row.type} | ${unitOf(keyOf(row))} | ${row.labels.join(', ')} | ${row.note ? `${row.help}. ${row.note}` : row.help} | ${row.since ?? ''} |`
 }
 
 function keyOf(row: MetricRow): MetricKey {

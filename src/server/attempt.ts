@@ -200,6 +200,7 @@ export class Attempt {
         sending.sent()
         tie?.sent({ workerId: answer.workerId, dpRank: answer.dpRank })
       },
+      onHead: () => void this.#moved(worker),
       onProgress: (tokens) => this.#progress(worker, tokens),
       // Not while a prefill may still be sent.
       onCommit: () => {
@@ -214,11 +215,18 @@ export class Attempt {
     }
   }
 
-  #progress(worker: Worker, tokens: number): void {
-    const { context, pair, record, onMoved } = this.#options
+  /** When it was. */
+  #moved(worker: Worker): number {
+    const { context, onMoved } = this.#options
     const now = context.now()
     this.byteAtMs = worker.progressAtMs = now
     onMoved(now, 'arrived')
+    return now
+  }
+
+  #progress(worker: Worker, tokens: number): void {
+    const { pair, record } = this.#options
+    const now = this.#moved(worker)
     this.#guard.item(tokens)
     const isFirstToken = record.arrived(tokens, now)
     if (!isFirstToken) return

@@ -101,6 +101,7 @@ export class Model {
       for (const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } of changed)
         this.monitor.report({ workerId, dpRank, activeDecodeBlocks, activePrefillTokens })
     })
+    this.meters.setReady(false)
     for (const worker of spec.workers ?? []) this.setWorker(worker)
     void this.monitor.start()
     if (this.prefill) this.monitor.setPrefillInstances(instancesOf(this.prefill.fleet))

@@ -19,10 +19,41 @@ describe('metrics of our own', () => {
     expect(before).toContain('warmroute_cached_tokens_total{model="m",source="reported",worker="2"} 16')
     expect(before).toContain('dynamo_frontend_worker_last_time_to_first_token_seconds{dp_rank="0",worker_id="2"')
     expect(before).toMatch(/warmroute_event_loop_delay_seconds\{quantile="0.99"\} [\d.]+/)
+    expect(before).toContain('{quantile="0.999"}')
     gateway.removeWorker(2n)
     const after = await (await fetch(`${url}/metrics`)).text()
     expect(after).not.toContain('worker="2"')
     expect(after).not.toContain('worker_id="2"')
+  })
+
+  it('count the way to a worker until something of its answer is there, not until its head', async () => {
+    const metrics = createMetrics()
+    let lateMs = 0
+    const deadlines = { noProgressMs: 0, totalMs: 7_200_000 }
+    const now = (): number => performance.now() + lateMs
+    const { url, engines } = await open({ engines: 1, gateway: { metrics, now, deadlines } })
+    engines[0]!.respond = async (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders()
+      await new Promise((resolve) => setTimeout(resolve, 50)) // the head is read, and then nothing for an hour
+      lateMs = 3_600_000
+      response.end('data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\ndata: [DONE]\n\n')
+    }
+    await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    expect(metrics.requestPlaneRoundtrip.with().sum).toBeGreaterThan(3_600)
+    expect(metrics.stageDuration.with({ stage: 'transport_roundtrip' }).sum).toBeGreaterThan(3_600)
+    expect(metrics.stageRequests.with({ stage: 'dispatch', phase: 'aggregated' }).value).toBe(0)
+  })
+
+  it('say of served models alone whether they are ready', async () => {
+    const { url, gateway } = await open({ engines: 1 })
+    await (await post(url, '/v1/chat/completions', chatBody({ model: 'nope' }))).text()
+    const lines = async (): Promise<string[]> =>
+      (await (await fetch(`${url}/metrics`)).text())
+        .split('\n')
+        .filter((it) => it.startsWith('dynamo_frontend_model_ready'))
+    expect(await lines()).toEqual(['dynamo_frontend_model_ready{model="m"} 1'])
+    gateway.removeWorker(1n)
+    expect(await lines()).toEqual(['dynamo_frontend_model_ready{model="m"} 0'])
   })
 
   it('say why requests were refused, and how many were moved', async () => {

@@ -14,6 +14,8 @@ export interface MetricRow {
   readonly help: string
   /** Version that a `dynamo_*` row is taken from; 1.2.1 when absent. */
   readonly since?: string
+  /** What upstream's sentence does not say, for the reference page alone. */
+  readonly note?: string
 }
 
 const worker = ['worker_id', 'dp_rank', 'worker_type'] as const
@@ -85,7 +87,7 @@ export const catalogue = {
   requestPlaneInflight: { name: 'dynamo_request_plane_inflight_requests', type: 'gauge', labels: [], help: 'Currently in-flight requests at AddressedPushRouter' },
   requestPlaneQueue: { name: 'dynamo_request_plane_queue_seconds', type: 'histogram', labels: [], buckets: shortStage, help: 'Time from generate() entry to send_request() (seconds)' },
   requestPlaneSend: { name: 'dynamo_request_plane_send_seconds', type: 'histogram', labels: [], buckets: shortStage, help: 'Time for send_request() to complete (seconds)' },
-  requestPlaneRoundtrip: { name: 'dynamo_request_plane_roundtrip_ttft_seconds', type: 'histogram', labels: [], buckets: roundtrip, help: 'Time from send_request() to first response item (seconds)' },
+  requestPlaneRoundtrip: { name: 'dynamo_request_plane_roundtrip_ttft_seconds', type: 'histogram', labels: [], buckets: roundtrip, help: 'Time from send_request() to first response item (seconds)', note: 'To the first byte of the body: engines send the head before they compute.' },
   overheadBlockHashing: { name: 'dynamo_router_overhead_block_hashing_ms', type: 'histogram', labels: ['router_id'], buckets: compute, help: 'Time spent computing block hashes in milliseconds' },
   overheadFindMatches: { name: 'dynamo_router_overhead_indexer_find_matches_ms', type: 'histogram', labels: ['router_id'], buckets: awaited, help: 'Time spent in indexer find_matches in milliseconds' },
   overheadSeqHashing: { name: 'dynamo_router_overhead_seq_hashing_ms', type: 'histogram', labels: ['router_id'], buckets: compute, help: 'Time spent computing sequence hashes in milliseconds' },
@@ -98,7 +100,7 @@ export const catalogue = {
   routerRequests: { name: 'dynamo_component_router_requests_total', type: 'counter', labels: router, help: 'Total number of requests processed by the router' },
   routerRequestsStarted: { name: 'dynamo_component_router_requests_started_total', type: 'counter', labels: router, help: 'Total number of requests admitted by the router scheduler', since: '1.6.1' },
   routerTimeToFirstToken: { name: 'dynamo_component_router_time_to_first_token_seconds', type: 'histogram', labels: router, buckets: ttft, help: 'Time to first token observed at the router' },
-  routerInterTokenLatency: { name: 'dynamo_component_router_inter_token_latency_seconds', type: 'histogram', labels: router, buckets: itl, help: 'Average inter-token latency observed at the router' },
+  routerInterTokenLatency: { name: 'dynamo_component_router_inter_token_latency_seconds', type: 'histogram', labels: router, buckets: itl, help: 'Average inter-token latency observed at the router', note: 'As upstream: the mean so far, once for each block that the output grew by, so that a request counts as often as it filled a block; see `dynamo_frontend_inter_token_latency_seconds` for one observation per token.' },
   routerInputTokens: { name: 'dynamo_component_router_input_sequence_tokens', type: 'histogram', labels: router, buckets: isl, help: 'Input sequence length in tokens observed at the router' },
   routerOutputTokens: { name: 'dynamo_component_router_output_sequence_tokens', type: 'histogram', labels: router, buckets: osl, help: 'Output sequence length in tokens observed at the router' },
   routerKvHitRate: { name: 'dynamo_component_router_kv_hit_rate', type: 'histogram', labels: router, buckets: rate, help: 'Predicted KV cache hit rate at routing time (0.0-1.0)' },

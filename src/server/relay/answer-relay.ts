@@ -43,7 +43,9 @@ export interface RelayRequest {
 export interface RelayHooks {
   /** The request went to the worker. */
   onSent(): void
-  /** Anything arrived, with so many new tokens in it. */
+  /** The worker answered; what it has to say is yet to come. */
+  onHead(): void
+  /** Something of the answer arrived, with so many new tokens in it. */
   onProgress(tokens: number): void
   /** The first byte is on its way to the client: no other worker can be asked any more. */
   onCommit?(): void
@@ -134,7 +136,7 @@ export class AnswerRelay implements AnswerHandlers {
   }
 
   onHead(head: ResponseHead): void {
-    this.#hooks.onProgress(0)
+    this.#hooks.onHead()
     if (this.#isOver) return
     if (this.isCommitted) this.#joinEarlyHead(head)
     else if (this.#request.isWithheld(head.status) || (this.#isOpened && !agreesWithEarlyHead(head))) {

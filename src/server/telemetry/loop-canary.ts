@@ -6,6 +6,12 @@ import type { Metrics } from '../../telemetry/index.js'
 const sleepMs = 10
 /** Later than this is a stall, as upstream counts it. */
 const stallMs = 5
+/** As labels: 99.9 / 100 is not 0.999. */
+const quantiles = [
+  [50, '0.5'],
+  [99, '0.99'],
+  [99.9, '0.999'],
+] as const
 
 export class LoopCanary {
   readonly #metrics: Metrics
@@ -30,8 +36,8 @@ export class LoopCanary {
   /** Sets the quantiles since the last call. */
   collect(): void {
     if (this.#sinceScrape.count === 0) return
-    for (const quantile of [50, 99, 99.9])
-      this.#metrics.loopDelay.set({ quantile: String(quantile / 100) }, this.#sinceScrape.percentile(quantile) / 1e9)
+    for (const [percent, quantile] of quantiles)
+      this.#metrics.loopDelay.set({ quantile }, this.#sinceScrape.percentile(percent) / 1e9)
     this.#sinceScrape.reset()
   }
 

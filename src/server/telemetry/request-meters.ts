@@ -84,7 +84,6 @@ export class ModelMeters {
   readonly #inflight: Gauge
   readonly #active: Gauge
   readonly #queued: Gauge
-  readonly #ready: Gauge
   readonly #duration: Histogram
   readonly #inputTokens: Histogram
   readonly #outputTokens: Histogram
@@ -108,7 +107,6 @@ export class ModelMeters {
     this.#inflight = metrics.inflightRequests.with(labels)
     this.#active = metrics.activeRequests.with(labels)
     this.#queued = metrics.queuedRequests.with(labels)
-    this.#ready = metrics.modelReady.with(labels)
     this.#duration = metrics.requestDuration.with(labels)
     this.#inputTokens = metrics.inputSequenceTokens.with(labels)
     this.#outputTokens = metrics.outputSequenceTokens.with(labels)
@@ -130,8 +128,9 @@ export class ModelMeters {
     return this.#inflightCount
   }
 
+  /** Only of models that are served: for the unknown one nobody is ever ready. */
   setReady(isReady: boolean): void {
-    this.#ready.set(isReady ? 1 : 0)
+    this.#metrics.modelReady.set({ model: this.model }, isReady ? 1 : 0)
   }
 
   started(endpoint: Endpoint, type: RequestType): void {

@@ -125,9 +125,9 @@ export class RequestRecord {
     return (this.#sending = stages.dispatch(routedAtMs, now))
   }
 
-  /** Something arrived, with so many new tokens in it. True for the first token of the request. */
+  /** Something of the answer arrived, with so many new tokens in it. True for the first token of the request. */
   arrived(tokens: number, nowMs: number): boolean {
-    this.#sending!.firstByte(nowMs)
+    this.#sending!.firstItem(nowMs)
     if (tokens === 0) return false
     const isFirst = this.#outputTokens === 0
     if (isFirst) this.#firstToken(nowMs)

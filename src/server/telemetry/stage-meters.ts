@@ -1,7 +1,8 @@
 /**
  * Where the time of a request goes between its first byte and its worker's, by the stages of upstream's pipeline
- * (spec/serving.md 4.2): `preprocess` finds the prompt's tokens, `route` chooses a worker, `dispatch` waits for its first
- * byte. Engines postprocess, so that stage has no series. Phases are `aggregated`: one worker does both halves.
+ * (spec/serving.md 4.2): `preprocess` finds the prompt's tokens, `route` chooses a worker, `dispatch` waits for the first
+ * item of its answer. A head is none: engines send it before they compute. Engines postprocess, so that stage has no
+ * series. Phases are `aggregated`: one worker does both halves.
  */
 import type { Gauge, Histogram, Metrics } from '../../telemetry/index.js'
 
@@ -13,7 +14,7 @@ export class StageMeters {
   readonly #sending: Gauge
   readonly #untilSend: Histogram
   readonly #send: Histogram
-  readonly #untilFirstByte: Histogram
+  readonly #untilFirstItem: Histogram
 
   constructor(metrics: Metrics) {
     this.preprocess = new Stage(metrics, 'preprocess', '')
@@ -23,7 +24,7 @@ export class StageMeters {
     this.#sending = metrics.requestPlaneInflight.with()
     this.#untilSend = metrics.requestPlaneQueue.with()
     this.#send = metrics.requestPlaneSend.with()
-    this.#untilFirstByte = metrics.requestPlaneRoundtrip.with()
+    this.#untilFirstItem = metrics.requestPlaneRoundtrip.with()
   }
 
   /** One try at one worker; `routedAtMs` is when the worker was known. */
@@ -43,7 +44,7 @@ export class StageMeters {
 
   answered(tookMs: number): void {
     this.#dispatching.add(-1)
-    this.#untilFirstByte.observe(tookMs / 1000)
+    this.#untilFirstItem.observe(tookMs / 1000)
     this.#roundtrip.observe(tookMs / 1000)
   }
 
@@ -95,7 +96,7 @@ export class DispatchMeter {
     if (first) this.#stages.sent(this.#sentAtMs - this.#enteredAtMs)
   }
 
-  firstByte(atMs: number): void {
+  firstItem(atMs: number): void {
     if (this.#hasAnswered) return
     this.#hasAnswered = true
     this.#stages.answered(atMs - (this.#sentAtMs ?? this.#enteredAtMs))
