@@ -1,7 +1,7 @@
 /** `warmroute check`: a doctor for engines. Says of each whether exact routing will work, and what to do where it will not. */
 import { Command } from 'commander'
 import { WarmrouteError } from '../core/protocol/index.js'
-import { tokenPlacesOf } from './assemble/token-places.js'
+import { proveTokenizers, tokenPlacesOf } from './assemble/token-places.js'
 import type { WorkerAddress } from './assemble/worker-keeper.js'
 import { examine } from './check/examine.js'
 import type { Examination } from './check/finding.js'
@@ -54,14 +54,11 @@ export async function check(options: CheckOptions): Promise<Examination[]> {
   const addresses = (named.length > 0 ? named : workers).map((it) => ({ ...it, apiKey: it.apiKey ?? engineApiKey }))
   if (addresses.length === 0)
     throw new WarmrouteError('WR_INVALID_CONFIG', { reason: 'no engines: name at least one, such as http://gpu1:8000' })
+  const tokenPlaces = tokenPlacesOf(values.serve, options.env)
+  await proveTokenizers(tokenPlaces)
   const examinations: Examination[] = []
   for (const address of addresses)
-    examinations.push(
-      await examine(address, {
-        tokenPlaces: tokenPlacesOf(values.serve, options.env),
-        signal: AbortSignal.timeout(examinationMs),
-      }),
-    )
+    examinations.push(await examine(address, { tokenPlaces, signal: AbortSignal.timeout(examinationMs) }))
   return examinations
 }
 

@@ -38,7 +38,11 @@ it('says with --check only that all is right, and refuses with every complaint o
 it('takes addresses as people write them', () => {
   expect(readAddress('gpu1:8000')).toBe('http://gpu1:8000')
   expect(readAddress('https://gpu1/')).toBe('https://gpu1')
-  expect(() => readAddress('ftp://gpu1')).toThrow('is not an address')
+  for (const word of ['gpu1:8000/v1', 'http://gpu1:8000/v1/', 'http://gpu1:8000//'])
+    expect(readAddress(word)).toBe('http://gpu1:8000')
+  expect(readAddress('https://proxy/engines/one/v1')).toBe('https://proxy/engines/one')
+  for (const word of ['ftp://gpu1', 'http://gpu1?x=1', 'http://gpu1/#here'])
+    expect(() => readAddress(word)).toThrow('is not an address')
 })
 
 it('help has a line for every setting', () => {

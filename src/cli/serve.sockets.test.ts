@@ -74,6 +74,38 @@ describe('serve in front of a vLLM and an SGLang server', () => {
   })
 })
 
+describe('addresses that are more than a host and a port', () => {
+  it('may end in /v1, as clients have them, and may lead through a path of a proxy', async () => {
+    const { url } = await engine()
+    const proxy = createServer((request, response) => {
+      if (!request.url!.startsWith('/one/')) return void response.writeHead(404).end()
+      const parts: Buffer[] = []
+      request.on('data', (part: Buffer) => parts.push(part))
+      request.on('end', async () => {
+        const { method, headers } = request
+        const body = method === 'POST' ? { method, body: Buffer.concat(parts) } : {}
+        const type = { 'content-type': headers['content-type'] ?? 'text/plain' }
+        const reply = await fetch(url + request.url!.slice(4), { headers: type, ...body })
+        response.writeHead(reply.status, { 'content-type': reply.headers.get('content-type')! })
+        response.end(Buffer.from(await reply.arrayBuffer()))
+      })
+    })
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+    try {
+      const behind = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/one`
+      for (const address of [`${url}/v1`, behind, `${behind}/v1/`]) {
+        const served = await start([address])
+        expect(await served.assembly.until(isExact, 10_000), address).toBe(true)
+        expect((await say(client(served), conversation('paths'), 'Which one?')).worker).toBe('1')
+        await served.close()
+      }
+    } finally {
+      proxy.closeAllConnections()
+      proxy.close()
+    }
+  })
+})
+
 describe('workers that come and go', () => {
   it('lets one that is down at start join later, one that dies leave, and one that comes back join again', async () => {
     const lines: string[] = []

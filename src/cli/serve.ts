@@ -16,7 +16,7 @@ import type { AssemblyOptions } from './assemble/assembly-options.js'
 import { Assembly } from './assemble/assembly.js'
 import { prefillEstimatorOf } from './assemble/prefill-times.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
-import { tokenPlacesOf } from './assemble/token-places.js'
+import { proveTokenizers, tokenPlacesOf } from './assemble/token-places.js'
 import type { KeeperTimes } from './assemble/worker-keeper.js'
 import { letHeapGrow } from './collector.js'
 import { commandLog } from './log.js'
@@ -121,6 +121,8 @@ async function assemblyOptions(
   const { routing: config, server, serve: own } = values
   const { routerPolicyConfig } = config
   const gateway = gatewayOptionsOf(server, await readTls(server))
+  const tokenPlaces = tokenPlacesOf(own, env)
+  await proveTokenizers(tokenPlaces)
   return {
     config,
     policy: own.routerMode,
@@ -129,7 +131,7 @@ async function assemblyOptions(
     rules: (model) => modelRulesOf(server, model, config.compat),
     enforceDisagg: own.enforceDisagg,
     prefillFallback: own.prefillFallback,
-    tokenPlaces: tokenPlacesOf(own, env),
+    tokenPlaces,
     trtllmPollMs: own.trtllmPollMs,
     prefillProfile: own.engineProfile === undefined ? undefined : await readPrefillProfile(own.engineProfile),
     decisionLog:

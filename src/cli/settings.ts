@@ -1,6 +1,6 @@
 /** The effective settings of a command: file, environment and flags, read once, the same way for every command. */
 import type { LoadedConfig } from '../config/index.js'
-import { groups, loadConfig, readConfigFile } from '../config/index.js'
+import { engineAddress, groups, loadConfig, readConfigFile } from '../config/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 
 export type Settings = LoadedConfig<typeof groups>
@@ -18,10 +18,10 @@ export async function readSettings(
 
 /** Addresses as people write them: `gpu1:8000` means `http://gpu1:8000`. Throws `WR_INVALID_CONFIG`. */
 export function readAddress(word: string): string {
-  const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(word) ? word : `http://${word}`
-  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
+  const url = engineAddress(/^[a-z][a-z0-9+.-]*:\/\//i.test(word) ? word : `http://${word}`)
+  if (url === undefined)
     throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `"${word}" is not an address such as http://gpu1:8000` })
-  return url.replace(/\/+$/, '')
+  return url
 }
 
 /** Every setting as a line of help: its flag and its sentence. */

@@ -8,7 +8,7 @@ export function startTable(reports: readonly AddressReport[]): string[] {
   const head = ['worker', 'address', 'engine', 'model', 'events', 'tokenizer', 'mode', ...(hasPairs ? ['role'] : [])]
   const rows = reports.map((report) => [...rowOf(report), ...(hasPairs ? [report.role ?? '-'] : [])])
   const lines = table(head, rows).map((line) => `  ${line}`)
-  const advice = [...reports.flatMap(adviceOf), ...wholePrompts(reports)]
+  const advice = [...reports.flatMap(adviceOf), ...wholePrompts(reports), ...passedOver(reports)]
   return advice.length === 0 ? lines : [...lines, '', ...advice]
 }
 
@@ -30,12 +30,26 @@ function rowOf(report: AddressReport): string[] {
 /** Models whose engine is asked to tokenize the whole of every new prompt, and what would make its end enough. */
 function wholePrompts(reports: readonly AddressReport[]): string[] {
   const asked = new Map(reports.flatMap((it) => (it.tokens?.asks === 'whole' ? [[it.model, it] as const] : [])))
-  return [...asked].flatMap(([model, { tokens, facts }]) => [
-    `  the engine of ${model} tokenizes every new prompt from its start: ${tokens!.reason}.`,
-    facts?.kind.value === 'vllm'
-      ? '    to have it asked for new ends only, add: --enable-tokenizer-info-endpoint; for no call at all: warmroute serve --tokenizer <folder>'
-      : '    to have it not asked at all, add: warmroute serve --tokenizer <folder>',
-  ])
+  const hasSeveral = new Set(reports.map(({ model }) => model)).size > 1
+  return [...asked].flatMap(([model, { tokens, facts }]) => {
+    const ours = hasSeveral ? `--tokenizers '{"${model}":"<folder>"}'` : '--tokenizer <folder>'
+    return [
+      `  the engine of ${model} tokenizes every new prompt from its start: ${tokens!.reason}.`,
+      facts?.kind.value === 'vllm'
+        ? `    to have it asked for new ends only, add: --enable-tokenizer-info-endpoint; for no call at all: warmroute serve ${ours}`
+        : `    to have it not asked at all, add: warmroute serve ${ours}`,
+    ]
+  })
+}
+
+/** Models with tokens from a source that was not the first choice, and why the ones before it do not serve. */
+function passedOver(reports: readonly AddressReport[]): string[] {
+  const models = new Map(reports.map(({ model, tokens }) => [model, tokens] as const))
+  return [...models].flatMap(([model, tokens]) =>
+    tokens && tokens.source !== 'none'
+      ? tokens.tried.map((why) => `  the tokens of ${model} come from its ${tokens.source}, because: ${why}`)
+      : [],
+  )
 }
 
 function eventsOf({ facts }: AddressReport): string {

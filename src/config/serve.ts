@@ -1,6 +1,8 @@
 /** The options of `warmroute serve` beside those of the front door: which engines, how they are chosen, whose tokens. */
 import { z } from 'zod'
+import type { ConfigIssue } from '../core/protocol/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
+import { engineAddress } from './engine-address.js'
 import type { OptionGroup } from './group.js'
 import { defineGroup } from './group.js'
 import type { Option } from './option.js'
@@ -193,10 +195,12 @@ export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
   'Which engines are served, how they are chosen, and whose tokens are used.',
   options,
   ({ apiKey, adminKey, ...plain }) => {
-    const workers = plain.workers.map(toWorker)
-    const issues = workers
-      .filter(({ url }) => !isHttp(url))
-      .map(({ url }) => ({ field: 'workers', message: `"${url}" is not an http address` }))
+    const issues: ConfigIssue[] = []
+    const workers = plain.workers.map(toWorker).map((it) => {
+      const url = engineAddress(it.url)
+      if (url === undefined) issues.push({ field: 'workers', message: `"${it.url}" is not an http address` })
+      return { ...it, url: url ?? it.url }
+    })
     if (!isHttp(plain.hubEndpoint))
       issues.push({ field: 'hubEndpoint', message: `hub_endpoint: "${plain.hubEndpoint}" is not an http address` })
     if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })

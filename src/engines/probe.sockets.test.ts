@@ -41,6 +41,15 @@ describe('asking over HTTP', () => {
     expect(seen).toEqual([undefined, 'Bearer k', 'Bearer k'])
   })
 
+  it('asks behind the path that the address has, as a proxy wants it', async () => {
+    const baseUrl = await serve(({ url }, response) => response.end(url))
+    for (const path of ['', '/'])
+      expect(await new HttpProbe({ baseUrl: baseUrl + path }).get('/v1/models')).toMatchObject({ text: '/v1/models' })
+    expect(await new HttpProbe({ baseUrl: `${baseUrl}/one` }).get('/v1/models')).toMatchObject({
+      text: '/one/v1/models',
+    })
+  })
+
   it('has no answer from a server that is silent, too talkative or not there', async () => {
     const silent = await serve(() => undefined)
     expect(await new HttpProbe({ baseUrl: silent, timeoutMs: 30 }).get('/')).toBeUndefined()

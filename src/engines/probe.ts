@@ -54,7 +54,7 @@ export class HttpProbe implements Probe {
     const { baseUrl, apiKey, signal } = this.#options
     const timeout = AbortSignal.timeout(this.#options.timeoutMs ?? timeoutMsDefault)
     try {
-      const reply = await request(new URL(path, baseUrl), {
+      const reply = await request(baseUrl.replace(/\/$/, '') + path, {
         method: 'GET',
         headers: withKey ? { authorization: `Bearer ${apiKey}` } : {},
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,

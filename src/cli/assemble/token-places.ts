@@ -2,7 +2,9 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import type { ServeConfig } from '../../config/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import type { ModelSources } from '../../tokens/index.js'
+import { hasTokenizer } from '../../tokens/index.js'
 
 export type TokenPlaces = Pick<ModelSources, 'path' | 'hubCache' | 'hub'> & {
   /** Folders by model, before `path`. */
@@ -19,6 +21,19 @@ export function tokenPlacesOf(config: ServeConfig, env: Env = process.env): Toke
     hubCache,
     hub: hubDownload ? { endpoint, cacheFolder: hubCache, token } : undefined,
   }
+}
+
+/** Throws `WR_INVALID_CONFIG`: whoever names a folder means it, and the engine would be asked instead without a word. */
+export async function proveTokenizers({ path, paths = {} }: TokenPlaces): Promise<void> {
+  const named: [setting: string, folder: string][] = Object.entries(paths).map(([model, it]) => [
+    `tokenizers.${model}`,
+    it,
+  ])
+  if (path !== undefined) named.unshift(['tokenizer', path])
+  const issues = []
+  for (const [field, folder] of named)
+    if (!(await hasTokenizer(folder))) issues.push({ field, message: `${field}: ${folder} has no tokenizer.json` })
+  if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
 }
 
 /** The places of one model. */

@@ -45,7 +45,7 @@ export async function pollTrtllm(options: PollerOptions): Promise<void> {
 async function poll(options: PollerOptions): Promise<Uint8Array | undefined> {
   const timeout = AbortSignal.timeout(options.timeoutMs ?? 5000)
   try {
-    const reply = await request(new URL('/kv_cache_events', options.baseUrl), {
+    const reply = await request(`${options.baseUrl.replace(/\/$/, '')}/kv_cache_events`, {
       method: 'POST',
       headers: options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` },
       signal: AbortSignal.any([options.signal, timeout]),

@@ -1,5 +1,5 @@
 /** Worker admin: who exists, who joins, who drains, who leaves. */
-import { timerMsMax } from '../../config/index.js'
+import { engineAddress, timerMsMax } from '../../config/index.js'
 import type { WorkerConfig } from '../../core/protocol/index.js'
 import {
   defaultWorkerConfig,
@@ -71,8 +71,8 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
 function readWorker(text: string, freeId: () => bigint): AddedWorker {
   const body = parseLosslessJson(text)
   if (typeof body !== 'object' || body === null || Array.isArray(body)) throw refused('the body must be an object')
-  const url = textOf(body, 'url')
-  if (url === undefined || !isHttp(url)) throw refused('url must be an http or https address')
+  const url = engineAddress(textOf(body, 'url') ?? '')
+  if (url === undefined) throw refused('url must be an http or https address')
   const engine = textOf(body, 'engine') ?? 'unknown'
   if (!(engineKinds as readonly string[]).includes(engine))
     throw refused(`engine must be one of ${engineKinds.join(', ')}`)
@@ -170,10 +170,6 @@ function numberOf(body: JsonObject, name: string): number | undefined {
   if (value === undefined) return undefined
   if (typeof value !== 'number' && typeof value !== 'bigint') throw refused(`${name} must be a number`)
   return Number(value)
-}
-
-function isHttp(url: string): boolean {
-  return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)
 }
 
 function textOf(body: JsonObject, name: string): string | undefined {
