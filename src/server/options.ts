@@ -192,6 +192,9 @@ export interface AddedWorker {
 /** A routed request that is over. What it asked is not here, only how long it was. */
 export interface EndedRequest {
   readonly model: string
+  /** Requests with equal tokens share nothing cached where one of these differs. */
+  readonly loraName: string | undefined
+  readonly cacheSalt: string | undefined
   /** In the clock of `now`. */
   readonly startedAtMs: number
   readonly endedAtMs: number

@@ -28,7 +28,14 @@ function openLog(bytesMax = 2 ** 20, path = join(folder, 'decisions.jsonl')): De
 function ended(tokens: readonly number[], at: number, changes: Partial<EndedRequest> = {}): EndedRequest {
   const times = { startedAtMs: at, endedAtMs: at + 900, firstTokenAtMs: at + 100 }
   const decision = { workerId: 3n, dpRank: 0, cachedTokens: 64, waitedMs: 12.345 }
-  const counts = { promptTokens: tokens.length, outputTokens: 20, status: 200, model: 'sim' }
+  const counts = {
+    promptTokens: tokens.length,
+    outputTokens: 20,
+    status: 200,
+    model: 'sim',
+    loraName: undefined,
+    cacheSalt: undefined,
+  }
   return { ...times, ...decision, ...counts, tokens: Uint32Array.from(tokens), ...changes }
 }
 
@@ -44,6 +51,16 @@ function counted(outcome: string): number {
   const line = new RegExp(`^warmroute_decision_log_lines_total\\{outcome="${outcome}"\\} (\\d+)`, 'm')
   return Number(line.exec(metrics.registry.text())?.[1] ?? 0)
 }
+
+it('names equal tokens differently where a cache does not share them: another model, adapter or tenant', async () => {
+  const decisions = openLog()
+  const apart = [{}, { model: 'other' }, { loraName: 'a' }, { cacheSalt: 'a' }, { cacheSalt: 'b' }, {}]
+  for (const changes of apart) decisions.add(ended(words(600), 5, changes))
+  await decisions.close()
+  const first = rows(join(folder, 'decisions.jsonl')).map(({ hash_ids: ids }) => (ids as number[])[0])
+  expect(new Set(first).size).toBe(5)
+  expect(first[5]).toBe(first[0])
+})
 
 it('writes counts, times, the decision and hashes, and nothing that was said', async () => {
   const decisions = openLog()

@@ -33,6 +33,8 @@ const waitingBytesMax = 8 * 2 ** 20
 const closeMsMax = 10_000
 const retryMsDefault = 10_000
 const padding = 0xffff_ffff
+/** Tenants may be many. */
+const schemesMax = 4096
 /** Prompts by their hashes, and who serves them: for our eyes only. */
 const fileMode = 0o600
 
@@ -40,7 +42,9 @@ export class DecisionLog {
   readonly #options: DecisionLogOptions
   readonly #hasher: BlockHasher = createBlockHasher()
   readonly #hashes = new BlockHashes()
-  readonly #scheme: HashScheme
+  readonly #salt: string
+  /** One per model, adapter and tenant: what one of them has cached, another cannot use. */
+  readonly #schemes = new Map<string, HashScheme>()
   readonly #ending = new Set<Promise<void>>()
   #stream: WriteStream | undefined
   #bytes = 0
@@ -54,7 +58,7 @@ export class DecisionLog {
 
   constructor(options: DecisionLogOptions) {
     this.#options = options
-    this.#scheme = createHashScheme({ blockSize: stretchTokens, cacheNamespace: options.salt ?? randomUUID() })
+    this.#salt = options.salt ?? randomUUID()
     this.#bytes = sizeOf(options.path)
     this.#open()
   }
@@ -105,7 +109,7 @@ export class DecisionLog {
       timestamp: tenths(this.#options.epochMs + startedAtMs),
       input_length: ended.promptTokens,
       output_length: ended.outputTokens,
-      hash_ids: this.#idsOf(tokens),
+      hash_ids: this.#idsOf(tokens, this.#schemeOf(ended)),
       model: ended.model,
       worker: String(ended.workerId),
       dp_rank: ended.dpRank,
@@ -118,13 +122,23 @@ export class DecisionLog {
   }
 
   /** The chain up to each stretch, as whole numbers below 2^53; the last one is filled up. */
-  #idsOf(tokens: Uint32Array): number[] {
+  #idsOf(tokens: Uint32Array, scheme: HashScheme): number[] {
     const count = Math.ceil(tokens.length / stretchTokens)
     const whole = new Uint32Array(count * stretchTokens).fill(padding, tokens.length)
     whole.set(tokens)
-    this.#hasher.hash(whole, this.#scheme, this.#hashes)
+    this.#hasher.hash(whole, scheme, this.#hashes)
     const chain = this.#hashes.sequenceColumn()
     return Array.from({ length: count }, (_, at) => (chain[2 * at + 1]! & 0x1f_ffff) * 2 ** 32 + chain[2 * at]!)
+  }
+
+  #schemeOf({ model, loraName, cacheSalt }: EndedRequest): HashScheme {
+    const key = JSON.stringify([this.#salt, model, loraName, cacheSalt])
+    let scheme = this.#schemes.get(key)
+    if (!scheme) {
+      if (this.#schemes.size >= schemesMax) this.#schemes.clear() // the same key makes the same one again
+      this.#schemes.set(key, (scheme = createHashScheme({ blockSize: stretchTokens, cacheNamespace: key })))
+    }
+    return scheme
   }
 
   /** At once, so that a file that is renamed a moment later is there, and is the one that its lines go to. */

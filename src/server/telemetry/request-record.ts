@@ -6,6 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { RouteAnswer } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
+import type { EndedRequest } from '../options.js'
 import type { Usage } from '../relay/usage.js'
 import type { EndpointRow } from '../request/endpoints.js'
 import type { Prepared } from '../request/prepare.js'
@@ -30,6 +31,7 @@ export class RequestRecord {
   readonly #publicId: string
   readonly #span: RequestSpan | undefined
   #meters: ModelMeters | undefined
+  #sharing: Pick<EndedRequest, 'loraName' | 'cacheSalt'> = { loraName: undefined, cacheSalt: undefined }
   #type: RequestType = 'unary'
   #isQueued = true
   #promptTokens = 0
@@ -76,7 +78,8 @@ export class RequestRecord {
   }
 
   /** Who is asked for what is known now. */
-  understood({ model, isStream }: Prepared): void {
+  understood({ model, isStream, loraName, hints }: Prepared): void {
+    this.#sharing = { loraName, cacheSalt: hints.cacheSalt }
     this.#type = isStream ? 'stream' : 'unary'
     this.#meters = model.meters
     this.#meters.started(this.#row.endpoint, this.#type)
@@ -176,6 +179,7 @@ export class RequestRecord {
     const { workerId, dpRank, cachedTokens, waitedMs } = answer
     onEnded({
       model: this.#meters.model,
+      ...this.#sharing,
       startedAtMs: this.startedAtMs,
       endedAtMs: now(),
       firstTokenAtMs: this.#firstTokenAtMs,
