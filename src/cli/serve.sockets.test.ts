@@ -106,6 +106,27 @@ describe('addresses that are more than a host and a port', () => {
   })
 })
 
+it('follows an engine that is reached by IPv6, events and replay too', async () => {
+  const host = await ownAddress('::1')
+  const one = await engine({ host })
+  const served = await start([one.url])
+  expect(await served.assembly.until(isExact, 10_000)).toBe(true)
+  const messages = conversation('addresses')
+  await say(client(served), messages, 'Which one?')
+  await settled(served, [one])
+  expect((await say(client(served), messages, 'Why?')).predicted).toBeGreaterThan(200)
+})
+
+/** A machine without IPv6 shows the same with the address it has. */
+async function ownAddress(address: string): Promise<string> {
+  const server = createServer()
+  const isOurs = await new Promise<boolean>((resolve) => {
+    server.once('error', () => resolve(false)).listen(0, address, () => resolve(true))
+  })
+  server.close()
+  return isOurs ? address : '127.0.0.1'
+}
+
 describe('workers that come and go', () => {
   it('lets one that is down at start join later, one that dies leave, and one that comes back join again', async () => {
     const lines: string[] = []

@@ -95,6 +95,7 @@ export class ZmqSource {
       heartbeatTimeToLive: heartbeatMsMax,
       tcpKeepalive: 1,
       linger: 0,
+      ipv6: isIpv6(options.endpoint),
     })
     const followed: Followed = { feed, options, sub, finished: Promise.resolve(), leftovers: 0, replay: undefined }
     sub.events.on('handshake', () => feed.machine.connected(this.#options.now()))
@@ -163,10 +164,16 @@ export class ZmqSource {
 
   #startReplay(feed: Feed, from: number, ticket: number): void {
     const followed = this.#followed.get(feed)
-    if (!followed?.options.replayEndpoint || this.#isClosed) return
+    const replayEndpoint = followed?.options.replayEndpoint
+    if (!followed || !replayEndpoint || this.#isClosed) return
     followed.replay?.socket.close()
-    const socket = new Dealer({ linger: 0, maxMessageSize: this.#options.messageBytesMax, receiveHighWaterMark: 1000 })
-    socket.connect(followed.options.replayEndpoint)
+    const socket = new Dealer({
+      linger: 0,
+      maxMessageSize: this.#options.messageBytesMax,
+      receiveHighWaterMark: 1000,
+      ipv6: isIpv6(replayEndpoint),
+    })
+    socket.connect(replayEndpoint)
     followed.replay = { ticket, socket, finished: this.#replay(socket, followed, from, ticket) }
   }
 
@@ -207,4 +214,9 @@ export class ZmqSource {
     this.#flushing = undefined
     this.intake.flush()
   }
+}
+
+/** ZeroMQ wants to be told. A name is looked up as IPv4, as it always was. */
+function isIpv6(endpoint: string): boolean {
+  return endpoint.startsWith('tcp://[')
 }

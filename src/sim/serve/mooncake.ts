@@ -52,7 +52,7 @@ export async function findMooncake(
   const found = Object.values(ranks).find(({ engine_id: id }) => id === engineId)
   if (typeof found?.worker_addr !== 'string') throw new Error(`no engine ${engineId} at ${address}`)
   const { hostname, port } = new URL(`tcp://${found.worker_addr}`)
-  return { host: hostname, port: Number(port) }
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) }
 }
 
 /** As another process may answer it. */

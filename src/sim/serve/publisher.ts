@@ -134,8 +134,9 @@ export class KvPublisher {
     const closings = this.#closings
     const untilMs = performance.now() + (waits ? portFreeMs : 0)
     for (;;) {
-      const publisher = new zmq.Publisher({ sendHighWaterMark: 100_000, linger: 0 })
-      const router = new zmq.Router({ linger: 0 })
+      const ipv6 = this.options.endpoint.startsWith('tcp://[')
+      const publisher = new zmq.Publisher({ sendHighWaterMark: 100_000, linger: 0, ipv6 })
+      const router = new zmq.Router({ linger: 0, ipv6 })
       this.#subscribers = 0
       publisher.events.on('handshake', () => this.#subscribers++)
       publisher.events.on('disconnect', () => this.#subscribers--)
@@ -256,4 +257,9 @@ function isTaken(error: unknown): boolean {
 
 function portOf(endpoint: string | null | undefined): number {
   return endpoint ? Number(endpoint.slice(endpoint.lastIndexOf(':') + 1)) : 0
+}
+
+/** An IPv6 address stands in brackets there. */
+export function hostInUrl(host: string): string {
+  return host.includes(':') ? `[${host}]` : host
 }

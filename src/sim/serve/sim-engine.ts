@@ -18,7 +18,7 @@ import { Latencies } from './latencies.js'
 import { MeetingSide } from './meeting-side.js'
 import { MooncakeBootstrap } from './mooncake.js'
 import { NixlSide } from './nixl.js'
-import { KvPublisher } from './publisher.js'
+import { hostInUrl, KvPublisher } from './publisher.js'
 import { sampleToken } from './sampler.js'
 import { SglangSessions } from './sglang-sessions.js'
 import { modelOptions, resolveOptions } from './sim-options.js'
@@ -155,7 +155,7 @@ export class SimServer implements SimEngine {
   }
 
   get url(): string {
-    return `http://${this.options.host}:${this.#port}`
+    return `http://${hostInUrl(this.options.host)}:${this.#port}`
   }
 
   get port(): number {
@@ -329,7 +329,7 @@ export class SimServer implements SimEngine {
       await meeting.open(pair.kind === 'mooncake' ? 0 : port)
       if (pair.kind === 'nixl_push') return
       this.mooncake = new MooncakeBootstrap(this.world.net, () => ({
-        '0': { engine_id: engineId, worker_addr: `${host}:${meeting.port}` },
+        '0': { engine_id: engineId, worker_addr: `${hostInUrl(host)}:${meeting.port}` },
       }))
       await this.mooncake.open(host, port)
     } else if (pair.kind === 'prefill') {
@@ -350,8 +350,8 @@ export class SimServer implements SimEngine {
           const replayBase = ports?.replay[0] ?? (events!.replayPort || opened[0]?.replayPort)
           opened.push(
             await KvPublisher.open({
-              endpoint: `tcp://${host}:${base ? base + rank : '*'}`,
-              replayEndpoint: `tcp://${host}:${replayBase ? replayBase + rank : '*'}`,
+              endpoint: `tcp://${hostInUrl(host)}:${base ? base + rank : '*'}`,
+              replayEndpoint: `tcp://${hostInUrl(host)}:${replayBase ? replayBase + rank : '*'}`,
               topic: events!.topic,
               bufferSteps: events!.bufferSteps,
               form,

@@ -2,6 +2,7 @@
 import type { Armed, Fault, FaultKind } from './faults.js'
 import { ForeignPublisher } from './foreign-publisher.js'
 import type { KvPublisher } from './publisher.js'
+import { hostInUrl } from './publisher.js'
 import type { SimServer } from './sim-engine.js'
 
 /** How soon a busy engine is asked again to empty its cache. */
@@ -74,8 +75,8 @@ export class TimedFaults {
     const foreign = await ForeignPublisher.open(
       {
         ...publisher.options,
-        endpoint: `tcp://${options.host}:${events}`,
-        replayEndpoint: `tcp://${options.host}:${replay}`,
+        endpoint: `tcp://${hostInUrl(options.host)}:${events}`,
+        replayEndpoint: `tcp://${hostInUrl(options.host)}:${replay}`,
         topic: fault.topic ?? publisher.options.topic,
       },
       { engine: options.engine, blockTokens: options.blockTokens, seed: options.seed + at, everyMs: fault.ms },
