@@ -1,4 +1,8 @@
-/** Routes four turns of two conversations over three workers. No server, no engine: only decisions. */
+/**
+ * Routes four turns of two conversations over three workers. No server, no engine: only decisions. In a clone:
+ * `npm run build && npx tsx examples/three-workers.ts`.
+ */
+import { pathToFileURL } from 'node:url'
 import { createRouter } from 'warmroute'
 
 export async function threeWorkers(): Promise<string[]> {
@@ -16,3 +20,6 @@ export async function threeWorkers(): Promise<string[]> {
   await router.close()
   return lines
 }
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href)
+  for (const line of await threeWorkers()) console.log(line)

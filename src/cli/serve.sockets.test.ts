@@ -345,6 +345,11 @@ describe('what it refuses', () => {
     { words: ['http://127.0.0.1:1', '--prot', '1'], says: /unknown flag --prot; did you mean --port/ },
     { words: ['ftp://127.0.0.1'], says: /is not an address/ },
     { words: ['http://127.0.0.1:1', '--tls-cert-path', 'a.pem'], says: /go together/ },
+    {
+      words: ['http://127.0.0.1:1', '--snapshot-folder', '/proc/warmroute'],
+      says: /snapshot_folder: .*cannot be written/,
+    },
+    { words: ['http://127.0.0.1:1', '--tokenizer', '/nope'], says: /tokenizer: \/nope has no tokenizer\.json/ },
   ])('$words', async ({ words, says }) => {
     await expect(serve({ words, env: {} })).rejects.toThrow(says)
   })

@@ -1,7 +1,7 @@
 /** `warmroute serve`: the router in front of engines, from addresses to a clean end. */
-import { readFile } from 'node:fs/promises'
+import { access, constants, readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { Command } from 'commander'
 import type { ServerConfig } from '../config/index.js'
@@ -14,6 +14,7 @@ import { bucketsFromEnv } from '../telemetry/index.js'
 import { parseEngineProfile, prefillCoefficientsOf, timingProfiles } from '../sim/index.js'
 import type { AssemblyOptions } from './assemble/assembly-options.js'
 import { Assembly } from './assemble/assembly.js'
+import { makeFolder } from './assemble/make-folder.js'
 import { prefillEstimatorOf } from './assemble/prefill-times.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
 import { proveTokenizers, tokenPlacesOf } from './assemble/token-places.js'
@@ -90,12 +91,14 @@ export async function serve(options: ServeOptions): Promise<Served> {
       reason: 'no engines: name at least one address, such as http://gpu1:8000, or list them under serve.workers',
     })
   for (const { labels } of loaded.values.serve.workers) roleOfLabels(labels) // a mistake in one is told now
+  const snapshot = snapshotOf(loaded.values, options.env ?? process.env)
+  if (snapshot) await proveFolder(dirname(snapshot.path), settings.snapshotFolder !== 'auto', say)
   const assembly = new Assembly({
     ...(await assemblyOptions(loaded, options.env)),
     workers,
     ...(options.times ? { times: options.times } : {}),
     usualPorts: options.usualPorts,
-    snapshot: snapshotOf(loaded.values, options.env ?? process.env),
+    snapshot,
     log: commandLog(settings.log),
   })
   try {
@@ -166,6 +169,18 @@ function snapshotOf(
   const state = env['XDG_STATE_HOME'] || join(homedir(), '.local', 'state')
   const folder = snapshotFolder === 'auto' ? join(state, 'warmroute') : snapshotFolder
   return { path: join(folder, `caches-${server.port}.snapshot`), intervalMs: 1000 * snapshotIntervalSecs }
+}
+
+/** Throws `WR_INVALID_CONFIG` where somebody named the folder; the usual one may be missing, as in a container without a home. */
+async function proveFolder(folder: string, isNamed: boolean, say: (line: string) => void): Promise<void> {
+  try {
+    await makeFolder(folder)
+    await access(folder, constants.W_OK)
+  } catch (cause) {
+    const reason = `snapshot_folder: ${folder} cannot be written: ${(cause as Error).message}`
+    if (isNamed) throw new WarmrouteError('WR_INVALID_CONFIG', { reason }, { cause })
+    say(`warning: ${reason}; after a restart caches are learned anew`)
+  }
 }
 
 /** Clients need a key, and nobody said where to listen: then everywhere. */

@@ -5,11 +5,11 @@
  * its part just now) keeps the part that the file has, until that is too old or known to be void: its engine may still
  * continue it by a replay. A file that cannot be written or read is said and counted, and nothing else changes.
  */
-import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { ImageReading, RankImage, RestoreRefusal } from '../../events/index.js'
 import { loadSnapshot, saveSnapshot } from '../../events/index.js'
+import { makeFolder } from './make-folder.js'
 import type { Log } from '../../server/index.js'
 import type { Metrics } from '../../telemetry/index.js'
 
@@ -118,7 +118,7 @@ export class CacheMemory {
     const { path, metrics, log } = this.#options
     await this.isRead // or it would be overwritten unread
     try {
-      await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+      await makeFolder(dirname(path))
       const readAtMs = this.#now()
       const kept = new Set<string>()
       const keeps = (source: string): boolean => {

@@ -33,7 +33,9 @@ export async function proveTokenizers({ path, paths = {} }: TokenPlaces): Promis
   const issues = []
   for (const [field, folder] of named)
     if (!(await hasTokenizer(folder))) issues.push({ field, message: `${field}: ${folder} has no tokenizer.json` })
-  if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
+  if (issues.length === 0) return
+  const reason = issues.map(({ message }) => message).join('; ')
+  throw new WarmrouteError('WR_INVALID_CONFIG', { reason, issues })
 }
 
 /** The places of one model. */
