@@ -1,5 +1,5 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -77,18 +77,19 @@ describe('serve in front of a vLLM and an SGLang server', () => {
 describe('addresses that are more than a host and a port', () => {
   it('may end in /v1, as clients have them, and may lead through a path of a proxy', async () => {
     const { url } = await engine()
-    const proxy = createServer((request, response) => {
-      if (!request.url!.startsWith('/one/')) return void response.writeHead(404).end()
+    const pass = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       const parts: Buffer[] = []
-      request.on('data', (part: Buffer) => parts.push(part))
-      request.on('end', async () => {
-        const { method, headers } = request
-        const body = method === 'POST' ? { method, body: Buffer.concat(parts) } : {}
-        const type = { 'content-type': headers['content-type'] ?? 'text/plain' }
-        const reply = await fetch(url + request.url!.slice(4), { headers: type, ...body })
-        response.writeHead(reply.status, { 'content-type': reply.headers.get('content-type')! })
-        response.end(Buffer.from(await reply.arrayBuffer()))
-      })
+      for await (const part of request as AsyncIterable<Buffer>) parts.push(part)
+      const { method, headers } = request
+      const body = method === 'POST' ? { method, body: Buffer.concat(parts) } : {}
+      const type = { 'content-type': headers['content-type'] ?? 'text/plain' }
+      const reply = await fetch(url + request.url!.slice(4), { headers: type, ...body })
+      response.writeHead(reply.status, { 'content-type': reply.headers.get('content-type')! })
+      response.end(Buffer.from(await reply.arrayBuffer()))
+    }
+    const proxy = createServer((request, response) => {
+      if (request.url!.startsWith('/one/')) void pass(request, response)
+      else response.writeHead(404).end()
     })
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
     try {
