@@ -3,10 +3,10 @@
  * their own; what is measured is the CPU time of the proxy, in turns, so that a busy machine slows both alike.
  */
 import type { ChildProcess } from 'node:child_process'
-import { fork } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import type { BenchContext } from '../harness.js'
 import { defineBench, summarise } from '../harness.js'
+import type { Started } from './children.js'
+import { ask, startChild } from './children.js'
 import type { Shape } from './shapes.js'
 import type { Use } from './use.js'
 
@@ -188,25 +188,13 @@ interface Stage {
 const everybody: readonly Subject[] = ['gateway', 'exact', 'floor', 'pairs']
 let smokeStage: Promise<Stage> | undefined
 
-/** `BENCH_PROFILE=folder` writes a CPU profile of each process there when the benchmark ends. */
-function profileFlags(): string[] {
-  const folder = process.env['BENCH_PROFILE']
-  return folder === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${folder}`]
-}
-
 /** Each process ends itself when its channel closes. */
 async function openStage(wanted: readonly Subject[]): Promise<Stage> {
   const children: ChildProcess[] = []
-  const start = async <T>(file: string, argument?: unknown): Promise<{ child: ChildProcess; first: T }> => {
-    const path = fileURLToPath(new URL(file, import.meta.url))
-    const child = fork(path, argument === undefined ? [] : [JSON.stringify(argument)], {
-      execArgv: ['--import', 'tsx', ...profileFlags()],
-    })
-    children.push(child)
-    const first = await message<T>(child)
-    child.unref()
-    child.channel?.unref()
-    return { child, first }
+  const start = async <T>(file: string, argument?: unknown): Promise<Started<T>> => {
+    const started = await startChild<T>(file, argument)
+    children.push(started.child)
+    return started
   }
   const [engines, load, secondLoad] = await Promise.all([
     start<{ ports: number[] }>('./engines.child.ts'),
@@ -277,22 +265,4 @@ async function takeTurns(
     }
   }
   return samples
-}
-
-function ask<T>(child: ChildProcess, what: unknown): Promise<T> {
-  child.channel?.ref()
-  const answer = message<T>(child)
-  child.send(what as object)
-  return answer.finally(() => child.channel?.unref())
-}
-
-function message<T>(child: ChildProcess): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onExit = (code: number | null): void => reject(new Error(`a process of the benchmark ended with ${code}`))
-    child.once('exit', onExit)
-    child.once('message', (value) => {
-      child.off('exit', onExit)
-      resolve(value as T)
-    })
-  })
 }

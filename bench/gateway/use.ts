@@ -10,6 +10,7 @@ export interface Use {
   readonly stallP999Ms: number
   /** CPU time of the loop's thread between two ticks; where the system tells. */
   readonly busyP999Ms: number | undefined
+  readonly busyMaxMs: number | undefined
 }
 
 export function reportUse(port: number): void {
@@ -22,7 +23,8 @@ export function reportUse(port: number): void {
       cpuUs: user + system,
       peakMb: process.resourceUsage().maxRSS / 1024,
       stallP999Ms: delay.percentile(99.9) / 1e6,
-      busyP999Ms: loop?.p999(),
+      busyP999Ms: loop?.share(0.999),
+      busyMaxMs: loop?.share(1),
     }
     if (message !== 'use') delay.reset()
     if (message === 'watch') {
@@ -40,7 +42,7 @@ export function reportUse(port: number): void {
  * whoever else wants the cores. Waiting for the collector's helpers is not in it. Linux tells; elsewhere there is no such
  * figure. Asking costs about one percent of a core, so it is done only where it is wanted.
  */
-function watchLoop(): { p999(): number | undefined; reset(): void } | undefined {
+function watchLoop(): { share(p: number): number | undefined; reset(): void } | undefined {
   const bytes = Buffer.alloc(128)
   let file: number
   try {
@@ -60,12 +62,12 @@ function watchLoop(): { p999(): number | undefined; reset(): void } | undefined 
     before = computed
   }, 1).unref()
   return {
-    p999: () =>
+    share: (p) =>
       stretches.length === 0
         ? undefined
         : percentile(
             stretches.sort((a, b) => a - b),
-            0.999,
+            p,
           ),
     reset: () => {
       stretches = []

@@ -340,8 +340,30 @@ export class KvRouter<Client = undefined> {
     await lookups.askRemote(stop, (remote) => remote.recordDecision?.(local, sequence, worker) ?? Promise.resolve())
   }
 
-  /** As `recordRoutingDecision`, for hashes that are known. */
+  /**
+   * As `recordRoutingDecision`, for hashes that are known. Of a very long prompt the beginning is remembered now and the rest in later turns
+   * of the loop: each time a longer beginning, of which only what is new has to be stored.
+   */
   recordHashes(local: HashColumn, sequence: HashColumn, worker: WorkerRank): void {
+    if (local.length <= 2 * rememberedBlocksMax) return this.#record(local, sequence, worker)
+    const [ownLocal, ownSequence] = [local.slice(), sequence.slice()] // lent columns are gone as soon as the index changes
+    this.#recordUpTo(rememberedBlocksMax, ownLocal, ownSequence, worker)
+  }
+
+  #recordUpTo(blockCount: number, local: HashColumn, sequence: HashColumn, worker: WorkerRank): void {
+    this.#record(local.subarray(0, 2 * blockCount), sequence.subarray(0, 2 * blockCount), worker)
+    if (2 * blockCount >= local.length) return
+    this.#live.clock.soon(() => {
+      if (this.#live.stop.aborted) return
+      try {
+        this.#recordUpTo(blockCount + rememberedBlocksMax, local, sequence, worker)
+      } catch (error) {
+        this.#live.log.warn({ error }, 'failed to record the rest of a routing decision') // its worker may be gone
+      }
+    })
+  }
+
+  #record(local: HashColumn, sequence: HashColumn, worker: WorkerRank): void {
     this.#live.tell((inputs, moment) => inputs.recordDecision(worker, local, sequence, local.length >>> 1, moment))
   }
 
@@ -409,6 +431,9 @@ export class KvRouter<Client = undefined> {
     )
   }
 }
+
+/** Blocks of a decision that are remembered in one turn of the loop: about a millisecond. */
+const rememberedBlocksMax = 2048
 
 function invalidConfig(reason: string): WarmrouteError {
   return new WarmrouteError('WR_INVALID_CONFIG', { reason })

@@ -3,6 +3,7 @@
  * every path. Streams and whole answers take the same way; only the relay knows the difference.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { PromptHashes, RouteAnswer, RouteRequest } from '../routing/index.js'
 import { Attempt } from './attempt.js'
@@ -38,6 +39,8 @@ import {
 import type { SessionTie } from './sessions/session-affinity.js'
 import { tieOf } from './sessions/tie-of.js'
 import { attemptsMax } from './options.js'
+import { stepBytes } from './scan-fields.js'
+import { takeSteps } from './steps.js'
 
 export class Inference implements Timed {
   /** Unique among running requests: what is booked is booked under it. */
@@ -163,12 +166,16 @@ export class Inference implements Timed {
     const turn = turns.enter()
     if (turn) await turn
     this.#abort.signal.throwIfAborted()
-    const prepared = prepare(this.#context, this.#row, this.#request, bytes)
+    const reading = takeSteps(prepare(this.#context, this.#row, this.#request, bytes))
+    const prepared = reading instanceof Promise ? await reading : reading
+    this.#abort.signal.throwIfAborted()
     this.#record.understood(prepared)
     this.#mayOpen = prepared.isStream && !prepared.hints.isDryRun
     requireReady(this.#context, prepared)
     requireRoute(prepared)
     const prompt = await this.#preprocess(prepared)
+    if (bytes.length > stepBytes) await nextTurn() // routing and booking so much take a turn of their own
+    this.#abort.signal.throwIfAborted()
     this.#record.prompt(prompt)
     this.#tie = await tieOf(prepared, this.#abort.signal)
     try {

@@ -215,12 +215,12 @@ export class TokenService {
 
   /**
    * The tokens of a request, or why it can only be balanced by load. Rejects only when `options.signal` aborts: a router must
-   * be able to go on without tokens.
+   * be able to go on without tokens. A body that would hold the loop while it is parsed is left out, and `options.raw` read in a thread.
    */
   async tokenizeRequest(
     model: string,
     route: Route,
-    body: Body,
+    body: Body | undefined,
     options: TokenizeOptions = {},
   ): Promise<Tokens | LoadOnly> {
     const served = this.#models.get(model)
@@ -241,7 +241,7 @@ export class TokenService {
     source: TokenSource,
     engine: EngineTokens | undefined,
     route: Route,
-    body: Body,
+    body: Body | undefined,
     options: TokenizeOptions,
   ): Promise<Tokens> {
     try {

@@ -5,6 +5,8 @@
 import { isAscii, isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import type { Steps } from '../steps.js'
+import { takeSteps } from '../steps.js'
 import type { BufferPool } from './buffer-pool.js'
 import { pooledBytesMin } from './buffer-pool.js'
 import { letGo } from './let-go.js'
@@ -48,10 +50,27 @@ export function readBody(
       if (size > bytesMax) settle(() => reject(tooLarge(bytesMax)))
     }
     const onEnd = (): void =>
-      settle(() => resolve(whole ?? (parts.length === 1 ? parts[0]! : Buffer.concat(parts, size))))
+      settle(() => resolve(whole ?? (parts.length === 1 ? parts[0]! : takeSteps(joined(parts, size)))))
     const onGone = (): void => settle(() => reject(new WarmrouteError('WR_REQUEST_CANCELLED', {})))
     request.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone)
   })
+}
+
+/** What is copied in one step: a body of unknown length may have 45 MB. */
+const joinedBytesMax = 4 * 1024 * 1024
+
+function* joined(parts: readonly Buffer[], size: number): Steps<Buffer> {
+  const whole = Buffer.allocUnsafeSlow(size)
+  let at = 0
+  let stepEnd = joinedBytesMax
+  for (const part of parts) {
+    if (at > stepEnd) {
+      yield
+      stepEnd = at + joinedBytesMax
+    }
+    at += part.copy(whole, at)
+  }
+  return whole
 }
 
 const drainBytesMax = 256 * 1024

@@ -4,6 +4,7 @@ import type { AffinityTarget } from '../../core/sessions/index.js'
 import type { PromptHashes, RouteRequest } from '../../routing/index.js'
 import type { Prepared } from '../request/prepare.js'
 import type { PromptTokens } from '../request/prompt.js'
+import { guessedTokens } from '../request/prompt.js'
 import type { RouteTerms } from '../request/route-request.js'
 import { topologyTaint } from '../workers/worker.js'
 import type { PrefillSide } from './prefill-side.js'
@@ -30,7 +31,7 @@ export function prefillRouteRequest(question: PrefillQuestion): RouteRequest {
     requestId: bookingId,
     model: model.name,
     tokens: prompt?.tokens,
-    tokenCount: prompt ? undefined : Math.ceil(prepared.bytes.length / 4),
+    tokenCount: prompt ? undefined : guessedTokens(prepared.bytes),
     hashes: isSameBlocks ? hashes : undefined,
     blockMmInfos: isSameBlocks ? prompt?.blockMmInfos : undefined,
     loraName,

@@ -2,8 +2,9 @@
  * A prefill that ends the answer with its only token (a stop, a content filter): there is nothing to decode, and the client
  * gets what the prefill worker said, without its transfer parameters. Where a stream was asked for it becomes one.
  */
-import type { FieldSpan } from '../splice-body.js'
-import { scanFields, spliceBody } from '../splice-body.js'
+import type { FieldSpan } from '../scan-fields.js'
+import { scanFields } from '../scan-fields.js'
+import { spliceBody } from '../splice-body.js'
 
 /** `length` is our own limit of one token; what an engine gave up is no answer. */
 const terminal: ReadonlySet<unknown> = new Set(['stop', 'content_filter'])

@@ -4,8 +4,9 @@
  * only known ones are passed on.
  */
 
-import type { FieldSpan } from '../splice-body.js'
-import { scanFields, spliceBody } from '../splice-body.js'
+import type { FieldSpan } from '../scan-fields.js'
+import { scanFields } from '../scan-fields.js'
+import { spliceBody } from '../splice-body.js'
 
 /** Names that `allowed_engine_fields` may contain. */
 export const engineControlFields = [

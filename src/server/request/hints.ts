@@ -6,6 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { JsonObject, JsonValue } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { SessionControl } from '../../routing/index.js'
+import type { Nvext } from './nvext.js'
 import type { SessionIdentity } from './session-id.js'
 import { sessionIdentity } from './session-id.js'
 
@@ -44,9 +45,10 @@ const unsetRank = 0xffff_ffff
 export function readHints(
   headers: IncomingHttpHeaders,
   body: Readonly<Record<string, unknown>>,
-  nvext: JsonObject | undefined,
+  given: Nvext | undefined,
   limits: HintLimits,
 ): RoutingHints {
+  const nvext = given?.fields
   const hints = nvext ? object(nvext['agent_hints'], 'agent_hints') : undefined
   const constraints = nvext ? object(nvext['routing_constraints'], 'routing_constraints') : undefined
   const annotations = nvext ? texts(nvext['annotations'], 'annotations') : noAnnotations
@@ -82,7 +84,7 @@ export function readHints(
     isDryRun: annotations.some((it) => it.startsWith('query_instance_id:')),
     extraFields,
     annotations,
-    tokenData: nvext ? tokens(nvext['token_data']) : undefined,
+    tokenData: given?.longTokens ?? (nvext ? tokens(nvext['token_data']) : undefined),
   }
 }
 

@@ -4,6 +4,8 @@ import type { RouteAnswer } from '../../routing/index.js'
 import type { BodyEdit } from '../relay/answer-relay.js'
 import type { EventEdit } from '../relay/event-editor.js'
 import { UsageRemoval, withMember } from '../relay/event-editor.js'
+import type { Steps } from '../steps.js'
+import { takeSteps } from '../steps.js'
 import type { Prepared } from './prepare.js'
 import type { PromptTokens } from './prompt.js'
 
@@ -57,14 +59,14 @@ function withLastMember(body: Buffer, member: string | undefined): Buffer {
 }
 
 /** A dry run: the choice and the tokens, and nothing else happened. */
-export function answerDryRun(
+export async function answerDryRun(
   response: ServerResponse,
   prepared: Prepared,
   prompt: PromptTokens | undefined,
   answer: RouteAnswer,
   requestId: string,
   prefill: RouteAnswer | undefined,
-): number {
+): Promise<number> {
   const isChat = prepared.row.endpoint !== 'completions'
   const object = isChat ? (prepared.isStream ? 'chat.completion.chunk' : 'chat.completion') : 'text_completion'
   const id = `${isChat ? 'chatcmpl' : 'cmpl'}-${requestId}`
@@ -75,13 +77,25 @@ export function answerDryRun(
     model: prepared.model.name,
     choices: [],
   })
-  const tokenIds = prompt?.isExact ? [...prompt.tokens] : []
-  const nvext = `"nvext":{"worker_id":${workerIdJson(prefill ?? answer, answer)},"token_ids":${JSON.stringify(tokenIds)}}`
+  const tokenIds = prompt?.isExact ? await takeSteps(spelled(prompt.tokens)) : ''
+  const nvext = `"nvext":{"worker_id":${workerIdJson(prefill ?? answer, answer)},"token_ids":[${tokenIds}]}`
   const body = `${head.slice(0, -1)},${nvext}}`
   const type = prepared.isStream ? 'text/event-stream; charset=utf-8' : 'application/json'
   response.writeHead(200, { 'content-type': type, 'x-request-id': requestId })
   response.end(prepared.isStream ? `data: ${body}\n\ndata: [DONE]\n\n` : body)
   return 200
+}
+
+/** Ids that are printed in one step. */
+const spelledIdsMax = 32 << 10
+
+function* spelled(ids: Uint32Array): Steps<string> {
+  let text = ids.subarray(0, spelledIdsMax).join(',')
+  for (let at = spelledIdsMax; at < ids.length; at += spelledIdsMax) {
+    yield
+    text += `,${ids.subarray(at, at + spelledIdsMax).join(',')}`
+  }
+  return text
 }
 
 /** Twice the same where one worker did both halves. Written by hand: ids have 64 bits. */

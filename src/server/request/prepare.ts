@@ -1,17 +1,18 @@
-/** From a request's bytes to what routing and dispatch need of it. Parses once; the bytes stay as they came. */
+/** From a request's bytes to what routing and dispatch need of it. Parses once, a long body in steps; the bytes stay as they came. */
 import type { IncomingMessage } from 'node:http'
-import type { JsonObject } from '../../core/protocol/index.js'
-import { parseLosslessJson, WarmrouteError } from '../../core/protocol/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
 import type { BufferPool } from '../http/buffer-pool.js'
 import { parseObject } from '../http/read-body.js'
 import type { Model } from '../model.js'
-import type { FieldSpan } from '../splice-body.js'
-import { scanFields } from '../splice-body.js'
+import type { FieldSpan } from '../scan-fields.js'
+import { scanFields } from '../scan-fields.js'
+import type { Steps } from '../steps.js'
 import type { EndpointRow } from './endpoints.js'
 import { forgiveBody } from './forgive-body.js'
 import type { RoutingHints } from './hints.js'
 import { readHints } from './hints.js'
+import { readNvext } from './nvext.js'
 import { parseBody } from './parse-body.js'
 import type { PromptTokens } from './prompt.js'
 import { byteTokens, carriedTokens } from './prompt.js'
@@ -28,21 +29,27 @@ export interface Prepared {
   readonly isStream: boolean
   /** The fields of the body, scanned when first needed. */
   fields(): readonly FieldSpan[]
-  /** Every field parsed, for a tokenizer. */
-  wholeBody(): Readonly<Record<string, unknown>>
+  /** Every field parsed, for a tokenizer; undefined where that would hold the loop. */
+  wholeBody(): Readonly<Record<string, unknown>> | undefined
 }
 
-export function prepare(context: GatewayContext, row: EndpointRow, request: IncomingMessage, given: Buffer): Prepared {
+export function* prepare(
+  context: GatewayContext,
+  row: EndpointRow,
+  request: IncomingMessage,
+  given: Buffer,
+): Steps<Prepared> {
   const { depthMax } = context.limits
   const bytes = context.isStrict ? forgiveBody(given) : given
-  const parsed = parseBody(bytes, depthMax)
-  const { body } = parsed
-  const wholeBody = (): Readonly<Record<string, unknown>> => (parsed.isWhole ? body : parseObject(bytes, depthMax))
-  if (context.isStrict) validateStrictly(row, wholeBody())
+  const parsed = yield* parseBody(bytes, depthMax)
+  const { body, isWhole, isLight } = parsed
+  const parseWhole = (): Readonly<Record<string, unknown>> => (isWhole ? body : parseObject(bytes, depthMax))
+  // Upstream's checks need all of it at once, however long that takes.
+  if (context.isStrict) validateStrictly(row, parseWhole())
   const { model, loraName } = context.hub.resolve(body['model'])
   let scanned = parsed.fields
   const fields = (): readonly FieldSpan[] => (scanned ??= scanOrRefuse(bytes))
-  const nvext = Object.hasOwn(body, 'nvext') ? readNvext(bytes, fields()) : undefined
+  const nvext = Object.hasOwn(body, 'nvext') ? yield* readNvext(bytes, fields()) : undefined
   return {
     row,
     model,
@@ -52,7 +59,7 @@ export function prepare(context: GatewayContext, row: EndpointRow, request: Inco
     hints: readHints(request.headers, body, nvext, context.limits),
     isStream: row.generates && body['stream'] === true,
     fields,
-    wholeBody,
+    wholeBody: () => (isLight ? parseWhole() : undefined),
   }
 }
 
@@ -80,22 +87,6 @@ export function promptOf(
   })
   if (!(answer instanceof Promise)) return answer ?? fromBytes()
   return answer.then((tokens) => tokens ?? fromBytes())
-}
-
-/** `nvext` alone is read again without loss: worker ids have 64 bits. */
-function readNvext(bytes: Buffer, fields: readonly FieldSpan[]): JsonObject | undefined {
-  const span = fields.findLast((field) => field.name === 'nvext')
-  if (!span) return undefined
-  const value = parseLosslessJson(bytes.toString('utf8', span.valueStart, span.valueEnd))
-  if (value === null) return undefined
-  if (typeof value !== 'object' || Array.isArray(value))
-    throw new WarmrouteError('WR_INVALID_BODY', { message: 'nvext must be an object', param: 'nvext' })
-  if (Object.hasOwn(value, 'agent_context'))
-    throw new WarmrouteError('WR_INVALID_BODY', {
-      message: 'nvext.agent_context may only come from headers',
-      param: 'nvext',
-    })
-  return value
 }
 
 function scanOrRefuse(bytes: Buffer): readonly FieldSpan[] {

@@ -6,14 +6,16 @@
 import type { BlockHasher, BlockHashes, HashScheme } from '../../core/hashing/index.js'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
 import type { BufferPool } from '../http/buffer-pool.js'
-import type { FieldSpan } from '../splice-body.js'
+import type { FieldSpan } from '../scan-fields.js'
 import type { EndpointRow } from './endpoints.js'
+import { idsMax } from './read-ids.js'
 
 export interface PromptRequest {
   readonly row: EndpointRow
   readonly model: string
   readonly blockSize: number
-  readonly body: Readonly<Record<string, unknown>>
+  /** Undefined where parsing it would hold the loop; `bytes` has it. */
+  readonly body: Readonly<Record<string, unknown>> | undefined
   readonly bytes: Uint8Array
   readonly signal: AbortSignal
 }
@@ -45,17 +47,14 @@ export interface PromptTokenizer {
 export function carriedTokens(row: EndpointRow, body: Readonly<Record<string, unknown>>): PromptTokens | undefined {
   const name = row.endpoint === 'completions' ? 'prompt' : row.endpoint === 'generate' ? 'input_ids' : undefined
   const value = name === undefined || hasMedia(body) ? undefined : body[name]
-  if (!Array.isArray(value) || value.length === 0) return undefined
-  if (typeof value[0] === 'number') {
-    const tokens = toTokens(value)
-    return tokens && { tokens, isExact: true }
-  }
-  if (!Array.isArray(value[0])) return undefined
-  const first = toTokens(value[0] as unknown[])
-  if (!first) return undefined
+  const first = asTokens(value)
+  if (first) return { tokens: first, isExact: true }
+  if (!Array.isArray(value)) return undefined
+  const tokens = asTokens(value[0])
+  if (!tokens) return undefined
   let totalTokens = 0
-  for (const prompt of value) totalTokens += Array.isArray(prompt) ? prompt.length : 0
-  return { tokens: first, isExact: true, totalTokens }
+  for (const prompt of value as readonly unknown[]) totalTokens += isList(prompt) ? prompt.length : 0
+  return { tokens, isExact: true, totalTokens }
 }
 
 /** Beside media the ids are not those that the engine computes: it puts values of its own in their places. */
@@ -65,17 +64,27 @@ function hasMedia(body: Readonly<Record<string, unknown>>): boolean {
 
 const mediaFields = ['image_data', 'audio_data', 'video_data']
 
-function toTokens(values: readonly unknown[]): Uint32Array | undefined {
-  const tokens = new Uint32Array(values.length)
-  for (let at = 0; at < values.length; at++) {
-    const value = values[at]
-    if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > 0xffff_ffff) return undefined
-    tokens[at] = value
+/** A list of ids, which `parseBody` has read already where it is long. */
+function asTokens(value: unknown): Uint32Array | undefined {
+  if (value instanceof Uint32Array) return value
+  if (!Array.isArray(value) || value.length === 0) return undefined
+  const tokens = new Uint32Array(value.length)
+  for (let at = 0; at < value.length; at++) {
+    const id: unknown = value[at]
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id > 0xffff_ffff) return undefined
+    tokens[at] = id
   }
   return tokens
 }
 
-/** The bytes of the prompt's fields as stand-ins for tokens, in memory that is lent until the request ends. */
+function isList(value: unknown): value is ArrayLike<unknown> {
+  return value instanceof Uint32Array || Array.isArray(value)
+}
+
+/**
+ * The bytes of the prompt's fields as stand-ins for tokens, in memory that is lent until the request ends. Of very many only the first
+ * are compared: hashing and booking all of 45 MB would hold the loop.
+ */
 export function byteTokens(
   row: EndpointRow,
   bytes: Uint8Array,
@@ -91,12 +100,21 @@ export function byteTokens(
     size += span.valueEnd - span.valueStart
   }
   if (size === 0) return undefined
-  const copy = buffers.take(size & ~3)
+  const copy = buffers.take(Math.min(size, comparedBytesMax) & ~3)
   let at = 0
   for (const span of spans) {
     const take = Math.min(span.valueEnd - span.valueStart, copy.length - at)
     copy.set(bytes.subarray(span.valueStart, span.valueStart + take), at)
     at += take
   }
-  return { tokens: new Uint32Array(copy.buffer, copy.byteOffset, copy.length >>> 2), isExact: false }
+  const tokens = new Uint32Array(copy.buffer, copy.byteOffset, copy.length >>> 2)
+  return { tokens, isExact: false, totalTokens: size >>> 2 }
+}
+
+/** 32,768 blocks of 16. */
+const comparedBytesMax = 2 << 20
+
+/** How long a prompt is of which nothing is known but its request; blocks are booked for it, so there is an end to it. */
+export function guessedTokens(bytes: Uint8Array): number {
+  return Math.min(idsMax, Math.ceil(bytes.length / 4))
 }

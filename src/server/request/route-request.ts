@@ -4,6 +4,7 @@ import type { AffinityTarget } from '../../core/sessions/index.js'
 import type { PromptHashes, RouteRequest } from '../../routing/index.js'
 import type { Prepared } from './prepare.js'
 import type { PromptTokens } from './prompt.js'
+import { guessedTokens } from './prompt.js'
 
 /** What a remote prefill, or its absence, adds to the choice of a worker. */
 export interface RouteTerms {
@@ -64,7 +65,7 @@ export function routeRequestOf(
     requestId,
     model: model.name,
     tokens: prompt?.tokens,
-    tokenCount: prompt ? undefined : Math.ceil(prepared.bytes.length / 4),
+    tokenCount: prompt ? undefined : guessedTokens(prepared.bytes),
     hashes,
     blockMmInfos: prompt?.blockMmInfos,
     loraName,

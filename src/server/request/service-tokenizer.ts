@@ -28,7 +28,11 @@ export function createServiceTokenizer(service: TokenService, options: ServiceTo
     async tokenize({ row, blockSize, body, bytes, signal }) {
       const route = routes[row.endpoint]
       if (!route) return undefined
-      const result = await service.tokenizeRequest(model, route, body as Body, { raw: bytes, signal, deadlineMs })
+      const result = await service.tokenizeRequest(model, route, body as Body | undefined, {
+        raw: bytes,
+        signal,
+        deadlineMs,
+      })
       if (!(result instanceof Tokens)) return undefined
       return {
         tokens: result.ids,

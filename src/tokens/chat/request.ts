@@ -87,6 +87,12 @@ export function readTruncation(body: Body): Truncation | undefined {
   return { tokens, side: body['truncation_side'] === 'right' ? 'right' : 'left' }
 }
 
+/** What an engine keeps of ids. */
+export function truncate(ids: Uint32Array, truncation: Truncation | undefined): Uint32Array {
+  if (!truncation || ids.length <= truncation.tokens) return ids
+  return truncation.side === 'left' ? ids.subarray(ids.length - truncation.tokens) : ids.subarray(0, truncation.tokens)
+}
+
 /** `/v1/completions`: texts are encoded with special tokens around them, ids are taken as they are. */
 export function readCompletion(body: Body): TextPrompt | IdsPrompt {
   if (body['prompt_embeds'] !== undefined && body['prompt_embeds'] !== null) {
@@ -110,7 +116,8 @@ export function readCompletion(body: Body): TextPrompt | IdsPrompt {
 export function toIds(value: Value): Uint32Array {
   const items = value as readonly Value[]
   const ids = new Uint32Array(items.length)
-  for (const [index, item] of items.entries()) {
+  for (let index = 0; index < ids.length; index++) {
+    const item = items[index]
     if (typeof item !== 'number' || !Number.isInteger(item) || item < 0 || item > 0xffff_ffff) {
       malformed('a token id is an unsigned 32-bit integer')
     }

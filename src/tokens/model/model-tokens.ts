@@ -8,13 +8,14 @@ import { buildPrompt, plainRules } from '../chat/build-prompt.js'
 import type { ChosenTemplate } from '../chat/chat-template.js'
 import { ChatTemplates, continueChat } from '../chat/chat-template.js'
 import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
-import { LoadOnlyError } from '../chat/request.js'
+import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
 import { joinCuts, lastCut } from '../encode/boundaries.js'
 import { Encoder } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
-import type { EncodeResult, RenderResult } from '../pool/tasks.js'
+import type { EncodeResult, RenderResult, TaskTypes } from '../pool/tasks.js'
+import { copyInSlices, nextTurn } from '../next-turn.js'
 import { hasSpecials, RememberedTexts } from '../remember/remembered-texts.js'
 import type { Lookup, RememberedText } from '../remember/remembered-texts.js'
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
@@ -73,6 +74,11 @@ const loopPieceMax = 2048
 const loopUnitsMax = 2 << 20
 const loopStepsMax = 20_000
 const loopReparseMax = 64 << 10
+/** Of a request that a thread reads: copying and giving it away takes the loop a millisecond for each four megabytes. */
+const rawBytesMax = 16 << 20
+/** Of a batch, texts that are encoded in one turn of the loop; each counts for a few more units than it has. */
+const batchUnitsMax = 32 << 10
+const unitsPerText = 256
 const deadlineMsDefault = 5000
 const cacheBytesDefault = 96 << 20
 /** Of more, the ids alone take the loop too long to receive and hash. */
@@ -129,26 +135,38 @@ export class ModelTokens {
   }
 
   /** The tokens of a request. Throws `LoadOnlyError` for what cannot be known, `WarmrouteError` for what failed. */
-  async tokenize(route: Route, body: Body, options: TokenizeOptions = {}): Promise<Tokens> {
-    const exact = this.#exactBody(route, body, options.raw)
-    if (exact === undefined) return this.#renderAndEncode(route, options.raw!, options)
+  async tokenize(route: Route, body: Body | undefined, options: TokenizeOptions = {}): Promise<Tokens> {
+    const exact = body && this.#exactBody(route, body, options.raw)
+    if (exact === undefined) return this.#readInThread(route, options.raw ?? noBytes, options)
     const prompt = buildPrompt(route, exact, this.#rules, (hasTools) => this.#choose(hasTools))
     if (prompt.kind === 'ids') {
       const ids = truncate(prompt.ids[0]!, prompt.truncation)
       const totalCount = prompt.ids.reduce((sum, it) => sum + truncate(it, prompt.truncation).length, 0)
       return new Tokens({ ids, source: 'request', exactness: 'proven', promptCount: prompt.ids.length, totalCount })
     }
-    if (prompt.kind === 'text') return this.#encodeTexts(prompt, options)
+    if (prompt.kind === 'text') {
+      const { texts } = prompt
+      return this.#encodeTexts({ ...prompt, count: texts.length, textAt: (index) => texts[index]! }, options)
+    }
     const started = performance.now()
     const rendered = this.#renderOnLoop(prompt)
     if (rendered !== undefined) return this.#encodeRendered(rendered, options, started)
     const raw = options.raw ?? new TextEncoder().encode(JSON.stringify(body))
-    return this.#renderAndEncode(route, raw, options)
+    return this.#readInThread(route, raw, options)
   }
 
-  async #renderAndEncode(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<Tokens> {
+  /** Reads and renders a request where that holds nobody; what comes back is encoded as any other text. */
+  async #readInThread(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<Tokens> {
     const started = performance.now()
-    return this.#encodeRendered(await this.#renderInThread(route, raw, options), options, started)
+    const read = await this.#askThreadToRead(route, raw, options)
+    if (read.kind === 'chat') return this.#encodeRendered({ ...read, rendering: plain(read.text) }, options, started)
+    if (read.kind === 'text') {
+      const { text, ends } = read
+      const textAt = (index: number): string => text.slice(index === 0 ? 0 : ends[index - 1], ends[index])
+      return this.#encodeTexts({ ...read, count: ends.length, textAt }, options)
+    }
+    const { ids, promptCount, totalCount } = read
+    return new Tokens({ ids, source: 'request', exactness: 'proven', promptCount, totalCount })
   }
 
   /** Ids of a text alone, through every cache. */
@@ -183,13 +201,21 @@ export class ModelTokens {
     }
   }
 
-  async #renderInThread(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<RenderedPrompt> {
+  async #askThreadToRead(
+    route: Route,
+    given: Uint8Array,
+    options: TokenizeOptions,
+  ): Promise<TaskTypes['render']['result']> {
+    if (given.length > rawBytesMax) {
+      throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length: given.length, lengthMax: rawBytesMax })
+    }
+    const raw = await copyInSlices(given)
     const deadlineMs = options.deadlineMs ?? deadlineMsDefault
     const { key, specials } = this.#loaded
     const templates = this.#loaded.templates.map(({ name, source }) => ({ name, source }))
     const task = { key, templates, specials, route, raw, rules: this.#rules, outputMax: this.#textMax, deadlineMs }
-    const rendered = await this.#pool.run('render', task, { deadlineMs: deadlineMs + 100, signal: options.signal })
-    return { ...rendered, rendering: plain(rendered.text) }
+    const transfer = [raw.buffer]
+    return this.#pool.run('render', task, { deadlineMs: deadlineMs + 100, signal: options.signal, transfer })
   }
 
   async #encodeRendered(rendered: RenderedPrompt, options: TokenizeOptions, started: number): Promise<Tokens> {
@@ -205,27 +231,32 @@ export class ModelTokens {
     return new Tokens({ ids, source: 'tokenizer', exactness: isProven ? 'proven' : 'expected', kinship, took })
   }
 
-  async #encodeTexts(
-    prompt: {
-      readonly texts: readonly string[]
-      readonly addSpecialTokens: boolean
-      readonly truncation: Truncation | undefined
-    },
-    options: TokenizeOptions,
-  ): Promise<Tokens> {
+  /** A batch has any number of texts, and the loop is for others, too: between stretches of them they have their turn. */
+  async #encodeTexts(prompts: Prompts, options: TokenizeOptions): Promise<Tokens> {
+    const { count, textAt, addSpecialTokens, truncation } = prompts
     const started = performance.now()
-    const first = await this.#encodeText(prompt.texts[0]!, prompt.addSpecialTokens, options)
-    const ids = truncate(first.ids, prompt.truncation)
+    const endsAt = started + (options.deadlineMs ?? deadlineMsDefault)
+    const first = await this.#encodeText(textAt(0), addSpecialTokens, options)
+    const ids = truncate(first.ids, truncation)
     let totalCount = ids.length
-    for (const text of prompt.texts.slice(1)) {
-      const other = await this.#encodeText(text, prompt.addSpecialTokens, options)
-      totalCount += truncate(other.ids, prompt.truncation).length
+    let units = textAt(0).length
+    for (let index = 1; index < count; index++) {
+      const text = textAt(index)
+      units += text.length + unitsPerText
+      if (units > batchUnitsMax) {
+        await nextTurn()
+        units = 0
+        options.signal?.throwIfAborted()
+        if (performance.now() > endsAt) throw new WarmrouteError('WR_TOKENS_DEADLINE', { texts: index })
+      }
+      const other = await this.#encodeText(text, addSpecialTokens, options)
+      totalCount += truncate(other.ids, truncation).length
     }
     return new Tokens({
       ids,
       source: 'tokenizer',
       exactness: 'proven',
-      promptCount: prompt.texts.length,
+      promptCount: count,
       totalCount,
       kinship: ids === first.ids ? first.kinship : undefined,
       took: { templateMs: undefined, encodeMs: performance.now() - started },
@@ -391,6 +422,14 @@ export class ModelTokens {
   }
 }
 
+/** The texts of one request. */
+interface Prompts {
+  readonly count: number
+  readonly textAt: (index: number) => string
+  readonly addSpecialTokens: boolean
+  readonly truncation: Truncation | undefined
+}
+
 type RenderedPrompt = Omit<RenderResult, 'text'> & { readonly rendering: Rendering<RememberedText> }
 
 interface Encoded {
@@ -406,6 +445,7 @@ function plain(text: string): Rendering<RememberedText> {
 }
 
 const noIds: Uint32Array = new Uint32Array(0)
+const noBytes: Uint8Array = new Uint8Array(0)
 const shortBytesMax = 128
 /** A text that adds less than this to a remembered one is encoded from there again sooner than it is kept. */
 const newBytesMin = 256
@@ -428,11 +468,6 @@ function addCounts(sum: EncoderCounts, counted: EncoderCounts | undefined): void
     sum[cache].misses += counted[cache].misses
     sum[cache].evictions += counted[cache].evictions
   }
-}
-
-function truncate(ids: Uint32Array, truncation: Truncation | undefined): Uint32Array {
-  if (!truncation || ids.length <= truncation.tokens) return ids
-  return truncation.side === 'left' ? ids.subarray(ids.length - truncation.tokens) : ids.subarray(0, truncation.tokens)
 }
 
 function concat(a: Uint32Array, b: Uint32Array): Uint32Array {

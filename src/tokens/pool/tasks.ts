@@ -44,11 +44,30 @@ export interface RenderTask {
 }
 
 export interface RenderResult {
+  readonly kind: 'chat'
   readonly text: string
   readonly suffix: string | undefined
   readonly addSpecialTokens: boolean
   readonly truncation: Truncation | undefined
   readonly isProven: boolean
+}
+
+/** Texts lie one behind the other: one string is received much faster than a hundred thousand. */
+export interface TextsResult {
+  readonly kind: 'text'
+  readonly text: string
+  /** Where each of them ends. */
+  readonly ends: Uint32Array
+  readonly addSpecialTokens: boolean
+  readonly truncation: Truncation | undefined
+}
+
+export interface IdsResult {
+  readonly kind: 'ids'
+  /** Of the first prompt. */
+  readonly ids: Uint32Array
+  readonly promptCount: number
+  readonly totalCount: number
 }
 
 /** An engine's answer, as it came. */
@@ -71,7 +90,7 @@ export type Answer<T> =
 export interface TaskTypes {
   readonly load: { readonly task: LoadTask; readonly result: LoadedModel }
   readonly encode: { readonly task: EncodeTask; readonly result: EncodeResult }
-  readonly render: { readonly task: RenderTask; readonly result: RenderResult }
+  readonly render: { readonly task: RenderTask; readonly result: RenderResult | TextsResult | IdsResult }
   readonly answer: { readonly task: AnswerTask; readonly result: TokensAnswer }
   readonly parse: { readonly task: ParseTask; readonly result: readonly ParsedTemplate[] }
 }

@@ -1,18 +1,19 @@
 /** The thread's side: loads tokenizers, encodes long texts, renders what is too much for the loop. Keeps encoders for a few models. */
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 import { LRUCache } from 'lru-cache'
+import type { ErrorCode } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { buildPrompt } from '../chat/build-prompt.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
 import { ChatTemplates, renderChat } from '../chat/chat-template.js'
-import { LoadOnlyError } from '../chat/request.js'
-import type { Body } from '../chat/request.js'
+import { LoadOnlyError, truncate } from '../chat/request.js'
+import type { Body, IdsPrompt, LoadOnlyReason, TextPrompt } from '../chat/request.js'
 import { Encoder } from '../encode/encoder.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import { loadModel, readShared } from '../model/loaded-model.js'
 import type { TokensAnswer } from '../sources/read-answer.js'
 import { readAnswer } from '../sources/read-answer.js'
-import { parsePythonJson } from '../template/python-json.js'
+import { JsonError, parsePythonJson } from '../template/python-json.js'
 import { parseTemplate } from '../template/template.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
@@ -21,11 +22,13 @@ import type {
   AnswerTask,
   EncodeResult,
   EncodeTask,
+  IdsResult,
   LoadTask,
   ModelTables,
   ParseTask,
   RenderResult,
   RenderTask,
+  TextsResult,
 } from './tasks.js'
 
 const modelsKept = 4
@@ -45,7 +48,7 @@ export function encode(task: EncodeTask): Answer<EncodeResult> {
   return guarded(() => encoderOf(task.model).encode(task.text, task.isContinued))
 }
 
-export function render(task: RenderTask): Answer<RenderResult> {
+export function render(task: RenderTask): Answer<RenderResult | TextsResult | IdsResult> {
   return guarded(() => {
     const body = parsePythonJson(new TextDecoder().decode(task.raw)) as Body
     const chats = templatesOf(task)
@@ -54,13 +57,27 @@ export function render(task: RenderTask): Answer<RenderResult> {
       if (!chosen) throw new LoadOnlyError('no-template', 'the model has no chat template')
       return chosen
     })
-    if (prompt.kind !== 'chat') throw new LoadOnlyError('malformed', 'only chats are rendered')
+    if (prompt.kind === 'ids') return idsOf(prompt)
+    if (prompt.kind === 'text') return textsOf(prompt, task.outputMax)
     const { suffix, addSpecialTokens, truncation, isProven } = prompt
     const limits = { stepsMax: Infinity, outputMax: task.outputMax, deadlineMs: task.deadlineMs }
     const options = { limits, now: () => performance.now(), date: () => new Date() }
     const text = renderChat(chats.choose(prompt.render.tools !== null)!, prompt.render, options)
-    return { text, suffix, addSpecialTokens, truncation, isProven }
+    return { kind: 'chat', text, suffix, addSpecialTokens, truncation, isProven }
   })
+}
+
+function idsOf({ ids, truncation }: IdsPrompt): IdsResult {
+  const totalCount = ids.reduce((sum, it) => sum + truncate(it, truncation).length, 0)
+  return { kind: 'ids', ids: truncate(ids[0]!, truncation).slice(), promptCount: ids.length, totalCount }
+}
+
+function textsOf({ texts, addSpecialTokens, truncation }: TextPrompt, lengthMax: number): TextsResult {
+  const length = texts.reduce((sum, it) => sum + it.length, 0)
+  if (length > lengthMax) throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length, lengthMax })
+  let end = 0
+  const ends = Uint32Array.from(texts, (it) => (end += it.length))
+  return { kind: 'text', text: texts.join(''), ends, addSpecialTokens, truncation }
 }
 
 export function answer({ bytes }: AnswerTask): Answer<TokensAnswer> {
@@ -78,9 +95,13 @@ function guarded<T>(work: () => T): Answer<T> {
     const reason = error instanceof Error ? error.message : String(error)
     if (error instanceof WarmrouteError)
       return { kind: 'failed', code: error.code, reason, details: { ...error.details } }
-    const code = error instanceof LoadOnlyError ? error.reason : 'WR_TOKENS_TEMPLATE_FAILED'
-    return { kind: 'failed', code, reason, details: {} }
+    return { kind: 'failed', code: codeOf(error), reason, details: {} }
   }
+}
+
+function codeOf(error: unknown): LoadOnlyReason | ErrorCode {
+  if (error instanceof LoadOnlyError) return error.reason
+  return error instanceof JsonError ? 'malformed' : 'WR_TOKENS_TEMPLATE_FAILED'
 }
 
 function encoderOf(model: ModelTables): TextEncoderOfModel {

@@ -270,7 +270,7 @@ it('a search for a source that began earlier does not undo a later one', async (
   await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const asked = new Promise<void>((resolve) => server!.once('request', () => resolve()))
-  const slow = service.setModel('raced', { engine: { url, dialect: 'vllm' } })
+  const slow = service.setModel('raced', { engine: { url, dialect: 'vllm', deadlineMs: 60_000 } }) // longer than loading takes
   await asked
   expect(await service.replaceModel('raced', { path: tinyllamaFolder })).toMatchObject({ source: 'configured' })
   release()

@@ -18,7 +18,7 @@ import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
 import { asList, asRecord, carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
 import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
-import { nextTurn, sliceIds } from '../next-turn.js'
+import { copyInSlices, nextTurn, sliceIds } from '../next-turn.js'
 import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
 import { RememberedTexts } from '../remember/remembered-texts.js'
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
@@ -60,6 +60,8 @@ interface Answer extends Omit<Said, 'ids'> {
 
 const idBytes = Uint32Array.BYTES_PER_ELEMENT
 const noCuts: Uint32Array = new Uint32Array(0)
+const noBytes: Uint8Array = new Uint8Array(0)
+const noBody: Body = {}
 const cacheBytesDefault = 32 << 20
 /** About 1.1 million ids: putting more bytes together and receiving more ids would hold the loop. */
 const answerBytesMax = 8 << 20
@@ -68,6 +70,8 @@ const loopAnswerMax = 256 << 10
 const infoBytesMax = 1 << 20
 /** Of a request: reading, hashing and sending more would hold the loop for too long. */
 const bodyBytesMax = 1 << 20
+/** Of a request that is passed on as it is. */
+const longBytesMax = 16 << 20
 const reparsedBytesMax = 64 << 10
 const deadlineMsDefault = 2000
 const renderPaths: Readonly<Record<Route, string>> = {
@@ -149,14 +153,15 @@ export class EngineTokens implements TokenSource {
     }
   }
 
-  async tokenize(route: Route, body: Body, options: TokenizeOptions): Promise<Tokens> {
+  async tokenize(route: Route, body: Body | undefined, options: TokenizeOptions): Promise<Tokens> {
+    if (!body) return this.#renderLong(route, options.raw ?? noBytes, options)
     const carried =
       carriedIds(body) ?? (route === 'completions' && isIds(body['prompt']) ? toIds(body['prompt']) : undefined)
     if (carried) {
       refuseMediaBesideIds(body)
       return new Tokens({ ids: carried, source: 'request', exactness: 'proven' })
     }
-    if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, body, options.raw, options)
+    if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, options.raw, options)
     const request = readRequest(body, options.raw)
     const key = keyOf(route, request)
     const known = this.#answers.get(key)
@@ -223,9 +228,12 @@ export class EngineTokens implements TokenSource {
   }
 
   /** A long body, usually for its pictures: it is passed on as it is, and neither read nor remembered. */
-  async #renderLong(route: Route, body: Body, raw: Uint8Array, options: TokenizeOptions): Promise<Tokens> {
-    const said = await this.#render(route, { body, text: Uint8Array.from(raw), spell: undefined }, options)
-    if (said) return new Tokens({ ...said, source: 'engine' })
+  async #renderLong(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<Tokens> {
+    if (this.#canRender && raw.length <= longBytesMax) {
+      const text = route === 'completions' ? await copyInSlices(raw) : await withoutTensorsInSlices(raw)
+      const said = await this.#render(route, { body: noBody, text, spell: undefined }, options)
+      if (said) return new Tokens({ ...said, source: 'engine' })
+    }
     throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length: raw.length, lengthMax: bodyBytesMax })
   }
 
@@ -262,7 +270,7 @@ export class EngineTokens implements TokenSource {
   async #render(route: Route, { body, text }: Request, options: TokenizeOptions): Promise<Said | undefined> {
     if (!this.#canRender) return undefined
     const post = text ?? JSON.stringify(body)
-    const asked = route === 'completions' ? post : withoutTensors(post)
+    const asked = route === 'completions' || typeof post !== 'string' ? post : withoutTensors(post)
     const { status, bytes } = await this.#askTokens(renderPaths[route], asked, options)
     if (status === 403 || status === 404 || status === 405) {
       this.#canRender = false
@@ -349,12 +357,14 @@ export class EngineTokens implements TokenSource {
 const noTensors = ',"mm_payload":"none"}'
 
 /** Of two fields of one name engines take the last. */
-function withoutTensors(body: string | Uint8Array<ArrayBuffer>): string | Uint8Array<ArrayBuffer> {
-  const end = typeof body === 'string' ? body.lastIndexOf('}') : body.lastIndexOf(0x7d)
-  if (end < 2) return body // nothing that an engine would render
-  if (typeof body === 'string') return body.slice(0, end) + noTensors
-  const longer = new Uint8Array(end + noTensors.length)
-  longer.set(body.subarray(0, end))
+function withoutTensors(body: string): string {
+  const end = body.lastIndexOf('}')
+  return end < 2 ? body : body.slice(0, end) + noTensors // what is shorter no engine would render
+}
+
+async function withoutTensorsInSlices(body: Uint8Array): Promise<Uint8Array<ArrayBuffer>> {
+  const end = Math.max(0, body.lastIndexOf(0x7d))
+  const longer = await copyInSlices(body.subarray(0, end), noTensors.length)
   longer.set(new TextEncoder().encode(noTensors), end)
   return longer
 }

@@ -4,8 +4,11 @@ import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
 import type { Tokens } from '../tokens.js'
 
 export interface TokenSource {
-  /** Throws `LoadOnlyError` for what cannot be known, `WarmrouteError` for what failed. */
-  tokenize(route: Route, body: Body, options: TokenizeOptions): Promise<Tokens>
+  /**
+   * Without a body it is read from `options.raw`, where that holds nobody. Throws `LoadOnlyError` for what cannot be known,
+   * `WarmrouteError` for what failed.
+   */
+  tokenize(route: Route, body: Body | undefined, options: TokenizeOptions): Promise<Tokens>
   readonly counts: ModelCounts | undefined
 }
 

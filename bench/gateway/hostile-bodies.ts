@@ -1,0 +1,73 @@
+/** Bodies that are meant to hold the loop of whoever reads them: most are of the longest kind that a limit still lets in. */
+import { prose } from '../tokens/texts.js'
+
+export interface HostileBody {
+  readonly path: string
+  readonly body: Buffer
+}
+
+const chat = '/v1/chat/completions'
+const completions = '/v1/completions'
+
+/** The same shapes each round, and never the same prompt. `size` makes them small in the tests. */
+export function hostileBodies(
+  round: number,
+  size: (smoke: number, full: number) => number,
+): Record<string, HostileBody> {
+  const mega = size(100_000, 1_000_000)
+  const fill = (part: string, bytes = mega): string => part.repeat(Math.ceil(bytes / part.length))
+  const ids = (count: number): string =>
+    Array.from({ length: count }, (_, at) => (at * 7919 + round) % 151_643).join(',')
+  const complete = (prompt: string, more = ''): HostileBody =>
+    asBody(completions, `{"model":"m"${more},"prompt":${prompt}}`)
+  const talk = (messages: string, more = ''): HostileBody => asBody(chat, `{"model":"m"${more},"messages":${messages}}`)
+  const say = (content: string): string => `[{"role":"user","content":${JSON.stringify(content)}}]`
+  const tag = `${round} `
+  return {
+    'a million ids': complete(`[${ids(mega)}]`),
+    'a million ids in nvext': asBody(
+      chat,
+      `{"model":"m","messages":${say('x')},"nvext":{"token_data":[${ids(mega)}]}}`,
+    ),
+    'ids of one digit, 45 MB': complete(`[${fill('1,', size(200_000, 44_000_000))}${round}]`),
+    'a batch of id lists': complete(`[${fill(`[${ids(250)}],`)}[${round}]]`),
+    'a batch of 100,000 texts': complete(`["${tag}${fill('x","', size(4_000, 400_000))}y"]`),
+    'a megabyte without a cut': complete(`"${tag}${fill('a')}"`),
+    'a megabyte of one character': talk(say(tag + fill('好', mega / 3))),
+    'a megabyte of escaped quotes': complete(`"${tag}${fill('\\"')}"`),
+    'a megabyte of backslashes': complete(`"${tag}${fill('\\\\')}"`),
+    'lone surrogates': complete(`"${tag}${fill('\\ud83d')}"`),
+    'random bytes': complete(JSON.stringify(tag + randomText(mega / 2, round))),
+    'four megabytes of words': talk(say(tag + fill(prose(mega / 10, 800), 4 * mega))),
+    'a text of 44 MB': talk(say(tag + fill('word ', size(200_000, 44_000_000)))),
+    'a hundred thousand messages': talk(
+      `[${Array.from({ length: size(2_000, 100_000) }, (_, at) => `{"role":"${at % 2 ? 'assistant' : 'user'}","content":"${tag}${at}"}`).join(',')}]`,
+    ),
+    'a huge tool schema': talk(
+      say(tag),
+      `,"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{${Array.from({ length: size(2_000, 40_000) }, (_, at) => `"k${round}_${at}":{"type":"string"}`).join(',')}}}}}]`,
+    ),
+    'nested as deep as it may be': talk(say(tag), `,"tools":[${fill(`${'['.repeat(120)}${']'.repeat(120)},`)}1]`),
+    'a million empty objects': talk(`[${fill('{},', 3 * mega)}{"role":"user","content":"${round}"}]`),
+    'a body of fields': asBody(chat, `{"model":"m",${fill('"a":1,')}"messages":${say(tag)}}`),
+    'fields of 60 KB': asBody(
+      chat,
+      `{"model":"m","messages":${say(tag)}${Array.from({ length: size(3, 100) }, (_, at) => `,"f${at}":[${fill('{"x":1},', 60_000)}1]`).join('')}}`,
+    ),
+    'three megabytes of white space': asBody(chat, `{"model":"m",${fill(' ', 3 * mega)}"messages":${say(tag)}}`),
+  }
+}
+
+function asBody(path: string, text: string): HostileBody {
+  return { path, body: Buffer.from(text) }
+}
+
+function randomText(length: number, seed: number): string {
+  const bytes = Buffer.alloc(length)
+  let state = seed + 1
+  for (let at = 0; at < length; at++) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    bytes[at] = state >>> 24
+  }
+  return bytes.toString('latin1')
+}
