@@ -29,9 +29,10 @@ export async function sglangResponses(exchange: Exchange): Promise<void> {
     )
   const rank = server.pickRank() // this route reads no rank, neither header nor field
   checkQueue(server, rank)
-  const asked = numberOf(body, 'max_output_tokens') ?? modelTokensMax - prompt.length
+  const asked = numberOf(body, 'max_output_tokens')
   // The server itself keeps two of the tokens that were asked for.
-  const spec = { ...sglangSpec(exchange, body, [prompt], asked - 2), choices: 1, id: head.id }
+  const limit = asked === undefined ? undefined : asked - 2
+  const spec = { ...sglangSpec(exchange, body, [prompt], limit), choices: 1, id: head.id }
   if (isSet(body, 'stream')) return void runGeneration(exchange, rank, spec, streamSink(exchange, body, head))
   runGeneration(exchange, rank, spec, {
     token() {},
