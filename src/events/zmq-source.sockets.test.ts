@@ -1,5 +1,8 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { afterEach, expect, it } from 'vitest'
 import { Publisher, Router } from 'zeromq'
@@ -9,6 +12,7 @@ import type { PlainEvent } from './fill-batch.case.js'
 import { PlainDecoder } from './fill-batch.case.js'
 import { Intake } from './intake.js'
 import { replayRequest } from './replay-reply.js'
+import type { ZmqSourceOptions } from './zmq-source.js'
 import { ZmqSource } from './zmq-source.js'
 
 const closers: (() => Promise<void> | void)[] = []
@@ -21,7 +25,7 @@ const store = (hash: bigint): PlainEvent => ({ kind: 'stored', hashes: [hash], t
 
 /** A publisher with a replay socket, as engines have them; `framesPerReply` 3 is the older form. */
 class Engine {
-  readonly pub = new Publisher({ linger: 0 })
+  readonly pub: Publisher
   readonly router = new Router({ linger: 0 })
   readonly ring: [number, Uint8Array][] = []
   endpoint = ''
@@ -30,6 +34,10 @@ class Engine {
   asked = 0
   framesPerReply = 4
   #serving = Promise.resolve()
+
+  constructor(sendHighWaterMark = 1000) {
+    this.pub = new Publisher({ linger: 0, sendHighWaterMark })
+  }
 
   async start(port = 0, replayPort = 0): Promise<this> {
     await this.pub.bind(`tcp://127.0.0.1:${port || '*'}`)
@@ -42,7 +50,10 @@ class Engine {
   }
 
   async publish(...events: PlainEvent[]): Promise<void> {
-    const payload = decoder.add(events)
+    return this.send(decoder.add(events))
+  }
+
+  async send(payload: Uint8Array): Promise<void> {
     const sequence = this.sequence++
     this.ring.push([sequence, payload])
     await this.pub.send(['kv-events', replayRequest(sequence)[1], payload])
@@ -67,12 +78,13 @@ class Engine {
   }
 }
 
-function newSource() {
+function newSource(options: ZmqSourceOptions = {}) {
   const sink = new NaiveSink()
   const hasher = createBlockHasher()
   const source = new ZmqSource((wiring) => new Intake({ decoder, sink, hasher, blockSize: 2, seed: 1, ...wiring }), {
     reconnectMs: 10,
     tickMs: 10,
+    ...options,
   })
   closers.push(() => source.close())
   return { sink, source }
@@ -122,8 +134,9 @@ it('finds a restarted engine, drops what the old one held and learns the new one
  * process can do that while our loop stands still.
  */
 const restartingEngine = `
+import { writeFileSync } from 'node:fs'
 import { XPublisher } from 'zeromq'
-const [, old, young] = process.argv
+const [, old, young, marker] = process.argv
 const frame = (sequence, payload) => ['kv', Buffer.from(sequence.toString(16).padStart(16, '0'), 'hex'), Buffer.from(payload, 'hex')]
 const first = new XPublisher({ linger: 2000, sendHighWaterMark: 0 })
 await first.bind('tcp://127.0.0.1:*')
@@ -138,6 +151,7 @@ for (;;) {
   if (isBound) break
   await new Promise((done) => setTimeout(done, 10))
 }
+writeFileSync(marker, '')
 await second.receive()
 for (let sequence = 3000; ; sequence++) {
   await second.send(frame(sequence, young))
@@ -146,18 +160,46 @@ for (let sequence = 3000; ; sequence++) {
 
 it('does not take what is left of a connection for the next one, when its end is heard late', async () => {
   const [old, young] = [store(1n), store(2n)].map((event) => Buffer.from(decoder.add([event])).toString('hex'))
-  const engine = spawn(process.execPath, ['--input-type=module', '-e', restartingEngine, old!, young!], {
+  const folder = mkdtempSync(join(tmpdir(), 'warmroute-leftovers-'))
+  const marker = join(folder, 'is-back')
+  const engine = spawn(process.execPath, ['--input-type=module', '-e', restartingEngine, old!, young!, marker], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  closers.push(() => void engine.kill('SIGKILL'))
+  closers.push(() => {
+    engine.kill('SIGKILL')
+    rmSync(folder, { recursive: true })
+  })
   const [endpoint] = (await once(engine.stdout, 'data')) as [Buffer]
   const { sink, source } = newSource()
   const feed = source.follow({ rank: 0, dpRank: 0, endpoint: String(endpoint).trim() })
   await until(() => feed.machine.state === 'live')
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000) // our loop stands still
+  const standStill = (ms: number): unknown => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+  for (let waited = 0; !existsSync(marker) && waited < 20_000; waited += 20) standStill(20)
+  standStill(300) // until we are connected again, which nobody tells to a loop that stands still
   await until(() => sink.held(0).has(2n))
   expect([...sink.held(0)]).toEqual([2n])
   expect(feed.status(0).machine.droppedFrames).toBeGreaterThan(0)
+})
+
+it('finds what was dropped when more came than may wait, and has it replayed', async () => {
+  const engine = await new Engine(10).start()
+  const { sink, source } = newSource({ receiveHighWaterMark: 10 })
+  const { endpoint, replayEndpoint } = engine
+  const feed = source.follow({ rank: 0, dpRank: 0, endpoint, replayEndpoint })
+  await until(() => feed.machine.state === 'live')
+  await engine.publish(store(1n))
+  await until(() => sink.held(0).size === 1)
+  const large = Buffer.concat([decoder.add([store(2n)]), Buffer.alloc(65_536)])
+  for (let count = 0; count < 400; count++) await engine.send(large) // without a turn of the loop: nobody reads meanwhile
+  await engine.publish(store(3n))
+  const nothing = decoder.add([])
+  while (feed.machine.lastSequence < 401) {
+    await engine.send(nothing) // what was lost shows with what comes next
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  await until(() => sink.held(0).size === 3)
+  expect(feed.machine.counters.gaps).toBeGreaterThan(0)
+  expect(feed.status(0)).toMatchObject({ isComplete: true, ledger: { doubledBlocks: 399 } }) // each of them, once
 })
 
 it('counts frames that are none and goes on', async () => {
