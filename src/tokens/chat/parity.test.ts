@@ -183,6 +183,28 @@ describe('what cannot be known says why', () => {
   })
 })
 
+describe.each([
+  ['image', ['image', 'image_url', 'image_pil', 'image_embeds', 'input_image'], 'image_data'],
+  ['audio', ['audio', 'audio_url', 'audio_embeds', 'input_audio'], 'audio_data'],
+  ['video', ['video', 'video_url', 'input_video'], 'video_data'],
+] as const)('%s parts are load-only, with that reason', (kind, types, beside) => {
+  const reason = `media-${kind}`
+
+  it.each(types)('%s, between texts, for vLLM and SGLang', async (type) => {
+    const part = { type, [type]: { url: 'data:;base64,AAAA', data: 'AAAA', format: 'wav' } }
+    const messages = [
+      { role: 'user', content: [{ type: 'text', text: 'before' }, part, { type: 'text', text: 'after' }] },
+    ]
+    for (const model of [vllm, sglang])
+      await expect(model.tokenize('chat', { messages })).rejects.toMatchObject({ reason })
+  })
+
+  it('beside token ids, which the engine replaces in part', async () => {
+    const body = { input_ids: [1, 2, 3], [beside]: 'data:;base64,AAAA' }
+    for (const model of [vllm, sglang]) await expect(model.tokenize('chat', body)).rejects.toMatchObject({ reason })
+  })
+})
+
 it('takes token ids that the request carries', async () => {
   const tokens = await vllm.tokenize('chat', { messages: [], nvext: { token_data: [5, 6, 7] } })
   expect([...tokens.ids]).toEqual([5, 6, 7])
