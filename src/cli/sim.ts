@@ -94,6 +94,7 @@ export function simCommand(): Command {
 }
 
 async function runSim(flags: SimFlags): Promise<void> {
+  judge(flags)
   const engines: SimEngine[] = []
   try {
     for (let worker = 0; worker < flags.workers; worker++) {
@@ -106,6 +107,19 @@ async function runSim(flags: SimFlags): Promise<void> {
   } finally {
     await Promise.all(engines.map((engine) => engine.close()))
   }
+}
+
+/** What each flag alone cannot know. Throws `WR_INVALID_ARGUMENT`. */
+function judge({ engine, pair, port, eventPort, pairPort, workers, ranks, events }: SimFlags): void {
+  const refuse = (reason: string): never => {
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason })
+  }
+  if (pair !== undefined && (pair === 'prefill' || pair === 'decode') !== (engine === 'sglang'))
+    refuse(`--pair ${pair} is none of ${engine}: prefill and decode are SGLang's, connectors are vLLM's`)
+  const last = { '--port': port && port + workers - 1, '--pair-port': pairPort && pairPort + workers - 1 }
+  const lastReplay = events && eventPort ? eventPort + 1000 + workers * ranks - 1 : 0
+  for (const [flag, it] of Object.entries({ ...last, '--event-port': lastReplay }))
+    if (it > 65_535) refuse(`${flag}: the last engine would need port ${it}, and there is none above 65535`)
 }
 
 function placesOf({ url, eventPorts, replayPorts, pairPort }: SimEngine): string {

@@ -18,6 +18,7 @@ it('reads text and conversations with a real tokenizer, and writes answers that 
   const chat = tokenizer.encodeChat([{ role: 'user', content: 'Hi' }], { isGenerationPromptAdded: true })
   expect(tokenizer.decode(chat)).toBe('<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n')
   expect(tokenizer.pieceOf(tokenizer.eosId)).toBe('<|im_end|>')
+  for (const id of chat) expect(id).toBeLessThan(tokenizer.vocabularySize) // added tokens are of it
 })
 
 it('says what it cannot read', () => {

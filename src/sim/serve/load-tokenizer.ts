@@ -26,7 +26,7 @@ export function loadTokenizer(folder: string): SimTokenizer {
   const config = existsSync(configPath) ? readJson(configPath) : {}
   const { own, library } = open(folder, file, config)
   const eos = specialOf(config, 'eos_token') ?? '</s>'
-  const size = Object.keys((file['model'] as JsonObject)['vocab'] as JsonObject).length
+  const size = 1 + idsOf(file).reduce((most, id) => Math.max(most, id), -1)
 
   /** The exact encoder where it knows the tokenizer's steps, the library elsewhere. */
   const encode = (text: string, isBosAdded: boolean): number[] =>
@@ -51,6 +51,16 @@ export function loadTokenizer(folder: string): SimTokenizer {
     encodeChat: (messages, options) => encode(applyTemplate(messages, options), false),
     told: { specials: own.specials, chatTemplate: own.templateSource, added: addedOf(file) },
   }
+}
+
+/** Added tokens lie behind the vocabulary, and some vocabularies have gaps. A unigram's is a list. */
+function idsOf(file: JsonObject): number[] {
+  const { vocab } = file['model'] as { vocab: Record<string, number> | readonly unknown[] }
+  const added = (file['added_tokens'] ?? []) as readonly { readonly id: number }[]
+  return [
+    ...(Array.isArray(vocab) ? vocab.keys() : Object.values(vocab as Record<string, number>)),
+    ...added.map(({ id }) => id),
+  ]
 }
 
 function addedOf(file: JsonObject): Record<string, string> {
