@@ -23,6 +23,9 @@ follow, so that its dashboards work; "since" names the version where it is not 1
 As upstream, \`worker_id\` of a \`dynamo_component_\` family is the instance id of the router itself, in hex, whichever worker the event or
 request was of; in \`dynamo_frontend_worker_\` families it is the worker's, in decimal. \`warmroute_\` families call a worker \`worker\`.
 
+Where \`router_mode\` is not \`kv\` nobody looks at prompts: families of prompt tokens, of predictions, of the router and of its
+overhead then stay at zero, and what engines report is compared with nothing.
+
 | Name | Type | Unit | Labels | Meaning | Since |
 |---|---|---|---|---|---|
 ${sorted.map(rowText).join('\n')}

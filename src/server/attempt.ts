@@ -131,7 +131,8 @@ export class Attempt {
     }
     const leg = pair && (await pair.decodeLeg(worker))
     signal.throwIfAborted()
-    if (pair?.isRemote !== true) model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
+    if (pair?.isRemote !== true && model.looksAtPrompts)
+      model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
     return leg
   }
 
@@ -187,7 +188,7 @@ export class Attempt {
     return {
       response,
       endpoint: prepared.row.endpoint,
-      headers: ownHeaders(context, publicId, answer, pair),
+      headers: ownHeaders(context, { publicId, model: prepared.model, answer, pair }),
       wantsStream: prepared.isStream,
       editedBytesMax: context.limits.editedBytesMax,
       isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (context.isStrict && isHidden(status)),
@@ -241,7 +242,8 @@ export class Attempt {
     const { prepared, answer, pair, record } = this.#options
     if (!prepared.isStream && prepared.row.generates && status < 400) this.#progress(worker, usage?.outputTokens ?? 1)
     if (status < 400 && !hasError) pair?.hasRead()
-    record.settled(usage, pair?.prefilled ?? { label: worker.label, cachedTokens: answer.cachedTokens })
+    const foretold = prepared.model.looksAtPrompts ? (pair?.prefilled ?? answer).cachedTokens : undefined
+    record.settled(usage, { label: pair?.prefilled?.label ?? worker.label, cachedTokens: foretold })
     this.#guard.end(hasError ? 'failed' : 'completed')
   }
 }

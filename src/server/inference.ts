@@ -295,7 +295,12 @@ export class Inference implements Timed {
     const type = isStream ? 'text/event-stream; charset=utf-8' : 'application/json'
     const options = body['stream_options'] as { include_usage?: unknown } | null | undefined
     const bytes = isStream ? Buffer.from(asStream(whole, options?.include_usage === true)) : whole
-    const headers = ownHeaders(this.#context, this.publicId, pair.prefillChoice!, pair)
+    const headers = ownHeaders(this.#context, {
+      publicId: this.publicId,
+      model,
+      answer: pair.prefillChoice!,
+      pair,
+    })
     if (!response.headersSent) response.writeHead(200, [...headers.flat(), 'content-type', type])
     response.end(bytes)
     return 200

@@ -59,6 +59,8 @@ export class Model {
   /** What the guard of each request tells the router's metrics. */
   readonly guardHooks: Omit<GuardHooks, 'closeSession'>
 
+  #hasStarted = false
+
   constructor(spec: ModelSpec, context: ModelContext) {
     const { deadlines, health, log, now } = context
     this.spec = spec
@@ -111,8 +113,13 @@ export class Model {
     return this.spec.name
   }
 
+  /** As many workers as it waits for at start were there. */
+  get hasStarted(): boolean {
+    return (this.#hasStarted ||= this.fleet.servingCount >= (this.spec.minInitialWorkers ?? 0))
+  }
+
   get isReady(): boolean {
-    return this.fleet.servingCount > 0 && (this.prefill?.canServe ?? true)
+    return this.hasStarted && this.fleet.servingCount > 0 && (this.prefill?.canServe ?? true)
   }
 
   /** Everybody who may serve is over a threshold. Nobody being there is another matter. */

@@ -60,6 +60,8 @@ export interface ModelSpec {
   /** Absent: prompts are compared by their bytes, which is enough for approximate routing. */
   readonly tokenizer?: PromptTokenizer | undefined
   readonly workers?: readonly WorkerSpec[]
+  /** Requests are refused as not ready until so many workers could serve at once; then never again for that reason. */
+  readonly minInitialWorkers?: number
   readonly thresholds?: LoadThresholds
   /** Which generation of busy rules holds: `1.0` has scaled, required thresholds and no latch. */
   readonly monitor?: MonitorVersion

@@ -12,6 +12,21 @@ interface Described {
 }
 
 describe('models', () => {
+  it('wait at start for as many workers as they are told to, and never again', async () => {
+    const { url, gateway, engines } = await open({ engines: 1, model: { name: 'm', minInitialWorkers: 2 } })
+    const refused = await post(url, '/v1/chat/completions', chatBody())
+    expect([refused.status, (await errorOf(refused)).code]).toEqual([503, 'WR_MODEL_NOT_READY'])
+    expect((await fetch(`${url}/ready`)).status).toBe(503)
+    expect(await json(await fetch(`${url}/v1/models/m/ready`))).toMatchObject({
+      ready: false,
+      reason: '1 of the 2 workers that the start waits for',
+    })
+    gateway.setWorker('m', { id: 9n, url: engines[0]!.url, engine: 'vllm' })
+    expect((await post(url, '/v1/chat/completions', chatBody())).status).toBe(200)
+    gateway.removeWorker(9n)
+    expect((await post(url, '/v1/chat/completions', chatBody())).status).toBe(200)
+  })
+
   it('are listed with aliases, one by one, and with their readiness', async () => {
     const { url, gateway } = await open({
       engines: 1,

@@ -56,6 +56,19 @@ describe('metrics of our own', () => {
     expect(await lines()).toEqual(['dynamo_frontend_model_ready{model="m"} 0'])
   })
 
+  it('compare nothing where nobody looked at a cache, and say nothing of it to the client', async () => {
+    const metrics = createMetrics()
+    const { url } = await open({ engines: 1, gateway: { metrics } }) // takes turns
+    const answer = await post(url, '/v1/chat/completions', chatBody())
+    expect(answer.headers.get('x-warmroute-worker-id')).toBe('1')
+    expect(answer.headers.get('x-warmroute-cached-tokens')).toBeNull()
+    await answer.text()
+    const text = await (await fetch(`${url}/metrics`)).text()
+    expect(text).toContain('warmroute_cached_tokens_total{model="m",source="reported",worker="1"} 16')
+    expect(text).not.toMatch(/^warmroute_compared_cached_tokens_total\{/m)
+    expect(text).not.toMatch(/^warmroute_cached_tokens_total\{.*source="predicted"/m)
+  })
+
   it('say why requests were refused, and how many were moved', async () => {
     const metrics = createMetrics()
     const { url, engines, gateway } = await open({ engines: 2, gateway: { metrics } })

@@ -68,7 +68,7 @@ describe('a stream that waits in the queue', () => {
   })
 
   it.each([
-    [true, ': x-warmroute-worker-id: 1\n: x-warmroute-dp-rank: 0\n: x-warmroute-cached-tokens: 0\n\n'],
+    [true, ': x-warmroute-worker-id: 1\n: x-warmroute-dp-rank: 0\n\n'],
     [false, ''],
   ])('says in a comment who answered, as a head would have (shows_worker: %s)', async (showsWorker, words) => {
     const parking = parkingRouter()

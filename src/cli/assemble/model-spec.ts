@@ -31,6 +31,7 @@ export function modelSpecOf({ runtime, facts, disagg, config, rules, tokens, joi
     // A cost in milliseconds learns from them how long answers are.
     tracksOutputBlocks: config.routerTrackOutputBlocks || config.policy === 'warm',
     disagg,
+    minInitialWorkers: config.skipInitialWorkerWait ? 0 : config.routerMinInitialWorkers,
     routerMetrics: runtime.metrics,
     figures: () => ({ index: runtime.indexFigures }),
     feedsOf: (workerId) => joined.get(workerId)?.runtime.statusOf(workerId) ?? [],

@@ -18,7 +18,7 @@ export function refusal(status: number, overloadStatus: number): WarmrouteError 
   if (status === 499) return new WarmrouteError('WR_REQUEST_CANCELLED', { reason })
   if (status === overloadStatus || status === 529) return new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason })
   if (status === 503) return new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason })
-  return new WarmrouteError('WR_ENGINE_PROTOCOL', { reason, backend_status: status })
+  return new WarmrouteError('WR_ENGINE_PROTOCOL', { reason, message: reason, backend_status: status })
 }
 
 /** An engine's 4xx as upstream words it; any other body as it is. */

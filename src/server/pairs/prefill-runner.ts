@@ -178,8 +178,8 @@ export class PrefillRunner {
       onSent: () => this.#tie.sent({ workerId: choice.workerId, dpRank: choice.dpRank }),
     })
     this.#leg = leg
-    const { meters } = prepared.model
-    meters.routed(leg.worker.label, prompt?.tokens.length ?? 0, choice.cachedTokens)
+    const { meters, looksAtPrompts } = prepared.model
+    if (looksAtPrompts) meters.routed(leg.worker.label, prompt?.tokens.length ?? 0, choice.cachedTokens)
     const span = this.#options.record.legSpan('warmroute.prefill', choice)
     try {
       const answer = await this.#answerOf(leg, edit, span)

@@ -2,22 +2,31 @@
 import type { RouteAnswer } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { flatError } from '../http/engine-refusal.js'
+import type { Model } from '../model.js'
 import type { PairedRequest } from '../pairs/index.js'
 import type { AnswerEdits, EditTerms } from '../request/nvext-answer.js'
 import { editsOf } from '../request/nvext-answer.js'
 
+export interface Marked {
+  readonly publicId: string
+  readonly model: Pick<Model, 'looksAtPrompts'>
+  readonly answer: RouteAnswer
+  readonly pair: PairedRequest | undefined
+}
+
 export function ownHeaders(
   { showsWorker }: GatewayContext,
-  publicId: string,
-  answer: RouteAnswer,
-  pair: PairedRequest | undefined,
+  { publicId, model, answer, pair }: Marked,
 ): readonly (readonly [name: string, value: string])[] {
   if (!showsWorker) return [['x-request-id', publicId]]
   return [
     ['x-request-id', publicId],
     ['x-warmroute-worker-id', String(answer.workerId)],
     ['x-warmroute-dp-rank', String(answer.dpRank)],
-    ['x-warmroute-cached-tokens', String((pair?.prefilled ?? answer).cachedTokens)],
+    // A router that looks at no cache foretells nothing, which is not the same as 0.
+    ...(model.looksAtPrompts
+      ? [['x-warmroute-cached-tokens', String((pair?.prefilled ?? answer).cachedTokens)] as const]
+      : []),
     ...(pair?.headers() ?? []),
   ]
 }

@@ -75,8 +75,10 @@ function readiness(model: Model): object {
     counts.set(role, (counts.get(role) ?? 0) + (mayServe ? 1 : 0))
   }
   const present = [...counts].filter(([, count]) => count > 0).map(([role]) => role)
-  const missing = isReady ? [] : missingRoles(present)
-  const reason = isReady ? undefined : reasonOf(counts, present)
+  const isWaiting = present.length > 0 && !model.hasStarted
+  const missing = isReady || isWaiting ? [] : missingRoles(present)
+  const awaited = `${model.fleet.servingCount} of the ${model.spec.minInitialWorkers} workers that the start waits for`
+  const reason = isReady ? undefined : isWaiting ? awaited : reasonOf(counts, present)
   const types = counts.size === 0 ? [['aggregated', 0] as const] : counts
   const detail = {
     ready: isReady,

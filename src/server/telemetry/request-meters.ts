@@ -183,12 +183,13 @@ export class ModelMeters {
   }
 
   /** What the engine says about the same prompt. */
-  reported(worker: string, predicted: number, reported: number): void {
+  reported(worker: string, predicted: number | undefined, reported: number): void {
     if (!this.#workers.has(worker)) return
     const labels = { model: this.model, worker }
     this.#counter(`reported/${worker}`, () =>
       this.#metrics.cachedTokensBySource.with({ ...labels, source: 'reported' }),
     ).inc(reported)
+    if (predicted === undefined) return
     this.#counter(`compared-p/${worker}`, () =>
       this.#metrics.comparedTokens.with({ ...labels, source: 'predicted' }),
     ).inc(predicted)

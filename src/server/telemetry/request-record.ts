@@ -21,7 +21,8 @@ import type { DispatchMeter, Stage } from './stage-meters.js'
 /** What one prompt was expected to find cached, and where. */
 export interface Foretold {
   readonly label: string
-  readonly cachedTokens: number
+  /** Undefined: nobody looked. */
+  readonly cachedTokens: number | undefined
 }
 
 export class RequestRecord {
