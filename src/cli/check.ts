@@ -6,7 +6,7 @@ import type { WorkerAddress } from './assemble/worker-keeper.js'
 import { examine } from './check/examine.js'
 import type { Examination } from './check/finding.js'
 import { worst } from './check/finding.js'
-import { readAddress, readSettings } from './settings.js'
+import { readWorker, readSettings } from './settings.js'
 import { table } from './table.js'
 
 export interface CheckOptions {
@@ -50,7 +50,7 @@ Exit status: 0 all pass or only warnings, 1 at least one check failed, 2 the set
 export async function check(options: CheckOptions): Promise<Examination[]> {
   const { values, rest } = await readSettings(options.words, options.configPath, options.env)
   const { workers, engineApiKey } = values.serve
-  const named: WorkerAddress[] = rest.map((word) => ({ url: readAddress(word) }))
+  const named: WorkerAddress[] = rest.map(readWorker)
   const addresses = (named.length > 0 ? named : workers).map((it) => ({ ...it, apiKey: it.apiKey ?? engineApiKey }))
   if (addresses.length === 0)
     throw new WarmrouteError('WR_INVALID_CONFIG', { reason: 'no engines: name at least one, such as http://gpu1:8000' })

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { configReport } from './config.js'
-import { readAddress, readSettings, settingsHelp } from './settings.js'
+import { readAddress, readSettings, readWorker, settingsHelp } from './settings.js'
 
 const plain = { check: false, changed: false, json: false }
 
@@ -41,8 +41,44 @@ it('takes addresses as people write them', () => {
   for (const word of ['gpu1:8000/v1', 'http://gpu1:8000/v1/', 'http://gpu1:8000//'])
     expect(readAddress(word)).toBe('http://gpu1:8000')
   expect(readAddress('https://proxy/engines/one/v1')).toBe('https://proxy/engines/one')
-  for (const word of ['ftp://gpu1', 'http://gpu1?x=1', 'http://gpu1/#here'])
+  for (const word of [
+    'http//gpu1:8000',
+    '--',
+    'http://',
+    'gpu1=http://x',
+    'ftp://gpu1',
+    'http://gpu1?x=1',
+    'http://gpu1/#here',
+  ])
     expect(() => readAddress(word)).toThrow('is not an address')
+})
+
+it('takes what a worker does from the word before its address, and no other word', () => {
+  expect(readWorker('prefill=gpu1:8000')).toEqual({ url: 'http://gpu1:8000', role: 'prefill' })
+  expect(readWorker('gpu1:8000')).toEqual({ url: 'http://gpu1:8000' })
+  expect(() => readWorker('prefil=http://gpu1:8000')).toThrow('one of aggregated, prefill, decode, not prefil')
+})
+
+it('refuses what serve cannot do, and says what it does not do', async () => {
+  await expect(readSettings(['--use-remote-indexer'], undefined, {})).rejects.toThrow(
+    '--use-remote-indexer: use_remote_indexer needs an index service',
+  )
+  const { warnings } = await readSettings(['--router-replica-sync', '--shared-cache-type', 'hicache'], undefined, {})
+  expect(warnings).toEqual([
+    expect.stringContaining('routing.router_replica_sync (--router-replica-sync) has no effect'),
+    expect.stringContaining('routing.shared_cache_type (--shared-cache-type) has no effect'),
+  ])
+})
+
+it('gives programs values as they are', async () => {
+  const settings = await readSettings(['--port', '9', '--admin-key', 'hidden'], undefined, {})
+  const rows = JSON.parse(configReport(settings, { ...plain, json: true }).join('\n')) as {
+    key: string
+    value: unknown
+  }[]
+  const of = (key: string): unknown => rows.find((it) => it.key === key)?.value
+  expect([of('server.port'), of('server.shows_worker'), of('server.admin_port')]).toEqual([9, true, null])
+  expect([of('serve.tokenizers'), of('serve.admin_key')]).toEqual([{}, '(set, not shown)'])
 })
 
 it('help has a line for every setting', () => {

@@ -36,17 +36,35 @@ export function configReport(settings: Settings, flags: Omit<ConfigFlags, 'confi
   const warnings = settings.warnings.map((warning) => `warning: ${warning}`)
   if (flags.check) return [...warnings, 'The settings are right.']
   const rows = rowsOf(settings).filter(({ origin }) => !flags.changed || origin !== 'default')
-  if (flags.json) return [JSON.stringify(rows, undefined, 2)]
-  const cells = rows.map(({ key, value, origin }) => [key, value ?? 'none', origin])
+  if (flags.json)
+    return [
+      JSON.stringify(
+        rows.map(({ key, value, origin }) => ({ key, value, origin })),
+        undefined,
+        2,
+      ),
+    ]
+  const cells = rows.map(({ key, text, origin }) => [key, text ?? 'none', origin])
   return [...warnings, ...table(['setting', 'value', 'from'], cells)]
 }
 
-function rowsOf({ given, origins }: Settings): { key: string; value: string | undefined; origin: string }[] {
+interface Row {
+  readonly key: string
+  /** As it is, for programs; a secret is a sentence. */
+  readonly value: unknown
+  /** As a person writes it. */
+  readonly text: string | undefined
+  readonly origin: string
+}
+
+function rowsOf({ given, origins }: Settings): Row[] {
   return Object.values(groups).flatMap((group) =>
     Object.keys(group.options).map((name) => {
       const short = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
       const key = `${group.name}.${short}`
-      return { key, value: shown(short, given.get(key)), origin: describeOrigin(origins.get(key)!) }
+      const [value, text] = [given.get(key), shown(short, given.get(key))]
+      const isSecret = secrets.has(short) && value !== undefined
+      return { key, value: isSecret ? text : (value ?? null), text, origin: describeOrigin(origins.get(key)!) }
     }),
   )
 }

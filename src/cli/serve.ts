@@ -8,7 +8,7 @@ import type { ServerConfig } from '../config/index.js'
 import { readPolicyConfig } from '../config/index.js'
 import type { PrefillCoefficients } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
-import type { GatewayAddress, WorkerMode, WorkerRole } from '../server/index.js'
+import type { GatewayAddress, WorkerMode } from '../server/index.js'
 import { gatewayOptionsOf, hashKey, modelRulesOf, roleOfLabels } from '../server/index.js'
 import { bucketsFromEnv } from '../telemetry/index.js'
 import { parseEngineProfile, prefillCoefficientsOf, timingProfiles } from '../sim/index.js'
@@ -22,7 +22,7 @@ import type { KeeperTimes } from './assemble/worker-keeper.js'
 import { letHeapGrow } from './collector.js'
 import { commandLog } from './log.js'
 import type { Settings } from './settings.js'
-import { readAddress, readSettings, settingsHelp } from './settings.js'
+import { readSettings, readWorker, settingsHelp } from './settings.js'
 import { startTable } from './start-table.js'
 import { stopSignal } from './stop-signal.js'
 
@@ -147,12 +147,6 @@ async function assemblyOptions(
       adminKeyHashes: [...server.adminKeyHashes, ...own.adminKeys.map(hashKey)],
     },
   }
-}
-
-/** `prefill=http://gpu1:8000` says what the worker does, where its engine does not. */
-function readWorker(word: string): { readonly url: string; readonly role?: WorkerRole } {
-  const [, role, address] = /^(aggregated|prefill|decode)=(.*)$/.exec(word) ?? []
-  return address === undefined ? { url: readAddress(word) } : { url: readAddress(address), role: role as WorkerRole }
 }
 
 function isSettled(mode: WorkerMode): boolean {

@@ -1,7 +1,9 @@
 /** The effective settings of a command: file, environment and flags, read once, the same way for every command. */
 import type { LoadedConfig } from '../config/index.js'
-import { engineAddress, groups, loadConfig, readConfigFile } from '../config/index.js'
+import { describeOrigin, engineAddress, groups, loadConfig, readConfigFile } from '../config/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
+import type { WorkerRole } from '../server/index.js'
+import { workerRoles } from '../server/index.js'
 
 export type Settings = LoadedConfig<typeof groups>
 
@@ -13,7 +15,13 @@ export async function readSettings(
 ): Promise<Settings> {
   const path = configPath ?? env['WARMROUTE_CONFIG']
   const file = path === undefined ? undefined : await readConfigFile(path)
-  return loadConfig(groups, { file, env, flags: words })
+  const settings = loadConfig(groups, { file, env, flags: words })
+  if (settings.values.routing.useRemoteIndexer) {
+    const origin = describeOrigin(settings.origins.get('routing.use_remote_indexer')!)
+    const reason = `${origin}: use_remote_indexer needs an index service, and warmroute serve keeps its own index`
+    throw new WarmrouteError('WR_INVALID_CONFIG', { reason })
+  }
+  return settings
 }
 
 /** Addresses as people write them: `gpu1:8000` means `http://gpu1:8000`. Throws `WR_INVALID_CONFIG`. */
@@ -22,6 +30,18 @@ export function readAddress(word: string): string {
   if (url === undefined)
     throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `"${word}" is not an address such as http://gpu1:8000` })
   return url
+}
+
+/** `prefill=http://gpu1:8000` says what the worker does, where its engine does not. Throws `WR_INVALID_CONFIG`. */
+export function readWorker(word: string): { readonly url: string; readonly role?: WorkerRole } {
+  const [, role, address] = /^([a-z]+)=(.*)$/i.exec(word) ?? []
+  if (role === undefined || address === undefined) return { url: readAddress(word) }
+  const known = workerRoles.find((it) => it === role)
+  if (!known)
+    throw new WarmrouteError('WR_INVALID_CONFIG', {
+      reason: `"${word}": a worker is one of ${workerRoles.join(', ')}, not ${role}`,
+    })
+  return { url: readAddress(address), role: known }
 }
 
 /** Every setting as a line of help: its flag and its sentence. */

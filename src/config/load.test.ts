@@ -224,6 +224,7 @@ it('a misspelt variable of ours is pointed out', () => {
   expect(load(env({ WARMROUTE_ROUTER_TEMPERATUR: '1' })).warnings).toEqual([
     'WARMROUTE_ROUTER_TEMPERATUR is not a setting; did you mean WARMROUTE_ROUTER_TEMPERATURE?',
   ])
+  expect(load(env({ WARMROUTE_NOSUCH: '1' })).warnings).toEqual(['WARMROUTE_NOSUCH is not a setting'])
 })
 
 it('one variable names the selection policy of both stages, unless a stage names its own', () => {

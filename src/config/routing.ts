@@ -35,6 +35,8 @@ function sameName(env: string, extras: OptionExtras = {}): OptionExtras {
   return { ...extras, env: [env, ...(extras.env ?? [])] }
 }
 
+const asksNoSharedCache = 'serve asks no shared cache; a KvRouter that is given one does'
+
 const options = {
   overlapScoreCredit: number(
     defaults.overlapScoreCredit,
@@ -94,7 +96,9 @@ const options = {
   routerReplicaSync: toggle(
     defaults.routerReplicaSync,
     'Share bookings with the other replicas, so that each sees the load all of them cause.',
-    sameName('DYN_ROUTER_REPLICA_SYNC'),
+    sameName('DYN_ROUTER_REPLICA_SYNC', {
+      noEffect: 'serve knows no other replicas; a KvRouter that is given a way to them does it',
+    }),
   ),
   routerTrackActiveBlocks: toggle(
     defaults.routerTrackActiveBlocks,
@@ -119,7 +123,7 @@ const options = {
   routerPrefillLoadModel: choice(
     prefillLoadModels,
     defaults.routerPrefillLoadModel,
-    'Let the prefill load of the oldest request of a rank fall while it is computed; needs a duration estimator.',
+    'Let the prefill load of the oldest request of a rank fall while it is computed; needs `prefill_times`.',
     sameName('DYN_ROUTER_PREFILL_LOAD_MODEL'),
   ),
   routerSnapshotThreshold: optionalNumber(
@@ -226,7 +230,7 @@ const options = {
   ),
   routerMinInitialWorkers: number(
     defaults.routerMinInitialWorkers,
-    'Wait at start until this many workers are known. 0 starts at once.',
+    'A model is not ready until this many of its workers could serve at once. 0 starts at once.',
     sameName('DYN_ROUTER_MIN_INITIAL_WORKERS', {
       accepts: acceptedBy('routerMinInitialWorkers'),
       isStrictEnv: true,
@@ -238,20 +242,29 @@ const options = {
   ),
   useRemoteIndexer: toggle(
     defaults.useRemoteIndexer,
-    'Ask an index service instead of keeping an index.',
+    'Ask an index service instead of keeping an index. `warmroute serve` keeps its own, and refuses this.',
     sameName('DYN_USE_REMOTE_INDEXER'),
   ),
-  serveIndexer: toggle(defaults.serveIndexer, 'Offer our index to other routers.', sameName('DYN_SERVE_INDEXER')),
+  serveIndexer: toggle(
+    defaults.serveIndexer,
+    'Offer our index to other routers.',
+    sameName('DYN_SERVE_INDEXER', {
+      noEffect: 'serve offers its index to nobody; a KvRouter that is given a way does it',
+    }),
+  ),
   sharedCacheMultiplier: number(
     0.5, // the command line's default upstream; the library's own is 0
     'Worth of a block in a cache shared by all workers, as a share of one on the device. 0 ignores it.',
-    sameName('DYN_SHARED_CACHE_MULTIPLIER', { accepts: acceptedBy('sharedCacheMultiplier') }),
+    sameName('DYN_SHARED_CACHE_MULTIPLIER', {
+      accepts: acceptedBy('sharedCacheMultiplier'),
+      noEffect: asksNoSharedCache,
+    }),
   ),
   sharedCacheType: choice(
     sharedCacheTypes,
     defaults.sharedCacheType,
     'Which shared cache to ask.',
-    sameName('DYN_SHARED_CACHE_TYPE'),
+    sameName('DYN_SHARED_CACHE_TYPE', { noEffect: asksNoSharedCache }),
   ),
   routerTrackingHash: choice(
     trackingHashes,

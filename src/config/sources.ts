@@ -25,6 +25,8 @@ export interface Findings {
   readonly warnings: string[]
 }
 
+const ownPrefix = 'WARMROUTE_'
+
 export function newFindings(): Findings {
   return { found: [], complaints: [], warnings: [] }
 }
@@ -101,8 +103,10 @@ export function readEnv(
     addText(option, env[name]!.trim(), { kind: 'env', name }, isLenient, findings)
   }
   for (const name of Object.keys(env)) {
-    if (!name.startsWith('WARMROUTE_') || names.byOwnEnv.has(name) || name === 'WARMROUTE_CONFIG') continue
-    findings.warnings.push(`${name} is not a setting${meant(name, names.byOwnEnv.keys())}`)
+    if (!name.startsWith(ownPrefix) || names.byOwnEnv.has(name) || name === 'WARMROUTE_CONFIG') continue
+    const known = [...names.byOwnEnv.keys()].map((it) => it.slice(ownPrefix.length)) // what all share says nothing
+    const near = nearest(name.slice(ownPrefix.length), known)
+    findings.warnings.push(`${name} is not a setting${near === undefined ? '' : `; did you mean ${ownPrefix}${near}?`}`)
   }
 }
 
