@@ -81,8 +81,13 @@ it('the caches of the tokenizer threads are counted, evictions too', async () =>
     }
     const encode = async (prompt: string): Promise<void> =>
       expect(await service.tokenizeRequest('m', 'completions', { prompt })).toBeInstanceOf(Tokens)
+    const heldBytes = (): number => Number(/token_cache_bytes\{model="m"\} (\d+)/.exec(metrics.registry.text())?.[1])
     const text = rareWords(100_000, 1)
     await encode(text)
+    const { cacheBytes, threadCacheBytes = 0 } = service.counts.models['m']!
+    expect(threadCacheBytes).toBeGreaterThan(100_000)
+    expect(threadCacheBytes).toBeLessThanOrEqual(8 << 20)
+    expect(heldBytes()).toBe(cacheBytes + threadCacheBytes)
     const [hits, misses] = [shown('hits', 'thread_pieces'), shown('misses', 'thread_pieces')]
     expect(misses).toBeGreaterThan(10_000)
     await encode(`again ${text}`) // begins otherwise, so that nothing is remembered of it here

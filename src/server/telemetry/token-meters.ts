@@ -29,8 +29,20 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
   })
 
   function showModel(model: string, counts: ModelCounts): void {
-    const { encoder, inThread, texts, ids, answers, prefixes, ends, cacheBytes, onLoop, inThreads } = counts
-    metrics.tokenCacheBytes.set({ model }, cacheBytes)
+    const {
+      encoder,
+      inThread,
+      texts,
+      ids,
+      answers,
+      prefixes,
+      ends,
+      cacheBytes,
+      threadCacheBytes = 0,
+      onLoop,
+      inThreads,
+    } = counts
+    metrics.tokenCacheBytes.set({ model }, cacheBytes + threadCacheBytes)
     raise('encoded', metrics.encodedTexts, { model, place: 'loop' }, onLoop)
     raise('encoded', metrics.encodedTexts, { model, place: 'thread' }, inThreads)
     raise('refuted', metrics.refutedTemplates, { model }, prefixes?.refuted ?? 0)

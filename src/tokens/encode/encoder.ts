@@ -39,6 +39,20 @@ const scannedMax = 1 << 19
 const utf8 = new TextEncoder()
 const utf16 = new TextDecoder()
 
+export function noEncoderCounts(): EncoderCounts {
+  const none = (): CacheCounts => ({ hits: 0, misses: 0, evictions: 0 })
+  return { pieces: none(), segments: none() }
+}
+
+export function addCounts(sum: EncoderCounts, counted: EncoderCounts | undefined): void {
+  if (!counted) return
+  for (const cache of ['pieces', 'segments'] as const) {
+    sum[cache].hits += counted[cache].hits
+    sum[cache].misses += counted[cache].misses
+    sum[cache].evictions += counted[cache].evictions
+  }
+}
+
 export class Encoder {
   readonly plan: EncoderPlan
   /** A text may be cut this many bytes before the end of what is known of it, and not later: an added token may begin there. */

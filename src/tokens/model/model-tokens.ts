@@ -11,7 +11,7 @@ import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
 import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
 import { joinCuts, lastCut } from '../encode/boundaries.js'
-import { Encoder } from '../encode/encoder.js'
+import { addCounts, Encoder, noEncoderCounts } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
 import type { EncodeResult, RenderResult, TaskTypes } from '../pool/tasks.js'
@@ -63,6 +63,8 @@ export interface ModelCounts {
   /** Prompts of which an engine was asked only the new end. */
   readonly ends?: PieceCounts | undefined
   readonly cacheBytes: number
+  /** What the caches of the threads held when each last answered. */
+  readonly threadCacheBytes?: number | undefined
   readonly onLoop: number
   readonly inThreads: number
 }
@@ -96,7 +98,9 @@ export class ModelTokens {
   readonly #rules: PromptRules
   readonly #textMax: number
   readonly #loopBytesMax: number
-  readonly #threadCounts: EncoderCounts = { pieces: noCounts(), segments: noCounts() }
+  readonly #threadCounts: EncoderCounts = noEncoderCounts()
+  /** By thread, the one that answered last at the end. */
+  readonly #threadBytes = new Map<number, number>()
   #onLoop = 0
   #inThreads = 0
 
@@ -129,6 +133,7 @@ export class ModelTokens {
       texts: this.#texts.counts,
       prefixes: this.#prefixes.counts,
       cacheBytes: this.#texts.byteLength + this.#prefixes.byteLength + (this.#encoder?.cacheBytes ?? 0),
+      threadCacheBytes: [...this.#threadBytes.values()].reduce((sum, bytes) => sum + bytes, 0),
       onLoop: this.#onLoop,
       inThreads: this.#inThreads,
     }
@@ -362,7 +367,15 @@ export class ModelTokens {
     const transfer = typeof text === 'string' ? [] : [text.buffer as ArrayBuffer]
     const result = await this.#pool.run('encode', task, { deadlineMs, signal: options.signal, transfer })
     addCounts(this.#threadCounts, result.counted)
+    this.#noteHeld(result.held)
     return result
+  }
+
+  /** A thread that was ended holds nothing any more: as many as there can be at a time are believed. */
+  #noteHeld({ thread, bytes }: EncodeResult['held']): void {
+    this.#threadBytes.delete(thread)
+    this.#threadBytes.set(thread, bytes)
+    if (this.#threadBytes.size > this.#pool.threads) this.#threadBytes.delete(this.#threadBytes.keys().next().value!)
   }
 
   /** Known ids and new ones, between the tokenizer's special tokens. */
@@ -455,19 +468,6 @@ function carriesValues(body: Body): boolean {
   if (body['tools'] || body['chat_template_kwargs'] || body['documents']) return true
   const { messages } = body
   return Array.isArray(messages) && messages.some((message) => Boolean((message as Body | null)?.['tool_calls']))
-}
-
-function noCounts(): CacheCounts {
-  return { hits: 0, misses: 0, evictions: 0 }
-}
-
-function addCounts(sum: EncoderCounts, counted: EncoderCounts | undefined): void {
-  if (!counted) return
-  for (const cache of ['pieces', 'segments'] as const) {
-    sum[cache].hits += counted[cache].hits
-    sum[cache].misses += counted[cache].misses
-    sum[cache].evictions += counted[cache].evictions
-  }
 }
 
 function concat(a: Uint32Array, b: Uint32Array): Uint32Array {

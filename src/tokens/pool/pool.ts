@@ -33,12 +33,14 @@ export interface PoolCounts {
 
 export class TokenPool {
   readonly counts: PoolCounts = { done: 0, failed: 0, refused: 0, ended: 0 }
+  /** At most so many at a time; one that ended is replaced. */
+  readonly threads: number
   readonly #pool: Tinypool
   readonly #tasksMax: number
   #running = 0
 
   constructor(options: PoolOptions = {}) {
-    const threads = options.threads ?? 2
+    const threads = (this.threads = options.threads ?? 2)
     this.#tasksMax = threads + (options.queueMax ?? 64)
     this.#pool = new Tinypool({
       filename: workerFile(),

@@ -29,6 +29,8 @@ export interface EncodeResult {
   readonly cuts: Uint32Array
   /** What the thread's caches counted since its last answer for this model; nothing where the library encodes. */
   readonly counted: EncoderCounts | undefined
+  /** What the thread's caches for this model hold now. */
+  readonly held: { readonly thread: number; readonly bytes: number }
 }
 
 export interface RenderTask {

@@ -1,4 +1,5 @@
 /** The thread's side: loads tokenizers, encodes long texts, renders what is too much for the loop. Keeps encoders for a few models. */
+import { threadId } from 'node:worker_threads'
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 import { LRUCache } from 'lru-cache'
 import type { ErrorCode } from '../../core/protocol/index.js'
@@ -120,7 +121,8 @@ function ownEncoder(model: ModelTables, buffer: SharedArrayBuffer): TextEncoderO
       if (typeof text === 'string') encoder.load(text)
       else encoder.loadBytes(text, isContinued)
       encoder.encodeFrom(0)
-      return { ids: encoder.takeIds(false), cuts: encoder.boundaries.take(), counted: encoder.takeCounts() }
+      const held = { thread: threadId, bytes: encoder.cacheBytes }
+      return { ids: encoder.takeIds(false), cuts: encoder.boundaries.take(), counted: encoder.takeCounts(), held }
     },
   }
 }
@@ -138,7 +140,7 @@ function libraryEncoder(model: ModelTables): TextEncoderOfModel {
     encode(given) {
       const text = typeof given === 'string' ? given : new TextDecoder().decode(given)
       const { ids } = tokenizer.encode(text, { add_special_tokens: false })
-      return { ids: Uint32Array.from(ids), cuts: none, counted: undefined }
+      return { ids: Uint32Array.from(ids), cuts: none, counted: undefined, held: { thread: threadId, bytes: 0 } }
     },
   }
 }
