@@ -57,6 +57,19 @@ describe('asking over HTTP', () => {
     expect(await new HttpProbe({ baseUrl: talkative, replyBytesMax: 10 }).get('/')).toBeUndefined()
     expect(await new HttpProbe({ baseUrl: 'http://127.0.0.1:1' }).get('/')).toBeUndefined()
   })
+
+  it('says to people why there is no answer', async () => {
+    const silent = await serve(() => undefined)
+    const plain = (await serve((_, response) => response.end())).replace('http:', 'https:')
+    const troubleOf = async (baseUrl: string): Promise<string | undefined> => {
+      const probe = new HttpProbe({ baseUrl, timeoutMs: baseUrl === silent ? 30 : 5_000 })
+      await probe.get('/')
+      return probe.trouble
+    }
+    expect(await troubleOf(silent)).toBe('it does not answer in time')
+    expect(await troubleOf('http://127.0.0.1:1')).toBe('nothing listens there (ECONNREFUSED)')
+    expect(await troubleOf(plain)).toMatch(/^it speaks no TLS \(ERR_SSL/)
+  })
 })
 
 describe('asking a ZeroMQ socket what it is', () => {

@@ -32,6 +32,7 @@ export class HttpProbe implements Probe {
   readonly #options: HttpProbeOptions
   #needsKey = false
   #unanswered = 0
+  #trouble: string | undefined
 
   constructor(options: HttpProbeOptions) {
     this.#options = options
@@ -41,6 +42,11 @@ export class HttpProbe implements Probe {
   /** Questions that got no answer at all, in time: what they would have said is unknown, not absent. */
   get unanswered(): number {
     return this.#unanswered
+  }
+
+  /** Why the last question got no answer, for people. */
+  get trouble(): string | undefined {
+    return this.#trouble
   }
 
   async get(path: string): Promise<ProbeReply | undefined> {
@@ -62,11 +68,22 @@ export class HttpProbe implements Probe {
       const text = await readText(reply.body, this.#options.replyBytesMax ?? replyBytesDefault)
       if (text === undefined) this.#unanswered++
       return text === undefined ? undefined : { status: reply.statusCode, text }
-    } catch {
+    } catch (cause) {
       this.#unanswered++
+      this.#trouble = timeout.aborted ? 'it does not answer in time' : troubleOf(cause)
       return undefined // refused, reset, too slow: all mean that this question has no answer now
     }
   }
+}
+
+/** By the code that the system or OpenSSL gave. */
+function troubleOf(cause: unknown): string {
+  const { code = '', message = String(cause) } = cause as { code?: string; message?: string }
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return `no address is known for its name (${code})`
+  if (code === 'ECONNREFUSED') return 'nothing listens there (ECONNREFUSED)'
+  if (/CERT|SELF_SIGNED|ALTNAME|VERIFY/.test(code)) return `its certificate is not trusted (${code})`
+  if (code.startsWith('ERR_SSL')) return `it speaks no TLS (${code})`
+  return code === '' ? message : `no connection to it lasts (${code})`
 }
 
 async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string | undefined> {

@@ -277,7 +277,7 @@ export class TokenService {
         if (found) return await this.#load(model, found, sources, tried, signal)
       } catch (error) {
         signal?.throwIfAborted()
-        tried.push(error instanceof Error ? error.message : String(error))
+        tried.push(whyOf(error))
       }
     }
     if (!sources.engine) return { source: undefined, status: { ...nothing, tried } }
@@ -343,6 +343,13 @@ export class TokenService {
       counted: this.#counted.get(model)!.counts,
     }
   }
+}
+
+/** Without the sentence of its code, which whoever lists these says once. */
+function whyOf(error: unknown): string {
+  const reason = error instanceof WarmrouteError ? error.details['reason'] : undefined
+  if (typeof reason === 'string') return reason
+  return error instanceof Error ? error.message : String(error)
 }
 
 /** In the order in which they are looked for. */

@@ -46,6 +46,8 @@ export interface AddressReport {
   readonly workerId: bigint
   readonly url: string
   readonly state: KeeperState
+  /** Why it does not answer, where that is known. */
+  readonly trouble: string | undefined
   readonly facts: EngineFacts | undefined
   readonly model: string | undefined
   readonly role: WorkerRole | undefined

@@ -135,6 +135,7 @@ export class Assembly implements KeeperHouse {
         workerId: keeper.id,
         url: keeper.address.url,
         state: keeper.state,
+        trouble: keeper.trouble,
         facts: joined?.facts,
         model,
         role: joined?.role,

@@ -65,6 +65,7 @@ export class WorkerKeeper {
   readonly #stop = new AbortController()
   readonly #finished: Promise<void>
   #state: KeeperState = 'waiting'
+  #trouble: string | undefined
   #facts: EngineFacts | undefined
   #misses = 0
   /** Looks at one that has never joined, in which questions went unanswered. */
@@ -79,6 +80,11 @@ export class WorkerKeeper {
     let looked: () => void = () => {}
     this.firstLook = new Promise((resolve) => (looked = resolve))
     this.#finished = this.#run(looked)
+  }
+
+  /** Why it was not met at the last look. */
+  get trouble(): string | undefined {
+    return this.#trouble
   }
 
   get state(): KeeperState {
@@ -165,6 +171,7 @@ export class WorkerKeeper {
     const { url: baseUrl, apiKey } = this.address
     const probe = new HttpProbe({ baseUrl, apiKey, signal, timeoutMs: this.#times.probeMs })
     const models = await probe.get('/v1/models')
+    this.#trouble = models ? statusTrouble(models.status) : probe.trouble
     if (models?.status !== 200) return undefined
     const facts = await detectEngine(probe)
     if (!facts.models || facts.models.value.length === 0) return undefined
@@ -173,6 +180,12 @@ export class WorkerKeeper {
     if (!this.#facts) return ++this.#partialLooks < this.#times.missesMax ? undefined : facts
     return withAnswersOf(this.#facts, facts)
   }
+}
+
+function statusTrouble(status: number): string | undefined {
+  if (status === 200) return undefined
+  if (status === 401 || status === 403) return `it wants a key (status ${status}): --engine-api-key <key>`
+  return `/v1/models answered ${status}`
 }
 
 export function isOtherProcess(facts: EngineFacts, before: EngineFacts | undefined): boolean {

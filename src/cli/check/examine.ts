@@ -25,7 +25,7 @@ export async function examine(address: WorkerAddress, options: ExamineOptions): 
   const { url, apiKey } = address
   const probe = new HttpProbe({ baseUrl: url, apiKey, signal: options.signal })
   const models = await probe.get('/v1/models')
-  if (models?.status !== 200) return report(url, undefined, [unreachable(models?.status)])
+  if (models?.status !== 200) return report(url, undefined, [unreachable(models?.status, probe.trouble)])
   const facts = await detectEngine(probe)
   const model = facts.models?.value[0]?.name
   const findings: Finding[] = judgeFacts(facts)
@@ -43,11 +43,11 @@ function report(url: string, facts: EngineFacts | undefined, findings: readonly 
   return { url, engine, model: facts?.models?.value[0]?.name, verdict, findings }
 }
 
-function unreachable(status: number | undefined): Finding {
+function unreachable(status: number | undefined, trouble = 'nothing answers there'): Finding {
   const check = 'answers'
   if (status === 401 || status === 403)
     return { check, verdict: 'fail', reason: `it wants a key (status ${status})`, fix: '--engine-api-key <key>' }
-  const reason = status === undefined ? 'nothing answers there' : `/v1/models answered ${status}`
+  const reason = status === undefined ? trouble : `/v1/models answered ${status}`
   return { check, verdict: 'fail', reason, fix: 'start the engine, or correct the address' }
 }
 
