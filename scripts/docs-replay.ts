@@ -1,40 +1,74 @@
 /**
- * `npm run docs:replay`: replays the cells of docs/routing.md and writes their rows. All of them take about 40 minutes of a free core;
- * `-- --only TEXT` runs the rows whose first cell contains it, `--table NAME` one table, `--missing` what has no row yet,
- * `--seeds N` takes the mean of N seeds instead of the table's own number (5 for the recorded cells, else 3). Rows that are not run stay as
- * they are.
+ * `npm run docs:replay`: replays the cells of docs/routing.md on two processes and writes their rows. All of them take about 40 minutes of
+ * one free core. What is done is kept (`kept-results.ts`). `-- --only TEXT` runs the rows whose first cell contains it, `--table NAME` one
+ * table, `--seeds N` takes the mean of N seeds instead of the table's own number (5 for the recorded cells, else 3), `--processes N`,
+ * `--anew` forgets what is done. Rows that are not run stay as they are.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { readTrace } from '../src/sim/replay/dynamo-cells.case.js'
 import { routingTables } from '../src/sim/replay/routing-tables.case.js'
 import type { RoutingTable } from '../src/sim/replay/routing-tables.case.js'
+import type { TraceRequest } from '../src/sim/replay/trace.js'
+import { KeptResults } from './kept-results.js'
+import { isTaskProcess, runTasks, serveTasks } from './task-processes.js'
 
 const page = 'docs/routing.md'
+
+interface Row {
+  readonly table: string
+  readonly key: string
+  readonly seeds: number
+}
+
 const { values: flags } = parseArgs({
   options: {
     only: { type: 'string', default: '' },
     table: { type: 'string' },
     seeds: { type: 'string' },
-    missing: { type: 'boolean', default: false },
+    processes: { type: 'string', default: '2' },
+    anew: { type: 'boolean', default: false },
   },
 })
-const trace = readTrace()
-for (const table of routingTables()) {
-  if (flags.table !== undefined && flags.table !== table.name) continue
-  for (const row of table.rows) {
-    if (!row.key.includes(flags.only) || (flags.missing && rowsOf(table).has(row.key))) continue
-    const line = `| ${[row.key, ...row.run(trace, Number(flags.seeds ?? table.seeds))].join(' | ')} |`
-    console.log(line)
-    writeRow(table, row.key, line) // one by one: a run that is stopped keeps what it has
-  }
+const tables = new Map(routingTables().map((table) => [table.name, table]))
+
+if (isTaskProcess) serveRows()
+else await runRows()
+
+function serveRows(): void {
+  let trace: readonly TraceRequest[] | undefined
+  serveTasks(({ table, key, seeds }: Row) => {
+    const row = tables.get(table)!.rows.find((it) => it.key === key)!
+    return row.run((trace ??= readTrace()), seeds)
+  })
 }
 
-function rowsOf({ name }: RoutingTable): Map<string, string> {
-  const inside = new RegExp(`<!-- ${name} -->([\\s\\S]*?)<!-- /${name} -->`).exec(readFileSync(page, 'utf8'))
-  if (!inside) throw new Error(`${page} has no place for the table ${name}`)
-  const lines = inside[1]!.split('\n').filter((line) => line.startsWith('| '))
-  return new Map(lines.slice(1).map((line) => [line.split(' | ')[0]!.slice(2), line]))
+async function runRows(): Promise<void> {
+  const kept = new KeptResults<string[]>('.bench/docs-replay.jsonl', flags.anew)
+  const keyOf = ({ table, key, seeds }: Row): string => `${table}, ${key}, ${seeds} seeds`
+  const wanted = [...tables.values()]
+    .filter(({ name }) => flags.table === undefined || flags.table === name)
+    .flatMap(({ name, rows, seeds }) =>
+      rows.map(({ key }): Row => ({ table: name, key, seeds: Number(flags.seeds ?? seeds) })),
+    )
+    .filter(({ key }) => key.includes(flags.only))
+    .sort((a, b) => Number(b.key.includes('warm')) - Number(a.key.includes('warm'))) // what a change of ours moves comes first
+  const write = (row: Row, cells: readonly string[]): void =>
+    writeRow(tables.get(row.table)!, row.key, `| ${[row.key, ...cells].join(' | ')} |`)
+  for (const row of wanted) {
+    const cells = kept.get(keyOf(row))
+    if (cells) write(row, cells)
+  }
+  await runTasks<Row, string[]>(import.meta.filename, {
+    tasks: wanted.filter((row) => !kept.get(keyOf(row))),
+    processes: Number(flags.processes),
+    nameOf: ({ table, key }) => `${table}, ${key}`,
+    done(row, cells) {
+      kept.keep(keyOf(row), cells)
+      write(row, cells) // one by one: what is done can be read while the rest runs
+    },
+  })
+  console.log(`${page}: ${wanted.length} rows`)
 }
 
 function writeRow(table: RoutingTable, key: string, line: string): void {
@@ -47,4 +81,11 @@ function writeRow(table: RoutingTable, key: string, line: string): void {
     page,
     text.replace(place, (_, open: string, close: string) => [open, '', ...head, ...rows, '', close].join('\n')),
   )
+}
+
+function rowsOf({ name }: RoutingTable): Map<string, string> {
+  const inside = new RegExp(`<!-- ${name} -->([\\s\\S]*?)<!-- /${name} -->`).exec(readFileSync(page, 'utf8'))
+  if (!inside) throw new Error(`${page} has no place for the table ${name}`)
+  const lines = inside[1]!.split('\n').filter((line) => line.startsWith('| '))
+  return new Map(lines.slice(1).map((line) => [line.split(' | ')[0]!.slice(2), line]))
 }

@@ -15,7 +15,7 @@ function watch(model: FleetModel, requests: number, slow: ReadonlySet<number> = 
     model.booked(id, worker, BigInt(worker), newTokens, prefix, now)
     now += evaluate(truth, newTokens, prefix, model.chunkTokens) * (slow.has(worker) ? 2 : 1)
     model.firstToken(id, now)
-    model.outputBlock(id)
+    model.outputBlock(id, 64, 0, now)
     now += 100
     model.ended(id, now)
   }
@@ -74,9 +74,9 @@ it('keeps what it was given when it is not to learn', () => {
 
 it('remembers how long requests stay and how much they write, and forgets those that ended', () => {
   const model = new FleetModel()
-  for (let i = 0; i < 500; i++) {
+  for (let i = 0; i < 3000; i++) {
     model.booked(String(i), 0, 0n, 100, 0, 0)
-    for (let block = 0; block < 9; block++) model.outputBlock(String(i))
+    for (let block = 0; block < 9; block++) model.outputBlock(String(i), 64, 0, 0)
     model.ended(String(i), 1000)
     model.ended(String(i), 9999)
   }
@@ -106,4 +106,84 @@ it('a number that is given to another worker takes no pass of the old one along'
   model.booked('b', 0, 2n, 1000, 0, 50)
   model.firstToken('b', 50.2)
   expect([model.observations, model.runningCount]).toEqual([0, 1])
+})
+
+/** Requests that write 20 blocks of 64 tokens each, one step a token, with prompts of others in between where told. */
+function answer(model: FleetModel, requests: number, stepMs: (contextTokens: number) => number, pauseMs = 0): void {
+  let now = 0
+  for (let i = 0; i < requests; i++) {
+    const id = String(i)
+    const contextTokens = (i * 7919) % 100_000
+    model.booked(id, 0, 0n, 100, 0, now)
+    now += 20
+    model.firstToken(id, now)
+    for (let block = 0; block < 20; block++) {
+      if (pauseMs > 0) {
+        model.booked(`${id}-${block}`, 0, 0n, 1000, 0, now)
+        now += pauseMs
+        model.firstToken(`${id}-${block}`, now)
+        model.ended(`${id}-${block}`, now)
+      }
+      now += 64 * stepMs(contextTokens)
+      model.outputBlock(id, 64, contextTokens, now)
+    }
+    model.ended(id, now)
+  }
+}
+
+const line = (contextTokens: number): number => 8 + 2e-4 * contextTokens
+
+it.each([
+  ['answers', 0],
+  ['answers that stand still for the prompts of others', 200],
+])('learns how fast answers are written from %s', (_, pauseMs) => {
+  const model = new FleetModel()
+  answer(model, 100, line, pauseMs)
+  expect(model.decode.base).toBeCloseTo(8, 0)
+  expect(model.decode.slope / 2e-4).toBeCloseTo(1, 1)
+})
+
+it('believes half of what it learned of contexts', () => {
+  const model = new FleetModel()
+  const guess = model.contextTokenStepMs
+  answer(model, 100, (contextTokens) => 8 + 4 * guess * contextTokens)
+  expect(model.contextTokenStepMs / guess).toBeCloseTo(2, 1)
+})
+
+it('weighs a first token by how much longer requests stay, within bounds', () => {
+  const weightAfter = (firstTokenMs: number, residenceMs: number): number => {
+    const model = new FleetModel()
+    for (let i = 0; i < 4000; i++) {
+      model.booked(String(i), 0, 0n, 100, 0, 0)
+      model.firstToken(String(i), firstTokenMs)
+      model.ended(String(i), residenceMs)
+    }
+    return model.firstTokenWeight
+  }
+  expect(new FleetModel().firstTokenWeight).toBeCloseTo(15)
+  expect(weightAfter(50, 2500)).toBeCloseTo(40)
+  expect(weightAfter(1000, 1000)).toBe(15) // answers that come in one piece
+  expect(weightAfter(1, 60_000)).toBe(120)
+})
+
+it('knows how much of its time a rank spends on prompts, also of requests that are lost', () => {
+  const model = new FleetModel()
+  model.booked('a', 1, 1n, 1000, 0, 0)
+  model.booked('b', 1, 1n, 1000, 0, 0)
+  model.firstToken('a', 10_000)
+  model.forget('b')
+  model.booked('c', 0, 0n, 1000, 0, 10_000)
+  expect(model.prefillShare(1)).toBeGreaterThan(0)
+  model.removeRanks(new Set([1]))
+  expect([model.prefillShare(1), model.prefillShare(7)]).toEqual([0, 0])
+})
+
+it('a request that is booked again is counted once', () => {
+  const model = new FleetModel()
+  for (let i = 0; i < 3; i++) model.booked('a', 0, 0n, 1000, 0, 0)
+  model.firstToken('a', 10)
+  model.ended('a', 10)
+  const share = model.prefillShare(0)
+  model.booked('later', 1, 1n, 1000, 0, 100_000)
+  expect(model.prefillShare(0)).toBeLessThan(share)
 })

@@ -1,10 +1,13 @@
 /**
  * What a router learns of its fleet by watching its own requests: how long prefills take (per worker where they differ), how
- * long requests stay, how much they write. Fed with bookings, first tokens and ends; read by the cost in milliseconds.
+ * long requests stay, how much they write and how fast. Fed with bookings, first tokens and ends; read by the cost in milliseconds.
  *
  * Prompts that an engine computes in one pass end together. They are learned from together: alone, the first of them would
  * look twice as slow as it is and the second infinitely fast.
  */
+import type { DecodeLine } from './decode-estimator.js'
+import { DecodeEstimator, decodeGuess } from './decode-estimator.js'
+import { PrefillClocks } from './prefill-clocks.js'
 import type { PrefillCoefficients, PrefillEstimator } from './prefill-estimate.js'
 import { evaluate } from './prefill-estimate.js'
 import type { PrefillWork } from './online-estimator.js'
@@ -26,6 +29,16 @@ const unknown: PrefillCoefficients = { base: 10, perToken: 0.02, perToken2: 0, p
 const enough = 8
 /** First tokens closer than this came out of one pass. */
 const samePassMs = 0.5
+/** Of the time between two blocks of an answer; where prefills took more, what is left says little of decoding. */
+const decodeShareMin = 0.25
+/** Requests that a mean of them remembers. */
+const meanMemory = 300
+
+/** A percent of the first token is worth this many percent of the whole request; see docs/decisions/0163. */
+const firstTokenWorth = 0.8
+/** Below it, the longest prompts wait for a calm worker for longer than is lost by being computed beside others: p99. */
+const weightMin = 15
+const weightMax = 120
 
 interface Running {
   readonly rank: number
@@ -35,6 +48,10 @@ interface Running {
   readonly bookedAtMs: number
   isPrefilled: boolean
   outputBlocks: number
+  /** As the last block of its answer was full: when, how long the rank had been busy with prompts, and what ran there. */
+  blockAtMs: number
+  blockBusyMs: number
+  blockContextTokens: number
 }
 
 interface RankClock {
@@ -51,8 +68,13 @@ export class FleetModel implements PrefillEstimator {
   readonly #chunkTokens: number
   readonly #running = new Map<string, Running>()
   readonly #clocks: (RankClock | undefined)[] = []
+  readonly #decode = new DecodeEstimator()
+  readonly #prefills = new PrefillClocks()
   #coefficients: PrefillCoefficients
-  #residenceMs = 5_000
+  #toldAtMs = 0
+  /** Means from booking: to the end, and to the first token. They start where it weighs 15 times as much. */
+  readonly #residenceMs = new RunningMean(5_000)
+  readonly #firstTokenMs = new RunningMean((5_000 * firstTokenWorth) / 15)
   #outputBlocks = 4
 
   constructor(options: FleetModelOptions = {}) {
@@ -73,7 +95,34 @@ export class FleetModel implements PrefillEstimator {
 
   /** Mean time from booking to end. */
   get residenceMs(): number {
-    return this.#residenceMs
+    return this.#residenceMs.value
+  }
+
+  /** How fast answers are written on a worker of usual speed. */
+  get decode(): DecodeLine {
+    return this.#decode
+  }
+
+  /**
+   * Milliseconds by which a token of context is taken to slow a step: half of the way, by ratio, from the guess to what was learned. All
+   * of it makes fleets with small pools give up first tokens for answers; see docs/decisions/0163.
+   */
+  get contextTokenStepMs(): number {
+    return Math.sqrt(this.#decode.slope * decodeGuess.slope)
+  }
+
+  /**
+   * How much more a millisecond counts that a first token waits than one by which requests end later: a percent of the one for about a
+   * percent of the other, whatever they take here.
+   */
+  get firstTokenWeight(): number {
+    const ratio = this.#residenceMs.value / Math.max(1, this.#firstTokenMs.value)
+    return Math.min(weightMax, Math.max(weightMin, firstTokenWorth * ratio))
+  }
+
+  /** Share of a rank's time that goes into prompts lately; as of the last thing that was told. */
+  prefillShare(rank: number): number {
+    return this.#prefills.share(rank, this.#toldAtMs)
   }
 
   /** Mean blocks of an answer. */
@@ -128,6 +177,8 @@ export class FleetModel implements PrefillEstimator {
     prefixTokens: number,
     nowMs: number,
   ): void {
+    if (this.#running.has(requestId)) this.forget(requestId)
+    this.#toldAtMs = nowMs
     // Written out: on Node 20 a spread followed by more properties costs about 1 µs for each of them.
     this.#running.set(requestId, {
       rank,
@@ -137,7 +188,11 @@ export class FleetModel implements PrefillEstimator {
       bookedAtMs: nowMs,
       isPrefilled: false,
       outputBlocks: 0,
+      blockAtMs: Number.NaN,
+      blockBusyMs: 0,
+      blockContextTokens: 0,
     })
+    if (newTokens > 0) this.#prefills.begin(rank, nowMs)
   }
 
   /** Only the first call for a request counts. */
@@ -145,6 +200,9 @@ export class FleetModel implements PrefillEstimator {
     const running = this.#running.get(requestId)
     if (!running || running.isPrefilled) return
     running.isPrefilled = true
+    this.#toldAtMs = nowMs
+    if (running.newTokens > 0) this.#prefills.end(running.rank, nowMs)
+    if (this.#isLearning) this.#firstTokenMs.add(nowMs - running.bookedAtMs)
     if (!this.#isLearning || running.newTokens <= 0) return
     const clock = (this.#clocks[running.rank] ??= { doneAtMs: Number.NEGATIVE_INFINITY, open: undefined })
     const work = this.#estimator.workOf(running.newTokens, running.prefixTokens)
@@ -157,27 +215,48 @@ export class FleetModel implements PrefillEstimator {
     clock.doneAtMs = nowMs
   }
 
-  outputBlock(requestId: string): void {
+  /** One more block of an answer is full; `contextTokens` run on its rank. */
+  outputBlock(requestId: string, blockTokens: number, contextTokens: number, nowMs: number): void {
     const running = this.#running.get(requestId)
-    if (running) running.outputBlocks++
+    if (!running) return
+    running.outputBlocks++
+    if (!this.#isLearning) return
+    const busyMs = this.#prefills.busyMs(running.rank, nowMs)
+    const blockMs = nowMs - running.blockAtMs // NaN for the first, which nothing is learned from
+    const decodeMs = blockMs - (busyMs - running.blockBusyMs)
+    if (decodeMs >= decodeShareMin * blockMs) {
+      const stepMs = decodeMs / blockTokens / this.speedOf(running.workerId)
+      this.#decode.observe((contextTokens + running.blockContextTokens) / 2, stepMs)
+    }
+    running.blockAtMs = nowMs
+    running.blockBusyMs = busyMs
+    running.blockContextTokens = contextTokens
   }
 
   ended(requestId: string, nowMs: number): void {
     const running = this.#running.get(requestId)
     if (!running) return
     this.#running.delete(requestId)
-    this.#residenceMs += 0.02 * (nowMs - running.bookedAtMs - this.#residenceMs)
+    this.#toldAtMs = nowMs
+    if (isComputing(running)) this.#prefills.end(running.rank, nowMs)
+    if (this.#isLearning) this.#residenceMs.add(nowMs - running.bookedAtMs)
     if (running.outputBlocks > 0) this.#outputBlocks += 0.02 * (running.outputBlocks - this.#outputBlocks)
   }
 
   /** It is gone without an end that says anything: expired, or lost. Nothing is learned of it. */
   forget(requestId: string): void {
+    const running = this.#running.get(requestId)
+    if (!running) return
     this.#running.delete(requestId)
+    if (isComputing(running)) this.#prefills.end(running.rank, this.#toldAtMs)
   }
 
   /** Their numbers will mean other workers: what ran there is lost, and a pass that nobody learned from stays so. */
   removeRanks(ranks: ReadonlySet<number>): void {
-    for (const rank of ranks) this.#clocks[rank] = undefined
+    for (const rank of ranks) {
+      this.#clocks[rank] = undefined
+      this.#prefills.forget(rank)
+    }
     for (const [requestId, running] of this.#running) if (ranks.has(running.rank)) this.#running.delete(requestId)
   }
 
@@ -192,6 +271,25 @@ export class FleetModel implements PrefillEstimator {
     this.#estimator.observeWork(pass.workerId, pass, clock.doneAtMs - pass.startMs)
     if (this.#estimator.observations % enough === 0) this.#coefficients = sane(this.#estimator.coefficients())
   }
+}
+
+/** Of all that came, then of the last few hundred. What it starts with counts for ten. */
+class RunningMean {
+  value: number
+  #count = 10
+
+  constructor(start: number) {
+    this.value = start
+  }
+
+  add(value: number): void {
+    this.#count = Math.min(this.#count + 1, meanMemory)
+    if (Number.isFinite(value)) this.value += (value - this.value) / this.#count
+  }
+}
+
+function isComputing(running: Running): boolean {
+  return !running.isPrefilled && running.newTokens > 0
 }
 
 function addWork(sum: PrefillWork, work: PrefillWork): void {

@@ -192,8 +192,7 @@ export class Placer {
       nowMs,
     )
     // A prompt that is computed elsewhere says nothing of this worker's speed.
-    const isElsewhere = request.override?.trackPrefillTokens === false
-    const newTokens = !isElsewhere && (model || tracksPrefill) ? promptTokens - known : 0
+    const newTokens = !isPrefilledElsewhere(request) && (model || tracksPrefill) ? promptTokens - known : 0
     learner?.booked(requestId!, rank, workerId, newTokens, known, nowMs)
   }
 
@@ -242,6 +241,7 @@ export class Placer {
       promptTokens: request.promptTokens,
       blockTokens: this.#options.blockSize,
       label: this.#options.label,
+      isPrefilledElsewhere: isPrefilledElsewhere(request),
       settings: this.#settingsFor(request.override),
       load: this.#loads,
       cache: { match: matches },
@@ -270,4 +270,9 @@ function asRefusal(cause: unknown): WarmrouteError {
   if (cause instanceof WarmrouteError) return cause
   const reason = cause instanceof Error ? cause.message : String(cause)
   return new WarmrouteError('WR_BOOKING_FAILED', { reason }, { cause })
+}
+
+/** After a remote prefill, as `decodeOverride` of `routing/` says it; a router that tracks no prefills at all is another thing. */
+function isPrefilledElsewhere(request: SchedulingRequest): boolean {
+  return request.override?.trackPrefillTokens === false
 }

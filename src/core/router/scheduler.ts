@@ -184,8 +184,10 @@ export class Scheduler {
   }
 
   addOutputBlock(requestId: string, moment: Moment, fraction?: number): void {
-    this.#options.sequences.addOutputBlock(requestId, moment.nowMs, fraction)
-    this.#learner?.outputBlock(requestId)
+    const { sequences, blockSize } = this.#options
+    sequences.addOutputBlock(requestId, moment.nowMs, fraction)
+    const contextTokens = sequences.contextBlocks(sequences.rankOf(requestId)!) * blockSize
+    this.#learner?.outputBlock(requestId, blockSize, contextTokens, moment.nowMs)
   }
 
   /** Books a request that somebody else placed. Throws what the tracker throws. */

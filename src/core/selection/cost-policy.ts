@@ -13,6 +13,8 @@ export interface CostInputs {
   readonly promptTokens: number
   readonly blockTokens: number
   readonly label: SelectorLabel
+  /** Its prompt was computed on another rank and arrives by transfer: nothing of it is computed here. */
+  readonly isPrefilledElsewhere?: boolean | undefined
   readonly settings: CostSettings
   readonly load: LoadColumns
   readonly cache: CacheView
@@ -45,6 +47,8 @@ export interface WarmTerms {
   /** Taken off: what a second copy of a crowded prefix is worth to others. */
   readonly copy: number
   readonly wait: number
+  /** Steps of those who decode, before the first token. */
+  readonly step: number
   readonly stall: number
   readonly decode: number
   readonly full: number

@@ -35,6 +35,7 @@ function scene(
   promptTokens = 160,
   /** Stretches of the prompt: blocks up to the end of each, and running requests for each rank that has it. */
   crowds: readonly (readonly [number, number])[] = [],
+  wishes: Partial<SelectionRequest> = {},
 ): { costs: () => number[]; pick: () => bigint; explain: (row: number) => unknown } {
   const ranks = new RankTable()
   const workers = new WorkerTable(ranks)
@@ -70,6 +71,7 @@ function scene(
     cache: { match },
     trackedBlocks: Math.floor(promptTokens / 16),
     draw: 0,
+    ...wishes,
   }
   const model = new FleetModel({ profile, isLearning: false })
   const selector = new DefaultWorkerSelector({ costs: new WarmCostPolicy({ workers, model }) })
@@ -112,6 +114,40 @@ it('counts the standstill of those who decode, a fifteenth of it', () => {
 it('counts how contexts slow each other', () => {
   const [cold, read] = scene([{}, { active: 2, context: 100 }]).costs()
   expect(read!).toBeGreaterThan(cold! + (2 * 160) / 15)
+})
+
+it('counts the steps of those who decode there before the first token', () => {
+  const [idle, beside] = [
+    scene([{ cached: 10 }]).explain(0),
+    scene([{ cached: 10, active: 2, context: 1000 }]).explain(0),
+  ]
+  expect(idle).toMatchObject({ step: 0 })
+  expect(beside).toMatchObject({ step: expect.closeTo(1.5 * (6 + (54 / 1_048_576) * 16_000), 6) })
+})
+
+it('prices no prefill where the prompt was computed elsewhere, and still the decoding', () => {
+  const elsewhere = scene(
+    [
+      { active: 1, context: 100 },
+      { active: 3, context: 300 },
+      { cached: 10, active: 3, context: 300 },
+    ],
+    160,
+    [[8, 6]],
+    {
+      isPrefilledElsewhere: true,
+    },
+  )
+  expect(elsewhere.explain(0)).toMatchObject({ own: 0, copy: 0, stall: 0 })
+  expect(elsewhere.pick()).toBe(0n)
+  const [, cold, cached] = elsewhere.costs()
+  expect(cold).toBe(cached)
+})
+
+it('nobody decodes on a rank that only prefills', () => {
+  const prefill = scene([{ active: 3, context: 300 }, {}], 160, [], { label: 'prefill' })
+  expect(prefill.costs()).toEqual([160, 160])
+  expect(prefill.explain(0)).toMatchObject({ own: 160, step: 0, stall: 0, decode: 0 })
 })
 
 it('avoids a pool that is nearly full', () => {
@@ -174,11 +210,12 @@ it('prices rows as their terms add up', () => {
       fc.array(state, { minLength: 1, maxLength: 6 }),
       fc.integer({ min: 1, max: 200 }),
       crowd,
-      (states, prompt, crowds) => {
-        const { costs, explain } = scene(states, prompt, crowds)
+      fc.record({ label: fc.constantFrom('prefill' as const, 'decode' as const), isPrefilledElsewhere: fc.boolean() }),
+      (states, prompt, crowds, wishes) => {
+        const { costs, explain } = scene(states, prompt, crowds, wishes)
         for (const [row, cost] of costs().entries()) {
-          const { own, copy, wait, stall, decode, full } = explain(row) as Record<string, number>
-          expect(cost).toBeCloseTo(wait! + own! - copy! + (stall! + decode!) / 15 + full!, 6)
+          const { own, copy, wait, step, stall, decode, full } = explain(row) as Record<string, number>
+          expect(cost).toBeCloseTo(wait! + step! + own! - copy! + (stall! + decode!) / 15 + full!, 6)
         }
       },
     ),

@@ -1,21 +1,23 @@
 /**
  * The cost of a rank in milliseconds: how long until this request has its first token there, and what it costs the others.
  *
- *   cost = wait + own - copy + (own * decoding + decode) / ttftWeight + full
+ *   cost = wait + step + own - copy + (stall + decode) / weight + full
  *
  *   own     estimated prefill of the tokens that are neither cached nor about to be (running requests share their prefix)
  *   copy    the part of `own` that is an investment: a prefix that another rank has, and that several running requests crowd
  *           around there. Of a stretch that each holder serves to c requests, a second copy is worth 1 - 1.5/c of its price:
  *           between the c that ask for it and the c/2 that would find it there, all of whom share in the price.
  *   wait    estimated prefill that is booked on the rank and not computed yet
- *   stall   own * decoding: requests that decode there stand still while we prefill
+ *   step    where others decode: half of the step that is under way, and the one that our prefill shares its pass with
+ *   stall   requests that decode there stand still while we prefill; and our answer will, as often as the rank prefills lately
  *   decode  what our context slows their steps by and theirs ours, over a mean answer
  *   full    waiting for blocks to be freed where the pool is nearly taken
  *
  * Where a crowded prefix is not everywhere yet, whoever starts there comes back: the load that a rank usually has counts in
  * stall and decode as well as what it has now.
  *
- * A first token is worth `ttftWeight` times the same time spread over answers. Measured in docs/routing.md.
+ * How fast prefills and steps are is learned, and so is the weight of a first token against the same time spread over answers
+ * (`core/load`). Measured in docs/routing.md.
  */
 import type { FleetModel } from '../load/index.js'
 import type { Rank, WorkerTable } from '../protocol/index.js'
@@ -27,17 +29,14 @@ import type { CostBreakdown, CostInputs, CostPolicy } from './cost-policy.js'
 export interface WarmCostOptions {
   readonly workers: WorkerTable
   readonly model: FleetModel
-  /** How much more a millisecond of waiting for the first token counts than one spread over answers. */
-  readonly ttftWeight?: number | undefined
 }
 
 /** Of the pool; above this a request may have to wait for blocks. */
 const fullAt = 0.8
-/**
- * Milliseconds by which a token of context slows one decoding step: Dynamo's simulator with a pool of a million tokens. Of the
- * context and not of the pool's share, since reading KV takes as long in a small pool; measured on an H200 it is a third.
- */
-const contextTokenStepMs = 54 / 1_048_576
+/** Steps of the others that a first token waits for: half of the one under way, and the one in its own pass. */
+const stepsBefore = 1.5
+/** Of the time that a rank computes prompts; in the rest answers go on, a token with every pass. */
+const heldUpShare = 0.5
 /** Stands in where a worker does not say how many blocks it has. */
 const unknownBlocks = 16_384
 
@@ -46,7 +45,6 @@ export class WarmCostPolicy implements CostPolicy {
   readonly unit = 'ms'
   readonly #workers: WorkerTable
   readonly #model: FleetModel
-  readonly #ttftWeight: number
   /** By rank: times slower than the fleet. As old as `#speedsOf`: a lookup by id for every row would be half of the price. */
   #speeds = new Float64Array(0)
   readonly #speedsOf = { model: -1, workers: -1 }
@@ -54,7 +52,6 @@ export class WarmCostPolicy implements CostPolicy {
   constructor(options: WarmCostOptions) {
     this.#workers = options.workers
     this.#model = options.model
-    this.#ttftWeight = options.ttftWeight ?? 15
   }
 
   fill(rows: CandidateRows, inputs: CostInputs): void {
@@ -102,7 +99,7 @@ export class WarmCostPolicy implements CostPolicy {
   }
 
   /** Of the row priced last, for receipts. */
-  readonly #terms = { own: 0, copy: 0, wait: 0, stall: 0, decode: 0, full: 0 }
+  readonly #terms = { own: 0, copy: 0, wait: 0, step: 0, stall: 0, decode: 0, full: 0 }
 
   #price(rank: Rank, inputs: CostInputs, { knownTokensMax, isSpreading }: Crowd): number {
     const { load, promptTokens, blockTokens } = inputs
@@ -112,21 +109,38 @@ export class WarmCostPolicy implements CostPolicy {
     this.#refreshSpeeds()
     const model = this.#model
     const speed = this.#speeds[rank]!
-    const prefillMs = model.fleetPrefillMs(promptTokens - cached, cached)
+    const prefillMs = inputs.isPrefilledElsewhere ? 0 : model.fleetPrefillMs(promptTokens - cached, cached)
     terms.own = prefillMs * speed
-    terms.copy = terms.wait = terms.stall = terms.decode = terms.full = 0
+    terms.copy = terms.wait = terms.step = terms.stall = terms.decode = terms.full = 0
     if (!detail || load.isTracked[rank] !== 1) return terms.own
-    const copied = copiedTokens(detail.crowds, cached, knownTokensMax, blockTokens)
-    terms.copy = (prefillMs - model.fleetPrefillMs(promptTokens - cached - copied, cached)) * speed
-    const active = load.activeRequests[rank]!
-    const usual = isSpreading ? 1 : 0
-    const decoding = Math.max(0, active - detail.prefillRequests[rank]!) + usual * detail.usualDecoding[rank]!
+    const copied = inputs.isPrefilledElsewhere ? 0 : copiedTokens(detail.crowds, cached, knownTokensMax, blockTokens)
+    if (copied > 0) terms.copy = (prefillMs - model.fleetPrefillMs(promptTokens - cached - copied, cached)) * speed
     terms.wait = detail.prefillMs[rank]!
-    terms.stall = terms.own * decoding
-    const contextTokens = (detail.contextBlocks[rank]! + usual * detail.usualContextBlocks[rank]!) * blockTokens
-    terms.decode = model.outputBlocks * blockTokens * contextTokenStepMs * (contextTokens + decoding * promptTokens)
     terms.full = this.#fullMs(load.decodeBlocks[rank]!, this.#totalBlocksOf(rank))
-    return terms.wait + terms.own - terms.copy + (terms.stall + terms.decode) / this.#ttftWeight + terms.full
+    if (inputs.label !== 'prefill') this.#priceDecoding(rank, inputs, detail, speed, isSpreading)
+    const beside = (terms.stall + terms.decode) / model.firstTokenWeight
+    return terms.wait + terms.step + terms.own - terms.copy + beside + terms.full
+  }
+
+  #priceDecoding(
+    rank: Rank,
+    { load, promptTokens, blockTokens }: CostInputs,
+    detail: LoadDetail,
+    speed: number,
+    isSpreading: boolean,
+  ): void {
+    const terms = this.#terms
+    const { outputBlocks, decode, contextTokenStepMs } = this.#model
+    const behind = Math.max(0, load.activeRequests[rank]! - detail.prefillRequests[rank]!)
+    const contextTokens = detail.contextBlocks[rank]! * blockTokens
+    const usual = isSpreading ? 1 : 0
+    const decoding = behind + usual * detail.usualDecoding[rank]!
+    const contexts = contextTokens + usual * detail.usualContextBlocks[rank]! * blockTokens
+    const answerTokens = outputBlocks * blockTokens
+    if (behind > 0) terms.step = stepsBefore * (decode.base + decode.slope * contextTokens) * speed
+    terms.stall =
+      terms.own * decoding + heldUpShare * answerTokens * decode.base * speed * this.#model.prefillShare(rank)
+    terms.decode = answerTokens * contextTokenStepMs * speed * (contexts + decoding * promptTokens)
   }
 
   /** `#price` for every row, over columns and without its terms; the tests hold the two equal. */
@@ -141,9 +155,14 @@ export class WarmCostPolicy implements CostPolicy {
     const speeds = this.#speeds
     const totals = this.#workers.totalKvBlocks
     const model = this.#model
+    const isDecoding = inputs.label !== 'prefill'
+    const isElsewhere = inputs.isPrefilledElsewhere === true
+    const { base: stepMs, slope: stepMsPerToken } = model.decode
+    const weight = 1 / model.firstTokenWeight
     // Per answer and token of context, weighed: their contexts slow our steps, ours slows each of theirs.
-    const weight = 1 / this.#ttftWeight
-    const perContextToken = model.outputBlocks * blockTokens * contextTokenStepMs * weight
+    const answerTokens = model.outputBlocks * blockTokens * weight
+    const perContextToken = answerTokens * model.contextTokenStepMs
+    const perPrefillShare = heldUpShare * answerTokens * stepMs
     const { knownTokensMax: knownMax, isSpreading } = this.#crowdOf(rows, inputs, crowds)
     let lastCached = -1
     let lastMs = 0
@@ -161,8 +180,8 @@ export class WarmCostPolicy implements CostPolicy {
       // Most ranks hold the same of a prompt: nothing, or what everybody shares.
       if (cached !== lastCached) {
         lastCached = cached
-        lastMs = model.fleetPrefillMs(promptTokens - cached, cached)
-        const copied = cached < knownMax ? copiedTokens(crowds, cached, knownMax, blockTokens) : 0
+        lastMs = isElsewhere ? 0 : model.fleetPrefillMs(promptTokens - cached, cached)
+        const copied = cached < knownMax && !isElsewhere ? copiedTokens(crowds, cached, knownMax, blockTokens) : 0
         lastPaidMs = copied > 0 ? model.fleetPrefillMs(promptTokens - cached - copied, cached) : lastMs
       }
       const speed = speeds[rank]!
@@ -170,16 +189,20 @@ export class WarmCostPolicy implements CostPolicy {
         costs[row] = lastMs * speed
         continue
       }
-      const behind = activeRequests[rank]! - prefillRequests[rank]!
-      let decoding = behind > 0 ? behind : 0
-      let blocks = contextBlocks[rank]!
-      if (isSpreading) {
-        decoding += usualDecoding[rank]!
-        blocks += usualContextBlocks[rank]!
+      let ownMs = lastPaidMs
+      if (isDecoding) {
+        const behind = activeRequests[rank]! - prefillRequests[rank]!
+        let decoding = behind > 0 ? behind : 0
+        let contexts = contextBlocks[rank]! * blockTokens
+        if (decoding > 0) ownMs += stepsBefore * (stepMs + stepMsPerToken * contexts)
+        if (isSpreading) {
+          decoding += usualDecoding[rank]!
+          contexts += usualContextBlocks[rank]! * blockTokens
+        }
+        ownMs += lastMs * decoding * weight + perPrefillShare * model.prefillShare(rank)
+        ownMs += perContextToken * (contexts + decoding * promptTokens)
       }
-      const contexts = blocks * blockTokens + decoding * promptTokens
-      const stall = lastMs * decoding * weight
-      const cost = prefillMs[rank]! + (lastPaidMs + stall) * speed + perContextToken * contexts
+      const cost = prefillMs[rank]! + ownMs * speed
       const total = totals[rank]! > 0 ? totals[rank]! : unknownBlocks
       const used = decodeBlocks[rank]!
       costs[row] = used > fullAt * total ? cost + this.#fullMs(used, total) : cost

@@ -241,6 +241,11 @@ export class ActiveSequences {
     return this.isTracked(rank) ? this.#state.prefill.remainingMs(rank, nowMs) : 0
   }
 
+  /** Blocks of all that runs there, each counted for every request that reads it. */
+  contextBlocks(rank: Rank): number {
+    return this.isTracked(rank) ? this.#state.contextBlocks(rank) : 0
+  }
+
   /**
    * Predicted time that a newcomer would wait for booked prompts: an overdue one counts as done, those behind it in full.
    * At `nowMs` Infinity: what is left until somebody marks or frees.

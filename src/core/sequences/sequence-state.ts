@@ -181,6 +181,10 @@ export class SequenceState {
     blocks.settle(rank)
   }
 
+  contextBlocks(rank: number): number {
+    return this.#contextBlocks[rank]!
+  }
+
   fillLoads(out: LoadColumns, nowMs: number, query: HashColumn | undefined, blockCount: number): void {
     const rankCount = this.ranks.size
     this.#makeRoom(rankCount)

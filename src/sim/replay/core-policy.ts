@@ -12,7 +12,7 @@ import { completeRouterConfig, defaultWorkerConfig, newHashColumn } from '../../
 import { profileFor } from '../../core/queue/index.js'
 import type { Moment, PrefillEstimator, SchedulingRequest } from '../../core/router/index.js'
 import { RouterCore } from '../../core/router/index.js'
-import type { WorkerSelector } from '../../core/selection/index.js'
+import type { SelectorLabel, WorkerSelector } from '../../core/selection/index.js'
 import { drawsOf } from './draws.js'
 import type { Fleet, ReplayPolicy, ReplayRequest } from './replay.js'
 
@@ -30,6 +30,8 @@ export interface CorePolicyOptions {
   readonly config?: RouterConfigInput
   /** Breaks ties and samples; equal seeds give equal replays. */
   readonly seed?: number
+  /** What its workers do; `decode` is everything but prefill for others. */
+  readonly label?: SelectorLabel
   readonly selector?: WorkerSelector
   readonly estimatePrefill?: PrefillEstimator
   /** Where `policy: warm` starts from; nothing unless told. */
@@ -71,7 +73,7 @@ export class CorePolicy implements ReplayPolicy {
       config,
       blockSize: blockTokens,
       profile: profileFor(undefined, undefined, config),
-      label: 'decode',
+      label: this.#options.label ?? 'decode',
       index: (ranks) =>
         new KvIndex({ ranks, device: createPrefixIndex({ seedLo: 1, seedHi: 2 }), startMs: 0, seed: 1 }),
       selector: this.#options.selector,

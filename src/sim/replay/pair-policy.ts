@@ -26,7 +26,8 @@ export class PairPolicy implements ReplayPolicy {
   constructor(options: PairPolicyOptions) {
     const { config, seed = 1 } = options
     this.#options = options
-    this.#prefill = new CorePolicy({ config: prefillRouterConfig(completeRouterConfig(config)), seed })
+    const prefillConfig = prefillRouterConfig(completeRouterConfig(config))
+    this.#prefill = new CorePolicy({ config: prefillConfig, label: 'prefill', seed })
     // The KV is on its way when a decode worker is chosen: nobody waits there.
     this.#decode = new CorePolicy({ config: { ...config, routerQueueThreshold: undefined }, seed: seed + 1 })
   }
