@@ -490,9 +490,15 @@ it('writes a decision log that can be replayed, and starts from an engine profil
   const ai = client(served)
   const messages = conversation('logs')
   for (const text of ['What is written?', 'And who reads it?']) await say(ai, messages, text)
+  for (const tenant of ['a', 'b'])
+    await ai.chat.completions.create(
+      { model: 'sim', max_tokens: 24, messages: [{ role: 'user', content: 'What do tenants share?' }] },
+      { headers: { 'x-tenant-id': tenant } },
+    )
   await served.close()
   const { requests: trace } = readTrace(readFileSync(path))
-  expect(trace.map(({ outputTokens }) => outputTokens)).toEqual([24, 24])
+  expect(trace.map(({ outputTokens }) => outputTokens)).toEqual([24, 24, 24, 24])
+  expect(trace[2]!.blockIds).not.toEqual(trace[3]!.blockIds) // a cache would not
   expect(trace[1]!.promptTokens).toBeGreaterThan(trace[0]!.promptTokens)
   expect(readFileSync(path, 'utf8')).not.toContain('written')
   rmSync(folder, { recursive: true })

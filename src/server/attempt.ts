@@ -187,6 +187,7 @@ export class Attempt {
     const sinceStartMs = (): number => record.sinceStartMs
     return {
       response,
+      requestId: publicId,
       endpoint: prepared.row.endpoint,
       headers: ownHeaders(context, { publicId, model: prepared.model, answer, pair }),
       wantsStream: prepared.isStream,

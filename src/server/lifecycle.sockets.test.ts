@@ -257,7 +257,7 @@ describe('time', () => {
     expect(response.headers.get('content-type')).toMatch('text/event-stream')
     const text = await response.text()
     expect(text.startsWith(':\n\n')).toBe(true)
-    expect(text.replaceAll(':\n\n', '')).toBe(frames.join(''))
+    expect(text.replaceAll(/(?<=^|\n\n)(?::.*\n)+\n/g, '')).toBe(frames.join(''))
   })
 
   it('keeps a stream alive in the middle', async () => {

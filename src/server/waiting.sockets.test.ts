@@ -13,6 +13,7 @@ afterEach(() => house.close())
 
 const path = '/v1/chat/completions'
 const answered = chatFrames('m').join('')
+const eventStream = { 'content-type': 'text/event-stream' }
 const streamBody = chatBody({ stream: true })
 
 /** A router whose queue the test opens, or ends with an error. */
@@ -126,20 +127,47 @@ describe('a stream that waits in the queue', () => {
 })
 
 describe('a stream whose worker is silent', () => {
-  it.each([400, 404, 422, 429, 500, 503])(
+  it.each([400, 404, 422, 429, 500])(
     'is told of a status %i behind the head that it got meanwhile, and the worker is not blamed for it',
     async (status) => {
       house = await openHouse({ engines: 2, gateway: { keepAliveMs: 20 } })
       house.engines[0]!.respond = (_request, response) =>
         void setTimeout(() => response.writeHead(status).end('{}'), 80)
       const response = await post(house.url, path, streamBody)
-      expect(response.headers.get('x-warmroute-worker-id')).toBe('1')
       const rest = await opened(response)
       expect(await rest()).toMatch(new RegExp(`^data: .*status ${status}.*\\n\\ndata: \\[DONE\\]\\n\\n$`, 's'))
       expect(house.gateway.workers()[0]!.is_quarantined).toBe(false)
-      expect(house.engines[1]!.seen).toHaveLength(0) // the head named the first
+      expect(house.engines[1]!.seen).toHaveLength(0)
     },
   )
+
+  const later = (response: ServerResponse, then: () => void): void => void setTimeout(() => response.destroyed || then(), 80)
+  it.each<[string, (response: ServerResponse) => void]>([
+    ['hangs without a head', () => {}],
+    ['sends its head and hangs', (response) => response.writeHead(200, eventStream).flushHeaders()],
+    ['closes the connection', (response) => later(response, () => response.destroy())],
+    ['answers 503', (response) => later(response, () => response.writeHead(503).end())],
+  ])('gets another worker when that one %s, though comments went out', async (_name, fail) => {
+    house = await openHouse({ gateway: { keepAliveMs: 20, deadlines: { noProgressMs: 150 } } })
+    house.engines[0]!.respond = (_request, response) => void fail(response)
+    const response = await post(house.url, path, streamBody)
+    expect(response.headers.get('x-warmroute-worker-id')).toBeNull() // comments bind nobody
+    const text = await (await openedRaw(response))()
+    expect(text.replace(/^(?::\n\n)*/, '')).toBe(
+      `: x-warmroute-worker-id: 2\n: x-warmroute-dp-rank: 0\n: x-warmroute-cached-tokens: 0\n\n${answered}`,
+    )
+    expect(house.engines.map((engine) => engine.seen.length)).toEqual([1, 1])
+  })
+
+  it('stays with a worker that has begun to answer', async () => {
+    house = await openHouse({ gateway: { keepAliveMs: 20, deadlines: { noProgressMs: 150 } } })
+    house.engines[0]!.respond = (_request, response) =>
+      void response.writeHead(200, eventStream).write(chatFrames('m')[0]!)
+    const response = await post(house.url, path, streamBody)
+    expect(response.headers.get('x-warmroute-worker-id')).toBe('1')
+    expect(await response.text()).toMatch(/WR_ENGINE_TIMEOUT.*\n\ndata: \[DONE\]\n\n$/s)
+    expect(house.engines[1]!.seen).toHaveLength(0)
+  })
 })
 
 describe('a whole answer that is edited', () => {

@@ -1,6 +1,6 @@
 /**
- * Carries one engine's answer to one client. Until the first byte of a body nothing is sent, so that a worker which fails
- * before can still be replaced; from then on the answer is this worker's.
+ * Carries one engine's answer to one client. Until the first byte of a body nothing is sent but comments behind a head of
+ * our own, so that a worker which fails before can still be replaced; from then on the answer is this worker's.
  *
  * Three ways, cheapest first:
  *   framed  the engine's chunks go to the client's socket as they came, framing included (HTTP/1.1, `chunked`, unchanged)
@@ -14,7 +14,7 @@ import type { Endpoint } from '../request/endpoints.js'
 import type { AnswerHandlers } from '../wire/engine-connection.js'
 import type { EngineCall } from '../wire/engine-link.js'
 import type { ResponseHead } from '../wire/response-head.js'
-import { agreesWithEarlyHead, comment, earlyHead, isEventStream, lateHeaders } from './early-head.js'
+import { agreesWithEarlyHead, comment, commentWhileWaiting, earlyHead, isEventStream, lateHeaders } from './early-head.js'
 import type { EventEdit } from './event-editor.js'
 import { EventEditor } from './event-editor.js'
 import { StreamWatch } from './stream-watch.js'
@@ -25,6 +25,7 @@ export type BodyEdit = (body: Buffer) => Buffer
 
 export interface RelayRequest {
   readonly response: ServerResponse
+  readonly requestId: string
   readonly endpoint: Endpoint
   /** Lines of our own for the client. */
   readonly headers: readonly (readonly [name: string, value: string])[]
@@ -62,8 +63,8 @@ export type RelayOutcome =
       readonly usage: Usage | undefined
       readonly hasError: boolean
     }
-  /** The worker refused and nothing of its own was sent; `isCommitted`: a head of ours was, after it had been asked. */
-  | { readonly kind: 'refused'; readonly status: number; readonly isCommitted: boolean }
+  /** The worker refused and nothing of its own was sent. */
+  | { readonly kind: 'refused'; readonly status: number }
   /** The connection or the framing failed; `isCommitted`: the client has seen a part. */
   | {
       readonly kind: 'failed'
@@ -104,8 +105,8 @@ export class AnswerRelay implements AnswerHandlers {
   #partsBytes = 0
   #tail: Buffer | undefined
   #isOver = false
-  /** The client has a head of ours and comments, from before this worker was chosen. */
-  readonly #isOpened: boolean
+  /** The client has a head of ours and comments, which name no worker. */
+  #isOpened: boolean
   isCommitted = false
   /** The engine is held back because the client does not read. */
   isHeldUp = false
@@ -138,10 +139,9 @@ export class AnswerRelay implements AnswerHandlers {
   onHead(head: ResponseHead): void {
     this.#hooks.onHead()
     if (this.#isOver) return
-    if (this.isCommitted) this.#joinEarlyHead(head)
-    else if (this.#request.isWithheld(head.status) || (this.#isOpened && !agreesWithEarlyHead(head))) {
+    if (this.#request.isWithheld(head.status) || (this.#isOpened && !agreesWithEarlyHead(head))) {
       this.#call?.abort()
-      this.#finish({ kind: 'refused', status: head.status, isCommitted: false })
+      this.#finish({ kind: 'refused', status: head.status })
     } else if (!this.#isOpened) this.#begin(head)
   }
 
@@ -194,20 +194,14 @@ export class AnswerRelay implements AnswerHandlers {
     this.#finish({ kind: 'failed', error, isCommitted: this.isCommitted, isUntouched: false })
   }
 
-  /** A comment on a silent stream, where one fits. Sends the head if it was held back, or one of our own. */
+  /** A comment on a silent stream, where one fits. Before the first byte of the answer it stands behind a head of our own. */
   keepAlive(): void {
-    const { response, wantsStream } = this.#request
+    const { response } = this.#request
     if (this.#isOver) return
-    if (!this.#head) {
-      if (!wantsStream) return
-      this.#begin(earlyHead)
-    }
+    if (!this.isCommitted) return this.#keepOpen()
     if (!this.#watch?.isBetweenEvents) return
-    if (this.#way === 'framed' && this.isCommitted && !this.#call?.isBetweenChunks) return
-    if (!this.#isOpened) this.#commit()
-    response.flushHeaders()
-    if (this.#way === 'framed') response.socket?.write(keepAliveChunk, 'latin1')
-    else response.write(comment)
+    if (this.#way === 'plain') response.write(comment)
+    else if (this.#call?.isBetweenChunks) response.socket?.write(keepAliveChunk, 'latin1')
   }
 
   /** After a failure in the middle of a stream: says so in the stream and ends it, or cuts the connection where it cannot. */
@@ -229,11 +223,13 @@ export class AnswerRelay implements AnswerHandlers {
     } else response.end(text)
   }
 
-  /** We sent a head of our own to keep the client waiting. What does not agree with it is a refusal, as it would have been. */
-  #joinEarlyHead(head: ResponseHead): void {
-    if (agreesWithEarlyHead(head)) return
-    this.#call?.abort()
-    this.#finish({ kind: 'refused', status: head.status, isCommitted: true })
+  /** Comments are no answer: another worker may still give it. The engine's own head, where it came already, is left out. */
+  #keepOpen(): void {
+    const { response, requestId, wantsStream } = this.#request
+    if (this.#head ? !this.#watch : !wantsStream) return
+    if (!this.#isOpened) this.#begin(earlyHead)
+    this.#isOpened = true
+    commentWhileWaiting(response, requestId)
   }
 
   #chooseWay(head: ResponseHead): Way {
@@ -256,7 +252,7 @@ export class AnswerRelay implements AnswerHandlers {
     }
     if (!this.isCommitted && this.#watch?.hasError && this.#request.isWithheld(500)) {
       this.#call?.abort() // an error in place of the first token, behind a head that said 200
-      this.#finish({ kind: 'refused', status: 500, isCommitted: false })
+      this.#finish({ kind: 'refused', status: 500 })
       return
     }
     this.#hooks.onProgress(tokens)

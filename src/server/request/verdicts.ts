@@ -36,7 +36,7 @@ export function isFault(error: WarmrouteError): boolean {
 }
 
 export function mayMove(outcome: RelayOutcome, error: WarmrouteError, isRemote: boolean): boolean {
-  if (outcome.kind === 'refused') return !outcome.isCommitted && isRetriable(outcome.status, isRemote)
+  if (outcome.kind === 'refused') return isRetriable(outcome.status, isRemote)
   return outcome.kind === 'failed' && !outcome.isCommitted && isFault(error)
 }
 
