@@ -141,7 +141,8 @@ describe('a stream whose worker is silent', () => {
     },
   )
 
-  const later = (response: ServerResponse, then: () => void): void => void setTimeout(() => response.destroyed || then(), 80)
+  const later = (response: ServerResponse, then: () => void): void =>
+    void setTimeout(() => response.destroyed || then(), 80)
   it.each<[string, (response: ServerResponse) => void]>([
     ['hangs without a head', () => {}],
     ['sends its head and hangs', (response) => response.writeHead(200, eventStream).flushHeaders()],

@@ -14,7 +14,14 @@ import type { Endpoint } from '../request/endpoints.js'
 import type { AnswerHandlers } from '../wire/engine-connection.js'
 import type { EngineCall } from '../wire/engine-link.js'
 import type { ResponseHead } from '../wire/response-head.js'
-import { agreesWithEarlyHead, comment, commentWhileWaiting, earlyHead, isEventStream, lateHeaders } from './early-head.js'
+import {
+  agreesWithEarlyHead,
+  comment,
+  commentWhileWaiting,
+  earlyHead,
+  isEventStream,
+  lateHeaders,
+} from './early-head.js'
 import type { EventEdit } from './event-editor.js'
 import { EventEditor } from './event-editor.js'
 import { StreamWatch } from './stream-watch.js'
