@@ -15,6 +15,14 @@ it('shows every setting with where it came from', async () => {
   expect(configReport(settings, { ...plain, changed: true })).toHaveLength(3)
 })
 
+it('shows where it will listen: everywhere once clients need a key, unless a host is named', async () => {
+  const host = async (...words: string[]) =>
+    configReport(await readSettings(words, undefined, {}), plain).find((line) => line.startsWith('server.host '))
+  expect(await host()).toMatch(/ 127\.0\.0\.1 +default$/)
+  expect(await host('--api-key', 'k')).toMatch(/ 0\.0\.0\.0 +default, since clients need a key$/)
+  expect(await host('--api-key', 'k', '--host', '127.0.0.1')).toMatch(/ 127\.0\.0\.1 +--host$/)
+})
+
 it('never shows a key', async () => {
   const workers = '[{"url":"http://u:hidden@a:1","api_key":"hidden"}]'
   const words = ['--api-key', 'hidden', '--admin-key', 'hidden', '--engine-api-key', 'hidden', '--workers', workers]

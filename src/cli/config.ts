@@ -1,7 +1,7 @@
 /** `warmroute config`: every setting that holds, and where each came from. */
 import { Command } from 'commander'
 import { describeOrigin, groups } from '../config/index.js'
-import { readSettings } from './settings.js'
+import { listenHost, readSettings } from './settings.js'
 import type { Settings } from './settings.js'
 import { table } from './table.js'
 
@@ -57,11 +57,15 @@ interface Row {
   readonly origin: string
 }
 
-function rowsOf({ given, origins }: Settings): Row[] {
+function rowsOf(settings: Settings): Row[] {
+  const { given, origins, values } = settings
+  const host = listenHost(settings)
   return Object.values(groups).flatMap((group) =>
     Object.keys(group.options).map((name) => {
       const short = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
       const key = `${group.name}.${short}`
+      if (key === 'server.host' && host !== values.server.host)
+        return { key, value: host, text: host, origin: 'default, since clients need a key' }
       const [value, text] = [given.get(key), shown(short, given.get(key))]
       const isSecret = secrets.has(short) && value !== undefined
       return { key, value: isSecret ? text : (value ?? null), text, origin: describeOrigin(origins.get(key)!) }

@@ -9,7 +9,7 @@ import { readPolicyConfig } from '../config/index.js'
 import type { PrefillCoefficients } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { GatewayAddress, WorkerMode } from '../server/index.js'
-import { gatewayOptionsOf, hashKey, modelRulesOf, roleOfLabels } from '../server/index.js'
+import { gatewayOptionsOf, hashKey, modelRulesOf, roleOfLabels, withoutCredentials } from '../server/index.js'
 import { bucketsFromEnv } from '../telemetry/index.js'
 import { parseEngineProfile, prefillCoefficientsOf, timingProfiles } from '../sim/index.js'
 import type { AssemblyOptions } from './assemble/assembly-options.js'
@@ -22,7 +22,7 @@ import type { KeeperTimes } from './assemble/worker-keeper.js'
 import { letHeapGrow } from './collector.js'
 import { commandLog } from './log.js'
 import type { Settings } from './settings.js'
-import { readSettings, readWorker, settingsHelp } from './settings.js'
+import { listenHost, needsKey, readSettings, readWorker, settingsHelp } from './settings.js'
 import { startTable } from './start-table.js'
 import { stopSignal } from './stop-signal.js'
 
@@ -72,7 +72,7 @@ Exit status: 0 ended by a signal, 1 could not start, 2 the settings are wrong.`,
       letHeapGrow()
       const served = await serve({ words: command.args, configPath: flags.config, say: (line) => console.log(line) })
       const signal = await stopSignal()
-      console.log(`${signal}: no new requests; streams may end`)
+      console.log(`${signal}: requests under way may end`)
       await served.close()
     })
 }
@@ -90,6 +90,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
     throw new WarmrouteError('WR_INVALID_CONFIG', {
       reason: 'no engines: name at least one address, such as http://gpu1:8000, or list them under serve.workers',
     })
+  refuseTwins(workers.map(({ url }) => url))
   for (const { labels } of loaded.values.serve.workers) roleOfLabels(labels) // a mistake in one is told now
   const snapshot = snapshotOf(loaded.values, options.env ?? process.env)
   if (snapshot) await proveFolder(dirname(snapshot.path), settings.snapshotFolder !== 'auto', say)
@@ -142,10 +143,19 @@ async function assemblyOptions(
     gateway: {
       ...gateway,
       metricsBuckets: bucketsFromEnv(env ?? process.env),
-      listen: { ...gateway.listen, ...(opensUp(values, origins) ? { host: '0.0.0.0' } : {}) },
+      listen: { ...gateway.listen, host: listenHost({ values, origins }) },
       apiKeyHashes: [...server.apiKeyHashes, ...own.apiKeys.map(hashKey)],
       adminKeyHashes: [...server.adminKeyHashes, ...own.adminKeys.map(hashKey)],
     },
+  }
+}
+
+/** One engine under two names would be two workers to the router, each with half of its load and one cache. */
+function refuseTwins(urls: readonly string[]): void {
+  const seen = new Set<string>()
+  for (const url of urls.map(withoutCredentials)) {
+    if (seen.has(url)) throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `${url} is named twice` })
+    seen.add(url)
   }
 }
 
@@ -175,15 +185,6 @@ async function proveFolder(folder: string, isNamed: boolean, say: (line: string)
     if (isNamed) throw new WarmrouteError('WR_INVALID_CONFIG', { reason }, { cause })
     say(`warning: ${reason}; after a restart caches are learned anew`)
   }
-}
-
-/** Clients need a key, and nobody said where to listen: then everywhere. */
-function opensUp(values: Settings['values'], origins: Settings['origins']): boolean {
-  return needsKey(values) && origins.get('server.host')?.kind === 'default'
-}
-
-function needsKey({ server, serve: own }: Settings['values']): boolean {
-  return server.apiKeyHashes.length + own.apiKeys.length > 0
 }
 
 async function readTls({ tlsCertPath, tlsKeyPath }: ServerConfig): Promise<{ cert: string; key: string } | undefined> {

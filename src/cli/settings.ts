@@ -24,6 +24,16 @@ export async function readSettings(
   return settings
 }
 
+/** Where it listens: where it was told to, else everywhere if clients need a key, else on this machine. */
+export function listenHost({ values, origins }: Pick<Settings, 'values' | 'origins'>): string {
+  const isSaid = origins.get('server.host')?.kind !== 'default'
+  return needsKey(values) && !isSaid ? '0.0.0.0' : values.server.host
+}
+
+export function needsKey({ server, serve }: Settings['values']): boolean {
+  return server.apiKeyHashes.length + serve.apiKeys.length > 0
+}
+
 /** Addresses as people write them: `gpu1:8000` means `http://gpu1:8000`. Throws `WR_INVALID_CONFIG`. */
 export function readAddress(word: string): string {
   const url = engineAddress(/^[a-z][a-z0-9+.-]*:\/\//i.test(word) ? word : `http://${word}`)

@@ -22,10 +22,14 @@ const mebibytesMax = 511
 const monitors = ['1.1', '1.0'] as const
 
 const options = {
-  host: text('127.0.0.1', 'Address to listen on. 0.0.0.0 is every address of the machine.', {
-    flags: ['--http-host'],
-    env: ['DYN_HTTP_HOST'],
-  }),
+  host: text(
+    '127.0.0.1',
+    'Address to listen on. 0.0.0.0 is every address of the machine, and what holds when clients need a key and nothing is said here.',
+    {
+      flags: ['--http-host'],
+      env: ['DYN_HTTP_HOST'],
+    },
+  ),
   port: number(8080, 'Port to listen on. 0 takes a free one.', {
     range: port,
     flags: ['--http-port'],
@@ -108,7 +112,12 @@ const options = {
     'Added to transfer_timeout_ms for each token that an answer may have which is not streamed (4,096 where neither request nor engine says): nothing of it shows before its end. 0: such answers are not watched for a transfer that hangs.',
     { min: 0 },
   ),
-  gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end.', {
+  shutdownGraceSecs: number(
+    0,
+    'How long requests are still served after SIGTERM or SIGINT while /health and /ready say 503, so that balancers look away first: a few seconds for rolling updates. 0 refuses new requests at once.',
+    { range: { min: 0, max: 86_400 } },
+  ),
+  gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end, after shutdown_grace_secs.', {
     range: { min: 0, max: 86_400 },
     env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
   }),

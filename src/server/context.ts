@@ -39,7 +39,9 @@ export interface GatewayContext {
   readonly passesAuthorization: boolean
   /** Requests under way; `close` walks them. */
   readonly running: Roster<'seat', Inference>
-  /** Set when the gateway drains: no new work. */
+  /** Set when the gateway is about to end: whoever asks whether to send more is told no. */
+  isEnding: boolean
+  /** Set when the grace is over: no new work. */
   isDraining: boolean
   nextRequestId(): string
   /** True for one stream in `usageSampleEvery`. */

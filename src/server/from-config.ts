@@ -28,6 +28,7 @@ export function gatewayOptionsOf(
       prefillMs: config.prefillTimeoutMs,
       transferMs: config.transferTimeoutMs,
       transferTokenMs: config.transferTokenTimeoutMs,
+      graceMs: config.shutdownGraceSecs * 1000,
       drainMs: config.gracefulShutdownTimeoutSecs * 1000,
     },
     health: {

@@ -4,6 +4,7 @@ import type { RequestListener, Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { setTimeout as pause } from 'node:timers/promises'
 import { createBlockHasher } from '../core/hashing/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { Metrics } from '../telemetry/index.js'
@@ -11,6 +12,7 @@ import { createMetrics } from '../telemetry/index.js'
 import type { GatewayContext } from './context.js'
 import { BufferPool } from './http/buffer-pool.js'
 import { Callers } from './http/callers.js'
+import type { Inference } from './inference.js'
 import { Model } from './model.js'
 import { ModelHub } from './model-hub.js'
 import type { GatewayOptions, ListenOptions, Log, ModelSpec, WorkerSpec } from './options.js'
@@ -62,7 +64,12 @@ export interface Gateway {
   readonly inFlight: number
   /** Connections to workers, open or opening. */
   readonly engineConnections: number
-  /** Stops accepting, lets streams end until the deadline, then gives them up. */
+  /**
+   * Says 503 at `/health` and `/ready`, takes requests for the grace, then refuses new ones; settles when those under way have
+   * ended, or were given up at the deadline.
+   */
+  drain(): Promise<void>
+  /** Drains, and then listens no more. */
   close(): Promise<void>
 }
 
@@ -82,6 +89,7 @@ class HttpGateway implements Gateway {
   /** For connections that were accepted elsewhere; listens nowhere. */
   #lobby: Server | undefined
   readonly #accepted = new Set<Duplex>()
+  #draining: Promise<void> | undefined
   #closing: Promise<void> | undefined
 
   constructor(options: GatewayOptions) {
@@ -209,32 +217,45 @@ class HttpGateway implements Gateway {
     return false
   }
 
+  drain(): Promise<void> {
+    return (this.#draining ??= this.#drain())
+  }
+
   close(): Promise<void> {
     return (this.#closing ??= this.#close())
   }
 
-  async #close(): Promise<void> {
-    const { hub, running, deadlines, log } = this.#context
+  async #drain(): Promise<void> {
+    const { running, deadlines, log } = this.#context
+    this.#context.isEnding = true
+    if (deadlines.graceMs > 0) await pause(deadlines.graceMs)
     this.#context.isDraining = true
+    const under = [...running] // who comes later is refused, however many come
+    const isDrained = await this.#whenOver(under, deadlines.drainMs)
+    if (!isDrained) log.warn({ requests: running.size }, 'requests are given up, the time to drain is over')
+    for (const request of running) request.giveUp(new WarmrouteError('WR_SHUTTING_DOWN', {}))
+    await this.#whenOver(under, 1_000)
+  }
+
+  async #close(): Promise<void> {
+    const { hub, running } = this.#context
+    await this.drain()
     await this.#caretaker.close()
     this.#gauges.close()
     const closed = this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve())))
-    for (const server of this.#servers) server.closeIdleConnections()
-    const isDrained = await this.#whenIdle(deadlines.drainMs)
-    if (!isDrained) log.warn({ requests: running.size }, 'requests are given up, the time to drain is over')
-    for (const request of running) request.giveUp(new WarmrouteError('WR_SHUTTING_DOWN', {}))
-    await this.#whenIdle(1_000)
     for (const server of this.#servers) server.closeAllConnections()
     for (const socket of this.#accepted) socket.destroy()
+    await this.#whenOver([...running], 1_000) // whose bodies had not arrived
     await Promise.all(closed)
     for (const model of hub.all()) await model.close()
   }
 
-  async #whenIdle(timeoutMs: number): Promise<boolean> {
+  async #whenOver(requests: readonly Inference[], timeoutMs: number): Promise<boolean> {
     const { running, now } = this.#context
     const end = now() + timeoutMs
-    while (running.size > 0 && now() < end) await new Promise((resolve) => setTimeout(resolve, 5))
-    return running.size === 0
+    const isUnderWay = (): boolean => requests.some((it) => running.has(it))
+    while (isUnderWay() && now() < end) await pause(5)
+    return !isUnderWay()
   }
 
   #newServer({ tls }: ListenOptions, handler: RequestListener): Server {
@@ -308,6 +329,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     showsWorker: options.showsWorker ?? true,
     passesAuthorization: (options.apiKeyHashes ?? []).length === 0,
     running: new Roster('seat'),
+    isEnding: false,
     isDraining: false,
     nextRequestId: () => `${boot}-${(++requests).toString(36)}`,
     samplesUsage: () => usageSampleEvery > 0 && streams++ % usageSampleEvery === 0,

@@ -144,7 +144,9 @@ export interface Deadlines {
   readonly noProgressMs: number
   /** Between two bytes of a stream, whatever the worker does otherwise; 0 is none. */
   readonly idleMs: number
-  /** How long `close` waits for streams to end. */
+  /** How long `close` still takes requests while `/health` and `/ready` say 503. */
+  readonly graceMs: number
+  /** How long `close` then waits for streams to end. */
   readonly drainMs: number
   /** From dispatch of a remote prefill to its answer; 0 is none. */
   readonly prefillMs: number
@@ -293,6 +295,7 @@ export const defaultDeadlines: Deadlines = {
   totalMs: 3_600_000,
   noProgressMs: 30_000,
   idleMs: 0,
+  graceMs: 0,
   drainMs: 5_000,
   prefillMs: 120_000,
   transferMs: 60_000,

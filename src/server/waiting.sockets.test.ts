@@ -155,7 +155,7 @@ describe('a stream whose worker is silent', () => {
     expect(response.headers.get('x-warmroute-worker-id')).toBeNull() // comments bind nobody
     const text = await (await openedRaw(response))()
     expect(text.replace(/^(?::\n\n)*/, '')).toBe(
-      `: x-warmroute-worker-id: 2\n: x-warmroute-dp-rank: 0\n: x-warmroute-cached-tokens: 0\n\n${answered}`,
+      `: x-warmroute-worker-id: 2\n: x-warmroute-dp-rank: 0\n\n${answered}`,
     )
     expect(house.engines.map((engine) => engine.seen.length)).toEqual([1, 1])
   })

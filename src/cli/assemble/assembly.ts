@@ -398,6 +398,7 @@ export class Assembly implements KeeperHouse {
   }
 
   async #close(): Promise<void> {
+    await this.gateway.drain() // workers are watched until their last request is over
     this.#stop.abort()
     clearInterval(this.#timer)
     this.#changed()

@@ -33,6 +33,7 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
   if (serves !== 'admin') routes.push(...modelRoutes(context), openApiRoute())
 
   return (request, response) => {
+    if (context.isEnding) response.shouldKeepAlive = false // its next request belongs to somebody who stays
     const url = request.url ?? '/'
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)

@@ -19,7 +19,7 @@ export function operationRoutes(context: GatewayContext): readonly Route[] {
       access: 'open',
       // Without workers it is still healthy: whether a model can serve is a question to /ready and /v1/models.
       handle: ({ response }) =>
-        context.isDraining
+        context.isEnding
           ? answerJson(response, 503, { status: 'not_ready', stage: 'draining', message: 'Service is not ready' })
           : answerJson(response, 200, {
               status: 'healthy',
@@ -33,7 +33,7 @@ export function operationRoutes(context: GatewayContext): readonly Route[] {
       access: 'open',
       handle: ({ response }) => {
         const models = [...context.hub.all()].map((model) => ({ model: model.name, ready: model.isReady }))
-        const isReady = !context.isDraining && models.some((model) => model.ready)
+        const isReady = !context.isEnding && models.some((model) => model.ready)
         answerJson(response, isReady ? 200 : 503, { status: isReady ? 'ready' : 'not_ready', models })
       },
     },
