@@ -150,7 +150,7 @@ describe('a stream whose worker is silent', () => {
     ['answers 503', (response) => later(response, () => response.writeHead(503).end())],
   ])('gets another worker when that one %s, though comments went out', async (_name, fail) => {
     house = await openHouse({ gateway: { keepAliveMs: 20, deadlines: { noProgressMs: 150 } } })
-    house.engines[0]!.respond = (_request, response) => void fail(response)
+    house.engines[0]!.respond = (_request, response) => fail(response)
     const response = await post(house.url, path, streamBody)
     expect(response.headers.get('x-warmroute-worker-id')).toBeNull() // comments bind nobody
     const text = await (await openedRaw(response))()
