@@ -154,9 +154,7 @@ describe('a stream whose worker is silent', () => {
     const response = await post(house.url, path, streamBody)
     expect(response.headers.get('x-warmroute-worker-id')).toBeNull() // comments bind nobody
     const text = await (await openedRaw(response))()
-    expect(text.replace(/^(?::\n\n)*/, '')).toBe(
-      `: x-warmroute-worker-id: 2\n: x-warmroute-dp-rank: 0\n\n${answered}`,
-    )
+    expect(text.replace(/^(?::\n\n)*/, '')).toBe(`: x-warmroute-worker-id: 2\n: x-warmroute-dp-rank: 0\n\n${answered}`)
     expect(house.engines.map((engine) => engine.seen.length)).toEqual([1, 1])
   })
 
