@@ -147,8 +147,10 @@ describe('media', () => {
     const url = await listen((request, body, response) => {
       asked.push(request.url!)
       if (!renders) return void response.writeHead(404).end()
-      const { url: identifier } = (JSON.parse(body) as { messages: [{ content: [{ image_url: { url: string } }] }] })
-        .messages[0].content[0].image_url
+      const { messages } = JSON.parse(body) as { messages?: [{ content: string | [{ image_url: { url: string } }] }] }
+      const content = messages?.[0].content
+      if (typeof content !== 'object') return void response.writeHead(404).end() // a text: not the subject here
+      const { url: identifier } = content[0].image_url
       const features = { mm_hashes: { image: [identifier] }, mm_placeholders: { image: [{ offset: 20, length: 20 }] } }
       response.writeHead(200).end(JSON.stringify({ token_ids: ids, features }))
     })
