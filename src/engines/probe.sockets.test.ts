@@ -126,3 +126,11 @@ it('polls a TensorRT-LLM server into its feed until told to stop, and forgets wh
   stop.abort()
   await polling
 })
+
+it('a look that is called off is a question without an answer, not a failure', async () => {
+  const stop = new AbortController()
+  const baseUrl = await serve(() => stop.abort())
+  const probe = new HttpProbe({ baseUrl, signal: stop.signal })
+  expect(await probe.get('/health')).toBeUndefined()
+  expect(probe.unanswered).toBe(1)
+})

@@ -78,7 +78,8 @@ export class HttpProbe implements Probe {
 
 /** By the code that the system or OpenSSL gave. */
 function troubleOf(cause: unknown): string {
-  const { code = '', message = String(cause) } = cause as { code?: string; message?: string }
+  const { code: given, message = String(cause) } = cause as { code?: unknown; message?: string }
+  const code = typeof given === 'string' ? given : '' // an abort has a number there
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return `no address is known for its name (${code})`
   if (code === 'ECONNREFUSED') return 'nothing listens there (ECONNREFUSED)'
   if (/CERT|SELF_SIGNED|ALTNAME|VERIFY/.test(code)) return `its certificate is not trusted (${code})`
