@@ -503,3 +503,10 @@ it('writes a decision log that can be replayed, and starts from an engine profil
   expect(readFileSync(path, 'utf8')).not.toContain('written')
   rmSync(folder, { recursive: true })
 })
+
+it('refuses an engine that is named twice, however its address is written', async () => {
+  await expect(start(['127.0.0.1:1', 'http://127.0.0.1:1/'])).rejects.toMatchObject({
+    code: 'WR_INVALID_CONFIG',
+    message: expect.stringContaining('http://127.0.0.1:1 is named twice'),
+  })
+})

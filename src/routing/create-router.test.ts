@@ -83,3 +83,14 @@ it('explains itself when asked', async () => {
   const { receipt } = await router.route({ tokens: prompt(1), wantReceipt: true })
   expect(receipt?.candidates).toHaveLength(2)
 })
+
+it.each([undefined, null, 'abc', [1, 2, 3]])('refuses a prompt that is no Uint32Array: %j', async (tokens) => {
+  const router = await routerOf('a')
+  await expect(router.route({ tokens: tokens as never })).rejects.toMatchObject({ code: 'WR_INVALID_ARGUMENT' })
+})
+
+it('takes no worker after its end', async () => {
+  const router = await routerOf('a')
+  await router.close()
+  expect(() => router.setWorker('b')).toThrow(expect.objectContaining({ code: 'WR_ROUTER_CLOSED' }))
+})

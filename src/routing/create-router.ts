@@ -115,7 +115,7 @@ export interface Placement {
 export interface Router {
   /** Rejects with a `WarmrouteError` where nobody can serve it, or the signal fires. */
   route(options: RouteOptions): Promise<Placement>
-  /** Adds a worker, or says something new of it. */
+  /** Adds a worker, or says something new of it. Throws `WR_ROUTER_CLOSED` after `close`. */
   setWorker(name: string, options?: WorkerOptions): void
   /** Its bookings and its cached blocks are forgotten. */
   removeWorker(name: string): void
@@ -156,6 +156,7 @@ class NamedRouter implements Router {
   readonly #inner: InProcessRouter
   readonly #names: Names
   #nextRequest = 0
+  #isClosed = false
 
   constructor(inner: InProcessRouter, names: Names) {
     this.#inner = inner
@@ -164,6 +165,7 @@ class NamedRouter implements Router {
 
   async route(options: RouteOptions): Promise<Placement> {
     const { allowedWorkers, excludedWorkers, ...plain } = options
+    requireTokens(plain.tokens)
     const requestId = `request-${this.#nextRequest++}`
     const answer = await this.#inner.route({
       ...plain,
@@ -190,6 +192,7 @@ class NamedRouter implements Router {
   }
 
   setWorker(name: string, options: WorkerOptions = {}): void {
+    if (this.#isClosed) throw new WarmrouteError('WR_ROUTER_CLOSED', {})
     const config = { ...defaultWorkerConfig, ...options }
     validateWorkerConfig(config) // before the name is kept
     this.#inner.setWorker(this.#names.idOf(name), config)
@@ -211,8 +214,15 @@ class NamedRouter implements Router {
   }
 
   close(): Promise<void> {
+    this.#isClosed = true
     return this.#inner.close()
   }
+}
+
+/** Callers without types would be routed by load alone, and never learn why. */
+function requireTokens(tokens: unknown): void {
+  if (Object.prototype.toString.call(tokens) !== '[object Uint32Array]')
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'tokens must be a Uint32Array' })
 }
 
 /** So many names of workers that left are kept: fleets that scale by the hour name thousands of workers a week. */

@@ -30,6 +30,15 @@ describe('worker admin', () => {
     expect((await fetch(`${url}/workers/9/drain`, { method: 'POST' })).status).toBe(404)
   })
 
+  it('refuses an engine that is a worker already, however its address is written, and takes news of that worker', async () => {
+    const { url, engines } = await open({ engines: 1 })
+    const twin = { model: 'm', url: `${engines[0]!.url}/` }
+    const refused = await post(url, '/workers', JSON.stringify(twin))
+    expect(refused.status).toBe(400)
+    expect(await refused.text()).toContain('worker 1 has the url')
+    expect((await post(url, '/workers', JSON.stringify({ ...twin, id: '1' }))).status).toBe(201)
+  })
+
   it.each([
     [{ model: 'm' }, 400],
     [{ model: 'm', url: 'ftp://x' }, 400],

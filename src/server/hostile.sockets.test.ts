@@ -145,6 +145,7 @@ describe('headers', () => {
 
   it('of another media type are refused', async () => {
     expect((await post(house.url, '/v1/chat/completions', body, { 'content-type': 'text/plain' })).status).toBe(415)
+    expect((await post(house.url, '/v1/chat/completions', body, { 'content-encoding': 'gzip' })).status).toBe(415)
     expect(
       (await post(house.url, '/v1/chat/completions', body, { 'content-type': 'application/vnd.x+json; charset=utf-8' }))
         .status,

@@ -70,6 +70,11 @@ export function requireJson(request: IncomingMessage): void {
   const type = request.headers['content-type']
   if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type))
     throw new WarmrouteError('WR_UNSUPPORTED_MEDIA_TYPE', {})
+  const encoding = request.headers['content-encoding']
+  if (encoding !== undefined && encoding !== 'identity')
+    throw new WarmrouteError('WR_UNSUPPORTED_MEDIA_TYPE', {
+      message: 'Expected a request body without content-encoding',
+    })
 }
 
 /** A request that names its worker is served whatever the others do. */

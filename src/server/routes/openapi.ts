@@ -33,6 +33,8 @@ const own: readonly (readonly [method: string, path: string, summary: string])[]
   ['post', '/router', 'The router as a service: new, mark_prefill, mark_free'],
 ]
 
+const statuses: Readonly<Record<string, number>> = { 'post /workers': 201, 'post /workers/{id}/drain': 202 }
+
 function describe(): object {
   const paths: Record<string, Record<string, object>> = {}
   const add = (method: string, path: string, summary: string, hasBody: boolean): void => {
@@ -46,7 +48,7 @@ function describe(): object {
         ? { requestBody: { required: true, content: { 'application/json': { schema: { type: 'object' } } } } }
         : {}),
       responses: {
-        200: { description: 'OK' },
+        [statuses[`${method} ${path}`] ?? 200]: { description: 'OK' },
         default: { description: 'An error, with a code of docs/reference/errors.md' },
       },
     }

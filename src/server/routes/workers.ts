@@ -16,6 +16,7 @@ import { bodyText, readBody } from '../http/read-body.js'
 import type { AddedWorker } from '../options.js'
 import { workerRoles } from '../options.js'
 import { roleOfLabels } from '../workers/label-role.js'
+import { withoutCredentials } from '../workers/worker.js'
 import type { Route, WorkerAdmin } from './route.js'
 
 export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): readonly Route[] {
@@ -33,6 +34,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
       async handle({ request, response }) {
         const bytes = await readBody(request, response, { bytesMax: 64 * 1024, timeoutMs: context.deadlines.bodyMs })
         const worker = readWorker(bodyText(bytes), () => nextId(admin))
+        refuseTwin(admin, worker)
         const { name: model } = context.hub.resolve(worker.model).model
         admin.setWorker(model, worker.spec)
         admin.steward?.added({ ...worker, model })
@@ -209,6 +211,13 @@ function nextId(admin: WorkerAdmin): bigint {
 
 function requireWorker(admin: WorkerAdmin, workerId: bigint): void {
   if (!admin.workers().some((worker) => worker.id === String(workerId))) throw notFound(workerId)
+}
+
+/** One engine as two workers would have half of its load seen at each. One that drains makes room for its successor. */
+function refuseTwin(admin: WorkerAdmin, { spec }: AddedWorker): void {
+  const url = withoutCredentials(spec.url)
+  const twin = admin.workers().find((it) => it.url === url && it.id !== String(spec.id) && it.state !== 'draining')
+  if (twin) throw refused(`worker ${twin.id} has the url ${url} already; name its id to change it`)
 }
 
 function notFound(workerId: bigint): WarmrouteError {
