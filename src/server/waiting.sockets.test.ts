@@ -95,7 +95,8 @@ describe('a stream that waits in the queue', () => {
     const pending = post(house.url, path, streamBody)
     while (house.gateway.inFlight === 0) await new Promise((resolve) => setImmediate(resolve))
     parking.refuse(new WarmrouteError('WR_QUEUE_REJECTED', {}))
-    expect((await pending).status).toBe(529)
+    const { status, statusText } = await pending
+    expect([status, statusText]).toEqual([529, 'Overloaded'])
   })
 
   it.each([

@@ -43,6 +43,7 @@ export function answerError(
   if (status === 401) headers['www-authenticate'] = 'Bearer'
   const hasRest = !request.complete
   if (hasRest) headers['connection'] = 'close'
+  if (status === 529) response.statusMessage = 'Overloaded' // Node knows no word for it
   response.writeHead(status, headers)
   response.end(bytes)
   if (hasRest) drainAndClose(request, response)
