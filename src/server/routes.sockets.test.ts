@@ -104,6 +104,7 @@ describe('operations', () => {
     const headers = { 'x-request-id': 'abc' }
     expect((await fetch(`${url}/live`, { headers })).headers.get('x-request-id')).toBe('abc')
     const unknown = await fetch(`${url}/nowhere`, { headers })
+    expect(unknown.headers.get('connection')).toBe('keep-alive')
     expect(await errorOf(unknown)).toMatchObject({ status: 404, message: 'Route not found: GET /nowhere' })
   })
 })

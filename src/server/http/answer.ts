@@ -41,10 +41,15 @@ export function answerError(
   const allow = error instanceof WarmrouteError ? error.details['allow'] : undefined
   if (typeof allow === 'string') headers['allow'] = allow
   if (status === 401) headers['www-authenticate'] = 'Bearer'
-  const hasRest = !request.complete
+  const hasRest = !request.complete && hasBody(request)
   if (hasRest) headers['connection'] = 'close'
   if (status === 529) response.statusMessage = 'Overloaded' // Node knows no word for it
   response.writeHead(status, headers)
   response.end(bytes)
   if (hasRest) drainAndClose(request, response)
+}
+
+/** A request without one is not complete either until the next turn of the loop, and has nothing left to read. */
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0'
 }
