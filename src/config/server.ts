@@ -117,7 +117,7 @@ const options = {
     'How long requests are still served after SIGTERM or SIGINT while /health and /ready say 503, so that balancers look away first: a few seconds for rolling updates. 0 refuses new requests at once.',
     { range: { min: 0, max: 86_400 } },
   ),
-  gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end, after shutdown_grace_secs.', {
+  gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end and for clients to have read them, after shutdown_grace_secs.', {
     range: { min: 0, max: 86_400 },
     env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
   }),

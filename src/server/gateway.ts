@@ -11,7 +11,7 @@ import type { Metrics } from '../telemetry/index.js'
 import { createMetrics } from '../telemetry/index.js'
 import type { GatewayContext } from './context.js'
 import { BufferPool } from './http/buffer-pool.js'
-import { Callers } from './http/callers.js'
+import { Callers, hasUnsent } from './http/callers.js'
 import type { Inference } from './inference.js'
 import { Model } from './model.js'
 import { ModelHub } from './model-hub.js'
@@ -66,7 +66,7 @@ export interface Gateway {
   readonly engineConnections: number
   /**
    * Says 503 at `/health` and `/ready`, takes requests for the grace, then refuses new ones; settles when those under way have
-   * ended, or were given up at the deadline.
+   * ended and their clients have the answers, or were given up at the deadline.
    */
   drain(): Promise<void>
   /** Drains, and then listens no more. */
@@ -88,7 +88,6 @@ class HttpGateway implements Gateway {
   readonly #servers: Server[] = []
   /** For connections that were accepted elsewhere; listens nowhere. */
   #lobby: Server | undefined
-  readonly #accepted = new Set<Duplex>()
   #draining: Promise<void> | undefined
   #closing: Promise<void> | undefined
 
@@ -130,8 +129,6 @@ class HttpGateway implements Gateway {
   accept(socket: Duplex): void {
     const serves = this.#options.adminListen ? 'clients' : 'all'
     this.#lobby ??= this.#newServer({}, createDoor({ ...this.#doorOptions(), serves }))
-    this.#accepted.add(socket)
-    socket.once('close', () => this.#accepted.delete(socket))
     this.#lobby.emit('connection', socket)
   }
 
@@ -226,36 +223,45 @@ class HttpGateway implements Gateway {
   }
 
   async #drain(): Promise<void> {
-    const { running, deadlines, log } = this.#context
+    const { running, deadlines, log, now } = this.#context
     this.#context.isEnding = true
     if (deadlines.graceMs > 0) await pause(deadlines.graceMs)
     this.#context.isDraining = true
     const under = [...running] // who comes later is refused, however many come
-    const isDrained = await this.#whenOver(under, deadlines.drainMs)
+    const end = now() + deadlines.drainMs
+    const isDrained = (await this.#whenOver(under, end)) && (await this.#whenSent(end))
     if (!isDrained) log.warn({ requests: running.size }, 'requests are given up, the time to drain is over')
     for (const request of running) request.giveUp(new WarmrouteError('WR_SHUTTING_DOWN', {}))
-    await this.#whenOver(under, 1_000)
+    await this.#whenOver(under, now() + 1_000)
   }
 
   async #close(): Promise<void> {
-    const { hub, running } = this.#context
+    const { hub, running, callers, now } = this.#context
     await this.drain()
     await this.#caretaker.close()
     this.#gauges.close()
     const closed = this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve())))
-    for (const server of this.#servers) server.closeAllConnections()
-    for (const socket of this.#accepted) socket.destroy()
-    await this.#whenOver([...running], 1_000) // whose bodies had not arrived
+    callers.cutAll()
+    await this.#whenOver([...running], now() + 1_000) // whose bodies had not arrived
     await Promise.all(closed)
     for (const model of hub.all()) await model.close()
   }
 
-  async #whenOver(requests: readonly Inference[], timeoutMs: number): Promise<boolean> {
-    const { running, now } = this.#context
-    const end = now() + timeoutMs
-    const isUnderWay = (): boolean => requests.some((it) => running.has(it))
-    while (isUnderWay() && now() < end) await pause(5)
-    return !isUnderWay()
+  #whenOver(requests: readonly Inference[], endMs: number): Promise<boolean> {
+    const { running } = this.#context
+    return this.#whenNot(() => requests.some((it) => running.has(it)), endMs)
+  }
+
+  /** A request is over when its answer is written; a slow client takes it after that. */
+  #whenSent(endMs: number): Promise<boolean> {
+    const unsent = this.#context.callers.unsent() // who comes later is not waited for
+    return this.#whenNot(() => unsent.some(hasUnsent), endMs)
+  }
+
+  async #whenNot(isGoingOn: () => boolean, endMs: number): Promise<boolean> {
+    const { now } = this.#context
+    while (isGoingOn() && now() < endMs) await pause(5)
+    return !isGoingOn()
   }
 
   #newServer({ tls }: ListenOptions, handler: RequestListener): Server {

@@ -2,22 +2,34 @@
  * Who asks on which connection, so that a client that leaves takes its requests with it in that turn of the loop. A
  * response alone does not tell: one that waits behind another on the same connection never hears of its end, and the
  * others hear of it two turns after the client said goodbye.
+ *
+ * And who has not taken all of an answer yet: a request is over when its answer is written, which a slow client reads later.
  */
 import type { Socket } from 'node:net'
+import { Roster } from '../roster.js'
 
 export interface Caller {
   /** The client is gone. */
   left(): void
 }
 
+interface Connection {
+  readonly socket: Socket
+  seat: number
+}
+
 export class Callers {
   /** Lists, not sets: mostly one stands in it, and what a set leaves behind keeps callers in memory (roster.ts). */
   readonly #bySocket = new WeakMap<Socket, Caller[]>()
+  readonly #connections = new Roster<'seat', Connection>('seat')
 
   /** Once per connection. */
   watch(socket: Socket): void {
     const callers: Caller[] = []
     this.#bySocket.set(socket, callers)
+    const connection = { socket, seat: -1 }
+    this.#connections.add(connection)
+    socket.once('close', () => this.#connections.delete(connection))
     const leave = (): void => {
       for (const caller of callers.slice()) if (callers.includes(caller)) caller.left()
     }
@@ -34,4 +46,21 @@ export class Callers {
     const at = callers?.indexOf(caller) ?? -1
     if (at >= 0) callers!.splice(at, 1)
   }
+
+  /** Connections on which something that was written has not left this process. */
+  unsent(): readonly Socket[] {
+    const unsent: Socket[] = []
+    for (const { socket } of this.#connections) if (hasUnsent(socket)) unsent.push(socket)
+    return unsent
+  }
+
+  /** Every connection ends, whatever it is at. */
+  cutAll(): void {
+    for (const { socket } of [...this.#connections]) socket.destroy()
+  }
+}
+
+/** Handed to the system, or never to be. */
+export function hasUnsent(socket: Socket): boolean {
+  return !socket.destroyed && socket.writableLength > 0
 }
