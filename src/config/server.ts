@@ -117,10 +117,14 @@ const options = {
     'How long requests are still served after SIGTERM or SIGINT while /health and /ready say 503, so that balancers look away first: a few seconds for rolling updates. 0 refuses new requests at once.',
     { range: { min: 0, max: 86_400 } },
   ),
-  gracefulShutdownTimeoutSecs: number(5, 'How long a shutdown waits for streams to end and for clients to have read them, after shutdown_grace_secs.', {
-    range: { min: 0, max: 86_400 },
-    env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
-  }),
+  gracefulShutdownTimeoutSecs: number(
+    5,
+    'How long a shutdown waits for streams to end and for clients to have read them, after shutdown_grace_secs.',
+    {
+      range: { min: 0, max: 86_400 },
+      env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
+    },
+  ),
   healthIntervalMs: milliseconds(5_000, 'How often workers are asked for their health. 0 never.', { min: 0 }),
   metricsIntervalMs: milliseconds(1_000, 'How often the load that engines report is read. 0 never.', { min: 0 }),
   quarantineMs: milliseconds(

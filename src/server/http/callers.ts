@@ -56,7 +56,7 @@ export class Callers {
 
   /** Every connection ends, whatever it is at. */
   cutAll(): void {
-    for (const { socket } of [...this.#connections]) socket.destroy()
+    for (const { socket } of this.#connections) socket.destroy()
   }
 }
 
