@@ -125,9 +125,10 @@ it('writes once more when it ends, and learns anew from a file that is damaged',
 
 it('goes on where nothing can be written, and counts it', async () => {
   const engine = await newEngine()
-  const folder = join(newFolder(), 'a file')
-  writeFileSync(folder, '')
+  const folder = join(newFolder(), 'snapshots')
   const router = await startRouter({ port: await freePort(), folder, engineUrls: [engine.url] })
+  rmSync(folder, { recursive: true })
+  writeFileSync(folder, '')
   const saves = async () => (await fetch(`${router.url}/metrics`)).text()
   await until(async () => /^warmroute_snapshot_saves_total\{outcome="failed"\} [2-9]/m.test(await saves()))
   expect((await askOnce(router, 1)).reported).toBe(0)

@@ -59,6 +59,8 @@ export interface CostPolicy {
   readonly unit: 'blocks' | 'ms'
   /** Writes `rows.costs` for every row; allocates nothing. */
   fill(rows: CandidateRows, inputs: CostInputs): void
+  /** Added to every cost before wishes multiply it: what a request takes anywhere, where costs count only what differs. */
+  everywhere?(inputs: CostInputs): number
   /** The terms behind one row's cost. Other rows may matter: decay looks at the calmest of them. */
   explain(rows: CandidateRows, row: number, inputs: CostInputs): CostBreakdown
 }

@@ -115,7 +115,7 @@ function score(
   const scorers = policy.scorers ?? ['default']
   if (scorers.includes('default')) {
     costs.fill(rows, request)
-    applyPreferences(rows, workers, request.constraints?.preferredTaints)
+    applyPreferences(rows, workers, costs, request)
   } else rows.costs.fill(0, 0, rows.count)
   for (const scorer of scorers) {
     if (scorer === 'default') continue

@@ -28,6 +28,7 @@ interface RankState {
   readonly used?: number
   readonly usually?: number
   readonly usualContext?: number
+  readonly taint?: string
 }
 
 function scene(
@@ -39,7 +40,10 @@ function scene(
 ): { costs: () => number[]; pick: () => bigint; explain: (row: number) => unknown } {
   const ranks = new RankTable()
   const workers = new WorkerTable(ranks)
-  for (const [id] of states.entries()) workers.set(BigInt(id), { ...defaultWorkerConfig, totalKvBlocks: 1000 })
+  for (const [id, { taint }] of states.entries()) {
+    const taints = new Set(taint === undefined ? [] : [taint])
+    workers.set(BigInt(id), { ...defaultWorkerConfig, totalKvBlocks: 1000, taints })
+  }
   const match = newMatchColumns()
   resetMatchColumns(match, states.length)
   const load = newLoadColumns(states.length)
@@ -142,6 +146,12 @@ it('prices no prefill where the prompt was computed elsewhere, and still the dec
   expect(elsewhere.pick()).toBe(0n)
   const [, cold, cached] = elsewhere.costs()
   expect(cold).toBe(cached)
+})
+
+it('goes where it is wished to, where nothing is waited for', () => {
+  const wishes = { isPrefilledElsewhere: true, constraints: { preferredTaints: { near: 1 } } }
+  expect(scene([{}, {}, { taint: 'near' }], 160, [], wishes).pick()).toBe(2n)
+  expect(scene([{}, { waitMs: 40 }, { waitMs: 500, taint: 'near' }], 160, [], wishes).pick()).toBe(0n) // but not at any price
 })
 
 it('nobody decodes on a rank that only prefills', () => {

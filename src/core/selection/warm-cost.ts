@@ -61,6 +61,11 @@ export class WarmCostPolicy implements CostPolicy {
     else for (let row = 0; row < rows.count; row++) rows.costs[row] = this.#price(rows.ranks[row]!, inputs, noCrowd)
   }
 
+  /** The whole prompt on an idle rank: otherwise nobody's wish would count where nothing is waited for. */
+  everywhere({ promptTokens }: CostInputs): number {
+    return this.#model.fleetPrefillMs(promptTokens, 0)
+  }
+
   explain(rows: CandidateRows, row: number, inputs: CostInputs): CostBreakdown {
     const rank = rows.ranks[row]!
     const { load, cache } = inputs

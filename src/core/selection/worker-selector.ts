@@ -75,7 +75,7 @@ export class DefaultWorkerSelector implements WorkerSelector {
     }
     if (this.#policy) return runPolicy(this.#policy, this.#costs, rows, workers, request, this.#scratch(rows.count))
     this.#costs.fill(rows, request)
-    applyPreferences(rows, workers, request.constraints?.preferredTaints)
+    applyPreferences(rows, workers, this.#costs, request)
     const { temperature } = request.settings
     const row =
       temperature === 0
