@@ -1,5 +1,6 @@
 /** `warmroute serve` before simulated engines for tests: as an operator would start it, and nothing left after each test. */
-import { afterEach } from 'vitest'
+import { OpenAI } from 'openai'
+import { afterEach, expect } from 'vitest'
 import { expectClosed } from '../../test/closed-router.js'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
 import { startSimEngine } from '../sim/index.js'
@@ -49,4 +50,33 @@ export function serveOfEachTest(): ServeHouse {
       return served
     },
   }
+}
+
+export function client({ address }: Served): OpenAI {
+  return new OpenAI({ baseURL: `${address.url}/v1`, apiKey: 'none', maxRetries: 0 })
+}
+
+/** Everything that the engines published has arrived. */
+export async function settled({ assembly }: Served, engines: readonly SimEngine[]): Promise<void> {
+  const isCaughtUp = (reports: readonly AddressReport[]) =>
+    engines.every(
+      (it, at) => it.stats().in_flight === 0 && reports[at]!.batches === it.stats().ranks[0]!.batches_numbered,
+    )
+  expect(await assembly.until(isCaughtUp, 5_000)).toBe(true)
+}
+
+/** One turn of a conversation; adds the answer to it. */
+export async function say(ai: OpenAI, messages: OpenAI.ChatCompletionMessageParam[], text: string) {
+  messages.push({ role: 'user', content: text })
+  const { data, response } = await ai.chat.completions.create({ model: 'sim', messages, max_tokens: 24 }).withResponse()
+  messages.push({ role: 'assistant', content: data.choices[0]!.message.content })
+  return {
+    worker: response.headers.get('x-warmroute-worker-id')!,
+    predicted: Number(response.headers.get('x-warmroute-cached-tokens')),
+    reported: data.usage!.prompt_tokens_details?.cached_tokens ?? 0,
+  }
+}
+
+export function conversation(topic: string): OpenAI.ChatCompletionMessageParam[] {
+  return [{ role: 'system', content: `You know all about ${topic}. `.repeat(30) }]
 }

@@ -5,46 +5,13 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { gunzipSync } from 'node:zlib'
-import { OpenAI } from 'openai'
 import { describe, expect, it, vi } from 'vitest'
-import type { SimEngine } from '../sim/index.js'
 import { parseFaults, readTrace } from '../sim/index.js'
 import type { AddressReport } from './assemble/assembly-options.js'
-import type { Served } from './serve.js'
 import { serve } from './serve.js'
-import { isExact, serveOfEachTest } from './serve-house.case.js'
+import { client, conversation, isExact, say, serveOfEachTest, settled } from './serve-house.case.js'
 
-const { engine, start, open } = serveOfEachTest()
-
-function client({ address }: Served): OpenAI {
-  return new OpenAI({ baseURL: `${address.url}/v1`, apiKey: 'none', maxRetries: 0 })
-}
-
-/** Everything that the engines published has arrived. */
-async function settled({ assembly }: Served, engines: readonly SimEngine[]): Promise<void> {
-  const isCaughtUp = (reports: readonly AddressReport[]) =>
-    engines.every(
-      (it, at) => it.stats().in_flight === 0 && reports[at]!.batches === it.stats().ranks[0]!.batches_numbered,
-    )
-  expect(await assembly.until(isCaughtUp, 5_000)).toBe(true)
-}
-
-/** One turn of a conversation; adds the answer to it. */
-async function say(ai: OpenAI, messages: OpenAI.ChatCompletionMessageParam[], text: string) {
-  messages.push({ role: 'user', content: text })
-  const { data, response } = await ai.chat.completions.create({ model: 'sim', messages, max_tokens: 24 }).withResponse()
-  messages.push({ role: 'assistant', content: data.choices[0]!.message.content })
-  return {
-    worker: response.headers.get('x-warmroute-worker-id')!,
-    predicted: Number(response.headers.get('x-warmroute-cached-tokens')),
-    reported: data.usage!.prompt_tokens_details?.cached_tokens ?? 0,
-  }
-}
-
-function conversation(topic: string): OpenAI.ChatCompletionMessageParam[] {
-  return [{ role: 'system', content: `You know all about ${topic}. `.repeat(30) }]
-}
+const { engine, start } = serveOfEachTest()
 
 describe('serve in front of a vLLM and an SGLang server', () => {
   it('becomes exact, keeps a conversation where it is warm, and predicts what the engine reports', async () => {
@@ -379,102 +346,12 @@ describe('what it refuses', () => {
       message: expect.stringMatching(/tls_cert_path .*cannot be used/) as string,
     })
   })
-})
 
-describe('whose tokens are used', () => {
-  const tinyllama = new URL('../../test/fixtures/tinyllama/', import.meta.url)
-  const files: Readonly<Record<string, () => Buffer>> = {
-    'tokenizer.json': () => gunzipSync(readFileSync(new URL('tokenizer.json.gz', tinyllama))),
-    'tokenizer_config.json': () => readFileSync(new URL('tokenizer_config.json', tinyllama)),
-    'chat_template.jinja': () => readFileSync(new URL('chat_template.jinja', tinyllama)),
-  }
-
-  /** Answers as a hub that keeps its large files elsewhere, and notes what it is asked with. */
-  async function hub(asked: IncomingMessage[]): Promise<string> {
-    const server = createServer((request, response) => {
-      asked.push(request)
-      const name = request.url!.split('/').at(-1)!
-      const isElsewhere = request.url!.startsWith('/large/')
-      if (name === 'tokenizer.json' && !isElsewhere)
-        return void response.writeHead(302, { location: `http://localhost:${port}/large/${name}` }).end()
-      const file = files[name]?.()
-      response.writeHead(file ? 200 : 404).end(file)
+  it('an engine that is named twice, however its address is written', async () => {
+    await expect(start(['127.0.0.1:1', 'http://127.0.0.1:1/'])).rejects.toMatchObject({
+      code: 'WR_INVALID_CONFIG',
+      message: expect.stringContaining('http://127.0.0.1:1 is named twice'),
     })
-    await new Promise<void>((resolve) => server.listen(0, resolve))
-    const { port } = server.address() as AddressInfo
-    open.push({ close: () => new Promise((resolve) => server.close(() => resolve()).closeAllConnections()) })
-    return `http://127.0.0.1:${port}`
-  }
-
-  it('asks a hub only when allowed, never shows its key, and says in the metrics where tokens come from', async () => {
-    const asked: IncomingMessage[] = []
-    const endpoint = await hub(asked)
-    const cache = mkdtempSync(join(tmpdir(), 'warmroute-hub-'))
-    open.push({ close: () => Promise.resolve(rmSync(cache, { recursive: true })) })
-    const env = { HF_ENDPOINT: endpoint, HF_TOKEN: 'hub-secret', HF_HUB_CACHE: cache }
-    const it = await engine({ root: 'org/tiny' })
-    const lines: string[] = []
-    const without = await start([it.url], lines, undefined, env)
-    expect(asked).toEqual([])
-    expect(without.assembly.reports()[0]!.tokens).toMatchObject({ source: 'engine' })
-
-    const served = await start([it.url, '--hub-download'], lines, undefined, env)
-    const isHub = (reports: readonly AddressReport[]) => reports[0]!.tokens?.source === 'hub'
-    expect(await served.assembly.until(isHub, 20_000)).toBe(true)
-    expect(asked.map(({ headers }) => [headers.host!.split(':')[0], headers.authorization])).toEqual([
-      ...Array.from({ length: 5 }, () => ['127.0.0.1', 'Bearer hub-secret']),
-      ['localhost', undefined], // another host is not told
-    ])
-    await say(client(served), [], 'How warm is it?')
-    const metrics = await (await fetch(`${served.address.url}/metrics`)).text()
-    expect(metrics).toContain('warmroute_token_source{encoder="own",model="sim",source="hub"} 1')
-    expect(metrics).toContain('warmroute_tokenized_prompts_total{exactness="proven",model="sim",source="tokenizer"} 1')
-    expect(metrics).toMatch(/warmroute_token_cache_misses_total\{cache="pieces",model="sim"\} [1-9]/)
-    expect(metrics).toMatch(/warmroute_encoded_texts_total\{model="sim",place="loop"\} [1-9]/)
-    expect(metrics).toMatch(/dynamo_frontend_template_seconds_count [1-9]/)
-    expect(metrics).toMatch(/dynamo_frontend_tokenize_seconds_count [1-9]/)
-    expect(`${lines.join()}${metrics}`).not.toContain('hub-secret')
-  })
-
-  it('takes another tokenizer while it runs, and keeps it when workers come and go', async () => {
-    const engines = [await engine({ isTokenizerInfo: true }), await engine()]
-    const served = await start(engines.map(({ url }) => url))
-    const { url } = served.address
-    const folder = fileURLToPath(tinyllama)
-    const replace = (path: string): Promise<Response> =>
-      fetch(`${url}/models/sim/tokenizer`, { method: 'POST', body: JSON.stringify({ path }) })
-    expect(await (await fetch(`${url}/models/sim/tokenizer`)).json()).toMatchObject({ source: 'engine' })
-    expect((await replace('test/nowhere')).status).toBe(400)
-    expect(served.assembly.reports()[0]!.tokens).toMatchObject({ source: 'engine' })
-    expect(await (await replace(folder)).json()).toMatchObject({ source: 'configured', from: folder, encoder: 'own' })
-    await say(client(served), [], 'How warm is it?')
-    await fetch(`${url}/workers/1`, { method: 'DELETE' })
-    expect(served.assembly.reports()[1]!.tokens).toMatchObject({ source: 'configured', from: folder })
-    await say(client(served), [], 'And now?')
-    const metrics = await (await fetch(`${url}/metrics`)).text()
-    expect(metrics).toContain('warmroute_token_source{encoder="own",model="sim",source="configured"} 1')
-    expect(metrics).toContain('warmroute_tokenized_prompts_total{exactness="proven",model="sim",source="tokenizer"} 2')
-    for (const [outcome, count] of Object.entries({ replaced: 1, refused: 1 }))
-      expect(metrics).toContain(`warmroute_tokenizer_replacements_total{model="sim",outcome="${outcome}"} ${count}\n`)
-  })
-
-  it('asks an engine that tells its tokenizer for new ends only, and says what every engine is asked for', async () => {
-    const [told, silent] = [await engine({ isTokenizerInfo: true }), await engine({ models: ['other'] })]
-    const lines: string[] = []
-    const served = await start([told.url, silent.url], lines)
-    expect(served.assembly.reports().map(({ tokens }) => tokens?.asks)).toEqual(['ends', 'whole'])
-    expect(lines.join('\n')).toContain('the engine of other tokenizes every new prompt from its start')
-    expect(lines.join('\n')).not.toContain('the engine of sim tokenizes')
-    const messages = conversation('harbours')
-    expect(await served.assembly.until(isExact, 10_000)).toBe(true)
-    for (let turn = 0; turn < 6; turn++) {
-      await settled(served, [told])
-      const { predicted, reported } = await say(client(served), messages, `And what of number ${turn}?`)
-      expect(predicted).toBe(reported)
-    }
-    const metrics = await (await fetch(`${served.address.url}/metrics`)).text()
-    for (const [asked, count] of Object.entries({ end: 5, whole: 1, checked: 4, refuted: 0 }))
-      expect(metrics).toContain(`warmroute_engine_prompts_total{asked="${asked}",model="sim"} ${count}\n`)
   })
 })
 
@@ -503,11 +380,4 @@ it('writes a decision log that can be replayed, and starts from an engine profil
   expect(trace[1]!.promptTokens).toBeGreaterThan(trace[0]!.promptTokens)
   expect(readFileSync(path, 'utf8')).not.toContain('written')
   rmSync(folder, { recursive: true })
-})
-
-it('refuses an engine that is named twice, however its address is written', async () => {
-  await expect(start(['127.0.0.1:1', 'http://127.0.0.1:1/'])).rejects.toMatchObject({
-    code: 'WR_INVALID_CONFIG',
-    message: expect.stringContaining('http://127.0.0.1:1 is named twice'),
-  })
 })
