@@ -62,12 +62,12 @@ function eventsOf({ facts }: AddressReport): string {
   return `${port}${more}${first.replayEndpoint === undefined ? ', no replay' : ' + replay'}`
 }
 
-function adviceOf({ workerId, state, trouble, verdict, tokens }: AddressReport): string[] {
+function adviceOf({ workerId, state, absence, verdict, tokens }: AddressReport): string[] {
   if (!verdict)
     return [
       state === 'dismissed'
         ? `  worker ${workerId} was taken away.`
-        : `  worker ${workerId} does not answer yet${trouble === undefined ? '' : `: ${trouble}`}. It is asked again until it does, and joins then.`,
+        : `  worker ${workerId} ${absence}. It is asked again until it does, and joins then.`,
     ]
   if (verdict.mode === 'exact') return []
   const lines = [`  worker ${workerId} is ${verdict.mode}: ${verdict.reason}.`]

@@ -4,6 +4,7 @@ export { createGateway } from './gateway.js'
 export type { Gateway, GatewayAddress } from './gateway.js'
 export { hashKey } from './http/keys.js'
 export type {
+  AbsentWorker,
   AddedWorker,
   Deadlines,
   DisaggSpec,

@@ -180,6 +180,18 @@ export interface WorkerSteward {
   takenIds(): Iterable<bigint>
   /** An admin added a worker, which may take requests already. */
   added(worker: AddedWorker): void
+  /** Who is known and takes no requests, because it does not answer or was refused. */
+  absent(): readonly AbsentWorker[]
+  /** One of those is not waited for any more. False: no such worker. */
+  forget(workerId: bigint): boolean
+}
+
+export interface AbsentWorker {
+  readonly id: bigint
+  readonly url: string
+  /** Where it is known. */
+  readonly model: string | undefined
+  readonly reason: string
 }
 
 export interface AddedWorker {

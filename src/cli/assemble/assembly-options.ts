@@ -46,8 +46,8 @@ export interface AddressReport {
   readonly workerId: bigint
   readonly url: string
   readonly state: KeeperState
-  /** Why it does not answer, where that is known. */
-  readonly trouble: string | undefined
+  /** Why it is not in, in words that follow its name; undefined: it is. */
+  readonly absence: string | undefined
   readonly facts: EngineFacts | undefined
   readonly model: string | undefined
   readonly role: WorkerRole | undefined

@@ -52,9 +52,51 @@ it('goes on without a worker that the gateway refuses, and tries it again', asyn
   expect(refusals.join()).not.toContain('hidden')
   expect(assembly.reports()).toMatchObject([
     { state: 'joined', model: 'sim' },
-    { model: undefined, verdict: undefined },
+    { model: undefined, verdict: undefined, absence: expect.stringMatching(/^is refused: .*engine_ids/) as string },
   ])
   expect(assembly.gateway.workers().map(({ id }) => id)).toEqual(['1'])
+})
+
+it('shows who is known and not in, with the reason, and forgets them when told to', async () => {
+  const { world, url } = await talker()
+  const { url: prefillUrl } = await engine()
+  world.isUp = false
+  const { assembly } = assemble(
+    [
+      { url: url.replace('//', '//me:hidden@') },
+      { url: prefillUrl, role: 'prefill' },
+      { url: 'http://127.0.0.1:9', role: 'decode' },
+    ],
+    { gateway: { listen: { port: 0 } } },
+  )
+  const { url: ours } = await assembly.listen()
+  const listed = async (): Promise<object[]> => {
+    const text = await (await fetch(`${ours}/workers`)).text()
+    return (JSON.parse(text) as { workers: object[] }).workers
+  }
+  await assembly.looked()
+  expect(await listed()).toEqual([
+    { id: '1', url, state: 'waiting', reason: 'does not answer yet: /v1/models answered 503' },
+    {
+      id: '2',
+      url: prefillUrl,
+      model: 'sim',
+      state: 'waiting',
+      reason: 'only prefills, and nobody decodes its model yet',
+    },
+    { id: '3', url: 'http://127.0.0.1:9', state: 'waiting', reason: expect.stringContaining('ECONNREFUSED') as string },
+  ])
+  world.isUp = true
+  expect(await assembly.until(([it]) => it!.verdict !== undefined, 10_000)).toBe(true)
+  const twin = await fetch(`${ours}/workers`, {
+    method: 'POST',
+    body: JSON.stringify({ model: 'm', url: 'http://127.0.0.1:9' }),
+  })
+  expect([twin.status, await twin.text()]).toEqual([400, expect.stringContaining('worker 3 has the url')])
+  expect((await fetch(`${ours}/workers/2`, { method: 'DELETE' })).status).toBe(200)
+  expect((await fetch(`${ours}/workers/3/drain`, { method: 'POST' })).status).toBe(202)
+  expect(await listed()).toMatchObject([{ id: '1', url, state: 'ready' }])
+  for (const id of [2, 3]) expect((await fetch(`${ours}/workers/${id}`, { method: 'DELETE' })).status).toBe(404)
 })
 
 it('is not taken for closed while it runs', async () => {

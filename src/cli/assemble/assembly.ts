@@ -5,9 +5,10 @@
  */
 import type { EngineFacts } from '../../engines/index.js'
 import { namesPairs } from '../../engines/index.js'
-import type { AddedWorker, Gateway, GatewayAddress, Log } from '../../server/index.js'
+import type { AbsentWorker, AddedWorker, Gateway, GatewayAddress, Log, WorkerSteward } from '../../server/index.js'
 import { createGateway, observeTokens, withoutCredentials } from '../../server/index.js'
 import { TokenService } from '../../tokens/index.js'
+import { absenceOf } from './absence.js'
 import type { AddressReport, AssemblyOptions } from './assembly-options.js'
 import { CacheMemory } from './cache-memory.js'
 import { DecisionLog } from './decision-log.js'
@@ -49,6 +50,8 @@ export class Assembly implements KeeperHouse {
   /** They answer and are not in yet: prefill workers of a model that nobody decodes, and who was refused. */
   readonly #early = new Map<bigint, { readonly keeper: WorkerKeeper; readonly facts: EngineFacts }>()
   readonly #joined = new Map<bigint, Joined>()
+  /** Why those who answer were not taken in. */
+  readonly #refusals = new Map<bigint, string>()
   readonly #tokenHosts: TokenHosts
   readonly #listeners = new Set<() => void>()
   readonly #stop = new AbortController()
@@ -63,7 +66,12 @@ export class Assembly implements KeeperHouse {
     this.#options = options
     this.#log = options.log ?? silent
     this.#times = { ...keeperTimes, ...options.times }
-    const steward = { takenIds: () => this.#keepers.keys(), added: (it: AddedWorker) => this.#adopt(it) }
+    const steward: WorkerSteward = {
+      takenIds: () => this.#keepers.keys(),
+      added: (it) => this.#adopt(it),
+      absent: () => this.#absent(),
+      forget: (workerId) => this.#forget(workerId),
+    }
     this.gateway = createGateway({
       ...options.gateway,
       steward,
@@ -135,7 +143,7 @@ export class Assembly implements KeeperHouse {
         workerId: keeper.id,
         url: keeper.address.url,
         state: keeper.state,
-        trouble: keeper.trouble,
+        absence: joined ? undefined : absenceOf(keeper, this.#refusals.get(keeper.id), this.#early.has(keeper.id)),
         facts: joined?.facts,
         model,
         role: joined?.role,
@@ -175,6 +183,7 @@ export class Assembly implements KeeperHouse {
     const joined: Joined = { keeper, runtime, role, facts, added, found: [], verdict: starting, batches: 0 }
     this.#joined.set(keeper.id, joined)
     this.#admit(joined)
+    this.#refusals.delete(keeper.id)
     this.#follow(joined)
     this.#findSockets(joined)
     await this.#tokenHosts.find(runtime.name)
@@ -231,6 +240,8 @@ export class Assembly implements KeeperHouse {
   }
 
   failed(keeper: WorkerKeeper, error: unknown): void {
+    if (!this.#joined.has(keeper.id) && keeper.state !== 'dismissed')
+      this.#refusals.set(keeper.id, error instanceof Error ? error.message : String(error))
     this.#log.warn({ url: withoutCredentials(keeper.address.url), error: String(error) }, 'a worker could not join')
   }
 
@@ -249,11 +260,28 @@ export class Assembly implements KeeperHouse {
     this.#keep(spec.id, { url, apiKey, role, transfer, events, replay })
   }
 
+  #absent(): readonly AbsentWorker[] {
+    return this.reports().flatMap(({ workerId: id, url, state, absence: reason }) => {
+      if (reason === undefined || state === 'dismissed') return []
+      const facts = this.#early.get(id)?.facts
+      return [{ id, url, model: this.#added.get(id)?.model ?? (facts && nameOf(facts)), reason }]
+    })
+  }
+
+  #forget(id: bigint): boolean {
+    const keeper = this.#keepers.get(id)
+    if (!keeper || keeper.state === 'dismissed') return false
+    this.#dismiss(id)
+    this.#changed()
+    return true
+  }
+
   #dismiss(id: bigint): void {
     const keeper = this.#keepers.get(id)
     if (!keeper) return
     keeper.dismiss()
     this.#early.delete(id)
+    this.#refusals.delete(id)
     const joined = this.#joined.get(id)
     this.#joined.delete(id)
     if (this.#added.delete(id)) this.#keepers.delete(id) // one that was configured is still shown

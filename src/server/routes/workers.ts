@@ -25,7 +25,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
       method: 'GET',
       path: '/workers',
       access: 'admin',
-      handle: ({ response }) => answerJson(response, 200, { workers: admin.workers() }),
+      handle: ({ response }) => answerJson(response, 200, { workers: [...admin.workers(), ...absentOf(admin)] }),
     },
     {
       method: 'POST',
@@ -51,8 +51,8 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
         if (action !== 'drain' || more !== undefined)
           throw new WarmrouteError('WR_ROUTE_NOT_FOUND', { message: 'Route not found: POST /workers/{id}/drain' })
         const workerId = readId(id ?? '')
-        requireWorker(admin, workerId)
-        void admin.drainWorker(workerId)
+        if (isIn(admin, workerId)) void admin.drainWorker(workerId)
+        else if (!admin.steward?.forget(workerId)) throw notFound(workerId)
         answerJson(response, 202, { id: String(workerId), state: 'draining' })
       },
     },
@@ -63,7 +63,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
       access: 'admin',
       handle({ response, rest }) {
         const workerId = readId(rest)
-        if (!admin.removeWorker(workerId)) throw notFound(workerId)
+        if (!admin.removeWorker(workerId) && !admin.steward?.forget(workerId)) throw notFound(workerId)
         answerJson(response, 200, { id: String(workerId), state: 'gone' })
       },
     },
@@ -209,14 +209,35 @@ function nextId(admin: WorkerAdmin): bigint {
   return id
 }
 
-function requireWorker(admin: WorkerAdmin, workerId: bigint): void {
-  if (!admin.workers().some((worker) => worker.id === String(workerId))) throw notFound(workerId)
+function isIn(admin: WorkerAdmin, workerId: bigint): boolean {
+  return admin.workers().some((worker) => worker.id === String(workerId))
+}
+
+interface AbsentReport {
+  readonly id: string
+  readonly url: string
+  readonly model: string | undefined
+  readonly state: 'waiting'
+  readonly reason: string
+}
+
+/** One that was just added takes requests before its steward has seen it. */
+function absentOf(admin: WorkerAdmin): readonly AbsentReport[] {
+  const absent = (admin.steward?.absent() ?? []).filter(({ id }) => !isIn(admin, id))
+  return absent.map(({ id, url, model, reason }) => ({
+    id: String(id),
+    url: withoutCredentials(url),
+    model,
+    state: 'waiting',
+    reason,
+  }))
 }
 
 /** One engine as two workers would have half of its load seen at each. One that drains makes room for its successor. */
 function refuseTwin(admin: WorkerAdmin, { spec }: AddedWorker): void {
   const url = withoutCredentials(spec.url)
-  const twin = admin.workers().find((it) => it.url === url && it.id !== String(spec.id) && it.state !== 'draining')
+  const known = [...admin.workers(), ...absentOf(admin)]
+  const twin = known.find((it) => it.url === url && it.id !== String(spec.id) && it.state !== 'draining')
   if (twin) throw refused(`worker ${twin.id} has the url ${url} already; name its id to change it`)
 }
 
