@@ -196,6 +196,33 @@ describe('what an operator does', () => {
     }
   })
 
+  it('adds a worker of a model that nobody served: the model is there once the engine says that it serves it', async () => {
+    const [first, other] = [await engine(), await engine({ models: ['other'] })]
+    const served = await start([first.url])
+    const { url } = served.address
+    const add = async (body: object) => {
+      const reply = await fetch(`${url}/workers`, { method: 'POST', body: JSON.stringify({ url: other.url, ...body }) })
+      return { status: reply.status, ...((await reply.json()) as object) }
+    }
+    expect(await add({ model: 'neither' })).toMatchObject({ status: 202, worker: { id: '2', state: 'waiting' } })
+    const isRefused = (it: readonly AddressReport[]) => it[1]?.absence?.startsWith('is refused') ?? false
+    expect(await served.assembly.until(isRefused, 10_000)).toBe(true)
+    expect(served.assembly.reports()[1]!.absence).toContain('it serves other and not neither')
+    expect(await add({ model: 'other', id: '2' })).toMatchObject({ status: 202, worker: { id: '2', model: 'other' } })
+    const isIn = (it: readonly AddressReport[]) => it.length === 2 && isExact(it)
+    expect(await served.assembly.until(isIn, 10_000)).toBe(true)
+    const models = await client(served).models.list()
+    expect(models.data.map(({ id }) => id)).toEqual(['sim', 'other'])
+    const messages = conversation('a model that came late')
+    const asked = client(served).chat.completions.create({ model: 'other', messages, max_tokens: 4 })
+    expect((await asked.withResponse()).response.headers.get('x-warmroute-worker-id')).toBe('2')
+    expect(await add({ model: 'mine', served_model: 'other', id: '2' })).toMatchObject({ status: 202 })
+    const isMine = (it: readonly AddressReport[]) => it[1]?.model === 'mine' && isExact(it)
+    expect(await served.assembly.until(isMine, 10_000)).toBe(true)
+    const mine = await client(served).chat.completions.create({ model: 'mine', messages, max_tokens: 4 })
+    expect(mine.choices).toHaveLength(1)
+  })
+
   it('asks how events do: every rank has its state, its numbers and its lag, in /workers and in /metrics', async () => {
     const only = await engine({ ranks: 2 })
     const served = await start([only.url])

@@ -45,6 +45,11 @@ export class ModelHub {
     return model
   }
 
+  /** By any of a model's names. */
+  knows(name: string): boolean {
+    return this.#names.has(name)
+  }
+
   /** Without a name the only model is meant, as engines do; with several it must be named. */
   resolve(name: unknown): Resolved {
     if (name === undefined || name === null || name === '') {

@@ -178,7 +178,7 @@ export interface Log {
 export interface WorkerSteward {
   /** Ids that are taken, though perhaps no worker has them yet. */
   takenIds(): Iterable<bigint>
-  /** An admin added a worker, which may take requests already. */
+  /** An admin added a worker: it may take requests already, or its model is not known yet and the steward is to make it. */
   added(worker: AddedWorker): void
   /** Who is known and takes no requests, because it does not answer or was refused. */
   absent(): readonly AbsentWorker[]

@@ -17,6 +17,7 @@ import type { Joined } from './joined.js'
 import {
   isOtherShape,
   nameOf,
+  requireServed,
   roleOf,
   servesAsSaid,
   sourcesOf,
@@ -176,8 +177,8 @@ export class Assembly implements KeeperHouse {
       this.#early.set(keeper.id, { keeper, facts })
       return
     }
-    const main = await (added ? this.#runtimes.get(name) : this.#runtimes.of(facts))
-    if (!main) return
+    if (added && !this.#runtimes.has(name)) requireServed(facts, added)
+    const main = await this.#runtimes.of(facts, name)
     const runtime = role === 'prefill' ? await this.#runtimes.prefillOf(keeper, facts, main) : main
     if (this.#stop.signal.aborted || this.#keepers.get(keeper.id) !== keeper || keeper.state === 'dismissed') return
     const joined: Joined = { keeper, runtime, role, facts, added, found: [], verdict: starting, batches: 0 }

@@ -1,5 +1,6 @@
 /** A worker that answered: what it said, what an admin said of it, and what follows for the gateway. Pure. */
 import type { ConditionalSettings } from '../../core/prefill/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import type { RouterConfig, WorkerConfig } from '../../core/protocol/index.js'
 import type { EngineFacts, EventSourceFact, TransferFacts } from '../../engines/index.js'
 import { connectorOf, leaseMsOf, namesPairs } from '../../engines/index.js'
@@ -99,6 +100,15 @@ export function specText(joined: Joined): string {
 
 export function servesAsSaid(facts: EngineFacts, { model, spec }: AddedWorker): boolean {
   return facts.models?.value.some(({ name }) => name === (spec.servedModel ?? model)) ?? false
+}
+
+/** A model is made for what an engine serves, not for what was said of it. */
+export function requireServed(facts: EngineFacts, added: AddedWorker): void {
+  if (servesAsSaid(facts, added)) return
+  const served = facts.models!.value.map(({ name }) => name).join(', ')
+  throw new WarmrouteError('WR_INVALID_CONFIG', {
+    reason: `it serves ${served} and not ${added.spec.servedModel ?? added.model}`,
+  })
 }
 
 /** What the operator names beats what the engine says, and that beats what was found. */

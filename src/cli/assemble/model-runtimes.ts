@@ -38,13 +38,8 @@ export class ModelRuntimes {
     return this.#models.has(name)
   }
 
-  get(name: string): Promise<ModelRuntime> | undefined {
-    return this.#models.get(name)
-  }
-
-  /** Of the model that the engine serves, made for the first one that serves it. */
-  of(facts: EngineFacts): Promise<ModelRuntime> {
-    const name = nameOf(facts)
+  /** Of the model that the engine serves, made for the first one that serves it. `name`: what it is called here. */
+  of(facts: EngineFacts, name: string = nameOf(facts)): Promise<ModelRuntime> {
     let runtime = this.#models.get(name)
     if (!runtime) {
       runtime = this.#create(name, facts)
@@ -87,8 +82,13 @@ export class ModelRuntimes {
     const blockSize = facts.blockSize?.value ?? blockSizeUnknown
     const isEagle = namesPairs(facts)
     const runtime = await ModelRuntime.create({ ...this.#options, name, blockSize, isEagle })
+    try {
+      this.#options.onModel(runtime, facts, this.#disaggOf(name, isEagle))
+    } catch (error) {
+      await runtime.close() // one of its names is taken
+      throw error
+    }
     this.#ready.add(runtime)
-    this.#options.onModel(runtime, facts, this.#disaggOf(name, isEagle))
     return runtime
   }
 

@@ -19,10 +19,11 @@ export interface ModelSpecParts {
 
 export function modelSpecOf({ runtime, facts, disagg, config, rules, tokens, joined }: ModelSpecParts): ModelSpec {
   const { name, blockSize, isEagle } = runtime
-  const [, ...others] = facts.models!.value
+  const names = facts.models!.value.map((model) => model.name)
   return {
     name,
-    aliases: others.map((model) => model.name),
+    // Under a name that the engine does not know, its own names are not this model's: another may have them here.
+    aliases: names.includes(name) ? names.filter((it) => it !== name) : [],
     adapters: (facts.adapters?.value ?? []).map((adapter) => adapter.name),
     blockSize,
     isEagle,

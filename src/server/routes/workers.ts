@@ -35,6 +35,12 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
         const bytes = await readBody(request, response, { bytesMax: 64 * 1024, timeoutMs: context.deadlines.bodyMs })
         const worker = readWorker(bodyText(bytes), () => nextId(admin))
         refuseTwin(admin, worker)
+        if (admin.steward && !context.hub.knows(worker.model)) {
+          admin.removeWorker(worker.spec.id) // of whatever model it was
+          admin.steward.added(worker)
+          answerJson(response, 202, { worker: absentOf(admin).find((it) => it.id === String(worker.spec.id)) })
+          return
+        }
         const { name: model } = context.hub.resolve(worker.model).model
         admin.setWorker(model, worker.spec)
         admin.steward?.added({ ...worker, model })
