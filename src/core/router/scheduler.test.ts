@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import type { RouterConfigInput, RouterConfigOverride } from '../protocol/index.js'
 import { FleetModel } from '../load/index.js'
 import type { WorkerSelector } from '../selection/index.js'
 import { DefaultWorkerSelector } from '../selection/index.js'
@@ -153,6 +154,34 @@ describe('prefill times that are learned under a policy of blocks', () => {
     const before = learner.coefficients
     serve(fleet, 20, { override: { trackPrefillTokens: false } })
     expect([learner.observations, learner.runningCount, learner.coefficients]).toEqual([0, 0, before])
+  })
+
+  it('a prompt that is computed elsewhere has no price where it decodes, one that nobody counts has', () => {
+    const ownOf = (config: RouterConfigInput, override?: RouterConfigOverride): number | undefined => {
+      const fleet = new Fleet({ workers: 2, config: { policy: 'warm', ...config } })
+      const decision = fleet.ask('a', { promptTokens: 640, wantReceipt: true, override })
+      if (decision.kind !== 'picked') throw new Error(decision.kind)
+      return decision.receipt!.candidates[0]!.milliseconds!.own
+    }
+    expect(ownOf({}, { trackPrefillTokens: false, overlapScoreCredit: 0 })).toBe(0)
+    expect(ownOf({ routerTrackPrefillTokens: false })).toBeGreaterThan(0)
+  })
+
+  it('learns how fast answers are written from their blocks', () => {
+    const model = new FleetModel()
+    const fleet = new Fleet({ workers: 1, model, config: { policy: 'warm' } })
+    for (let request = 0; request < 60; request++) {
+      const id = `r${request}`
+      fleet.ask(id, { promptTokens: 1600 * (1 + (request % 9)) })
+      fleet.core.markPrefillCompleted(id, fleet.moment)
+      for (let block = 0; block < 6; block++) {
+        fleet.nowMs += 16 * 25 // a block of 16 tokens
+        fleet.core.addOutputBlock(id, fleet.moment)
+      }
+      fleet.core.free(id, fleet.moment)
+    }
+    const { base, slope } = model.decode
+    expect(base + slope * 8000).toBeCloseTo(25, 0)
   })
 
   it('a cost in milliseconds learns from prompts that are computed here, whatever the settings count', () => {
