@@ -153,6 +153,21 @@ describe('whose tokens are used', () => {
       expect(metrics).toContain(`warmroute_tokenizer_replacements_total{model="sim",outcome="${outcome}"} ${count}\n`)
   })
 
+  it.each([
+    ['vllm', 'sglang'],
+    ['sglang', 'vllm'],
+  ] as const)('asks the vLLM of a mixed fleet, though %s joins before %s', async (...kinds) => {
+    const engines = [await engine({ engine: kinds[0] }), await engine({ engine: kinds[1] })]
+    const served = await start([engines[0]!.url])
+    const body = JSON.stringify({ model: 'sim', url: engines[1]!.url })
+    expect((await fetch(`${served.address.url}/workers`, { method: 'POST', body })).status).toBe(201)
+    const isBoth = (reports: readonly AddressReport[]) => reports.length === 2 && isExact(reports)
+    expect(await served.assembly.until(isBoth, 10_000)).toBe(true)
+    const { url } = engines[kinds.indexOf('vllm')]!
+    const isAsked = (reports: readonly AddressReport[]) => reports.every(({ tokens }) => tokens?.from === url)
+    expect(await served.assembly.until(isAsked, 10_000)).toBe(true)
+  })
+
   it('asks an engine that tells its tokenizer for new ends only, and says what every engine is asked for', async () => {
     const [told, silent] = [await engine({ isTokenizerInfo: true }), await engine({ models: ['other'] })]
     const lines: string[] = []

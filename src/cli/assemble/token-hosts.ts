@@ -1,6 +1,7 @@
 /**
  * Where each model's tokens come from: its files first, and an engine that serves it where there are none. The engine is
- * one of the model's workers; when it leaves another is asked, and what failed is tried again at the next look.
+ * one of the model's workers; when it leaves another is asked, and what failed is tried again at the next look. Where
+ * engines of several kinds serve a model it is always one of the same kind, whoever answered first.
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { dialectOf } from './joined.js'
@@ -21,7 +22,7 @@ export interface TokenHostsOptions {
 
 export class TokenHosts {
   readonly #options: TokenHostsOptions
-  readonly #hosts = new Map<string, bigint>()
+  readonly #hosts = new Map<string, Joined>()
   /** Folders that an admin named while we run, by model. */
   readonly #named = new Map<string, string>()
 
@@ -40,14 +41,15 @@ export class TokenHosts {
 
   /** Never rejects: a worker is worth having without tokens. */
   async find(model: string): Promise<void> {
-    if (this.#hosts.has(model)) return
     const host = this.#hostOf(model)
     if (!host?.runtime.looksAtCaches) return
-    this.#hosts.set(model, host.keeper.id)
+    const present = this.#hosts.get(model)
+    if (present && kindRank(present) <= kindRank(host)) return
+    this.#hosts.set(model, host)
     try {
       await this.#ask(model, host)
     } catch (error) {
-      if (this.#hosts.get(model) === host.keeper.id) this.#hosts.delete(model)
+      if (this.#hosts.get(model) === host) this.#hosts.delete(model)
       if (!this.#options.signal.aborted) this.#options.failed(host, error)
     }
   }
@@ -59,19 +61,19 @@ export class TokenHosts {
     const sources = this.#sourcesOf(model, host, path)
     const { tokens, signal: stop } = this.#options
     const status = await tokens.replaceModel(model, sources, AbortSignal.any([signal, stop]))
-    this.#hosts.set(model, host.keeper.id)
+    this.#hosts.set(model, host)
     if (path !== undefined) this.#named.set(model, path)
     return status
   }
 
   left({ keeper, runtime: { name } }: Joined): void {
-    if (this.#hosts.get(name) !== keeper.id) return
+    if (this.#hosts.get(name)?.keeper !== keeper) return
     this.#hosts.delete(name)
     if (this.status(name).source === 'engine') void this.find(name)
   }
 
   #hostOf(model: string): Joined | undefined {
-    return [...this.#options.joined()].find((it) => it.runtime.name === model && dialectOf(it.facts))
+    return preferredHost([...this.#options.joined()].filter((it) => it.runtime.name === model))
   }
 
   async #ask(model: string, host: Joined): Promise<void> {
@@ -92,4 +94,27 @@ export class TokenHosts {
       engine: { url: withoutCredentials(url), dialect, ...headers },
     }
   }
+}
+
+/** Who tells most of its tokenizer: a vLLM may tell its pieces, and TensorRT-LLM tokenizes no chats for others. */
+const kinds = ['vllm', 'sglang', 'trtllm'] as const
+
+function kindRank({ facts }: Pick<Joined, 'facts'>): number {
+  const dialect = dialectOf(facts)
+  return dialect === undefined ? kinds.length : kinds.indexOf(dialect)
+}
+
+/** The lowest id of the kind that tells most; undefined: none of them can be asked. */
+export function preferredHost<Host extends HostFacts>(workers: readonly Host[]): Host | undefined {
+  let best: Host | undefined
+  for (const worker of workers) {
+    if (dialectOf(worker.facts) === undefined) continue
+    const by = best ? kindRank(worker) - kindRank(best) : -1
+    if (by < 0 || (by === 0 && worker.keeper.id < best!.keeper.id)) best = worker
+  }
+  return best
+}
+
+interface HostFacts extends Pick<Joined, 'facts'> {
+  readonly keeper: { readonly id: bigint }
 }
