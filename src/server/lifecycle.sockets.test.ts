@@ -279,8 +279,8 @@ describe('time', () => {
       socket.on('data', (part) => (all += part.toString()))
       socket.on('close', () => resolve(all))
     })
-    expect(text).toContain('HTTP/1.1 504')
-    expect(text).toContain('WR_REQUEST_TIMEOUT')
+    expect(text).toContain('HTTP/1.1 408 Request Timeout')
+    expect(text).toContain('WR_BODY_TIMEOUT')
   })
 })
 

@@ -184,6 +184,23 @@ it.each(['HEAD', 'OPTIONS', 'PUT', 'DELETE', 'GET'])(
   },
 )
 
+it.each([
+  ['/v1/chat/completions', 'GET', 405],
+  ['/workers', 'DELETE', 405],
+  ['/nowhere', 'GET', 404],
+  ['/workers/9', 'DELETE', 404],
+])(
+  '%s by %s is %i, with the name that the client gave it and none where it gave none',
+  async (path, method, status) => {
+    const { url } = await open({ engines: 1 })
+    for (const headers of [{ 'x-request-id': 'mine' }, {}]) {
+      const response = await fetch(url + path, { method, headers })
+      await response.text()
+      expect([response.status, response.headers.get('x-request-id')]).toEqual([status, headers['x-request-id'] ?? null])
+    }
+  },
+)
+
 it('nobody waits for ever for a worker', async () => {
   const router = createPolicyRouter({ policy: 'round-robin' })
   const parked: RouterPortRoute = ({ signal }) =>

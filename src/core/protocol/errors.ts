@@ -4,6 +4,7 @@
 export const errorTexts = {
   WR_ALL_WORKERS_FILTERED: 'the selection policy filtered out every eligible worker',
   WR_ALL_WORKERS_OVERLOADED: 'all eligible workers are overloaded',
+  WR_BODY_TIMEOUT: 'the request body did not arrive in time',
   WR_BODY_TOO_LARGE: 'the request body is too large',
   WR_BOOKING_FAILED: 'the request could not be placed',
   WR_BOOT_FAILED: 'the router could not start',

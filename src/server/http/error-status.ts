@@ -6,6 +6,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 export const errorStatus: Readonly<Record<ErrorCode, number | 'overload'>> = {
   WR_ALL_WORKERS_FILTERED: 503,
   WR_ALL_WORKERS_OVERLOADED: 'overload',
+  WR_BODY_TIMEOUT: 408,
   WR_BODY_TOO_LARGE: 413,
   WR_BOOKING_FAILED: 500,
   WR_BOOT_FAILED: 500,
@@ -105,6 +106,7 @@ const phrases: Readonly<Record<number, string>> = {
   403: 'Forbidden',
   404: 'Not Found',
   405: 'Method Not Allowed',
+  408: 'Request Timeout',
   409: 'Conflict',
   413: 'Payload Too Large',
   415: 'Unsupported Media Type',

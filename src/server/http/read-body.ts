@@ -18,7 +18,7 @@ export interface ReadBodyOptions {
   readonly buffers?: BufferPool
 }
 
-/** Throws `WR_BODY_TOO_LARGE`, `WR_REQUEST_TIMEOUT` or `WR_REQUEST_CANCELLED`. */
+/** Throws `WR_BODY_TOO_LARGE`, `WR_BODY_TIMEOUT` or `WR_REQUEST_CANCELLED`. */
 export function readBody(
   request: IncomingMessage,
   response: ServerResponse,
@@ -32,7 +32,7 @@ export function readBody(
     let whole: Buffer | undefined
     let size = 0
     const timer = setTimeout(
-      () => settle(() => reject(new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: 'the body did not arrive' }))),
+      () => settle(() => reject(new WarmrouteError('WR_BODY_TIMEOUT', { reason: `within ${timeoutMs} ms` }))),
       timeoutMs,
     )
     const settle = (act: () => void): void => {
