@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
+import { createPolicyRouter } from './policies/policy-router.js'
 
 const open = houseOfEachTest()
 
@@ -37,6 +38,16 @@ describe('worker admin', () => {
     expect(refused.status).toBe(400)
     expect(await refused.text()).toContain('worker 1 has the url')
     expect((await post(url, '/workers', JSON.stringify({ ...twin, id: '1' }))).status).toBe(201)
+  })
+
+  it('refuses to give the id of a worker of one model to another', async () => {
+    const { url, gateway, engines } = await open({ engines: 1 })
+    gateway.addModel({ name: 'other', blockSize: 16, router: createPolicyRouter({ policy: 'round-robin' }) })
+    const refused = await post(url, '/workers', JSON.stringify({ model: 'other', url: engines[0]!.url, id: '1' }))
+    expect(await errorOf(refused)).toMatchObject({
+      status: 400,
+      message: 'worker 1 serves m; remove it first, or name another id',
+    })
   })
 
   it.each([

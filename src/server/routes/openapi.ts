@@ -33,7 +33,14 @@ const own: readonly (readonly [method: string, path: string, summary: string])[]
   ['post', '/router', 'The router as a service: new, mark_prefill, mark_free'],
 ]
 
-const statuses: Readonly<Record<string, number>> = { 'post /workers': 201, 'post /workers/{id}/drain': 202 }
+/** Where it is not 200 alone. */
+const answers: Readonly<Record<string, Readonly<Record<number, string>>>> = {
+  'post /workers': {
+    201: 'It takes requests',
+    202: 'Nobody served its model yet: it waits until its engine was asked',
+  },
+  'post /workers/{id}/drain': { 202: 'It leaves when idle' },
+}
 
 function describe(): object {
   const paths: Record<string, Record<string, object>> = {}
@@ -48,7 +55,12 @@ function describe(): object {
         ? { requestBody: { required: true, content: { 'application/json': { schema: { type: 'object' } } } } }
         : {}),
       responses: {
-        [statuses[`${method} ${path}`] ?? 200]: { description: 'OK' },
+        ...Object.fromEntries(
+          Object.entries(answers[`${method} ${path}`] ?? { 200: 'OK' }).map(([status, description]) => [
+            status,
+            { description },
+          ]),
+        ),
         default: { description: 'An error, with a code of docs/reference/errors.md' },
       },
     }

@@ -42,6 +42,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
           return
         }
         const { name: model } = context.hub.resolve(worker.model).model
+        refuseOtherModel(admin, worker, model)
         admin.setWorker(model, worker.spec)
         admin.steward?.added({ ...worker, model })
         answerJson(response, 201, { worker: admin.workers().find((it) => it.id === String(worker.spec.id)) })
@@ -245,6 +246,12 @@ function refuseTwin(admin: WorkerAdmin, { spec }: AddedWorker): void {
   const known = [...admin.workers(), ...absentOf(admin)]
   const twin = known.find((it) => it.url === url && it.id !== String(spec.id) && it.state !== 'draining')
   if (twin) throw refused(`worker ${twin.id} has the url ${url} already; name its id to change it`)
+}
+
+/** An id is one worker's: in two models its load would be seen by halves, and one removal would leave the other behind. */
+function refuseOtherModel(admin: WorkerAdmin, { spec }: AddedWorker, model: string): void {
+  const other = admin.workers().find((it) => it.id === String(spec.id) && it.model !== model)
+  if (other) throw refused(`worker ${other.id} serves ${other.model}; remove it first, or name another id`)
 }
 
 function notFound(workerId: bigint): WarmrouteError {
