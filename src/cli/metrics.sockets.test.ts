@@ -29,7 +29,7 @@ const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
   ['tokenCacheEvictions', 'src/server/telemetry/token-meters.test.ts'],
   ['refutedTemplates', 'src/server/telemetry/token-meters.test.ts'],
   ['tokenizerReplacements', 'src/server/routes/tokenizers.sockets.test.ts'],
-  ['engineEnds', 'src/cli/serve.sockets.test.ts'],
+  ['engineEnds', 'src/cli/serve-tokens.sockets.test.ts'],
   ['tokenizerTasks', 'src/server/telemetry/token-meters.test.ts'],
   ['eventGaps', 'src/server/telemetry/event-gauges.test.ts'],
   ['eventReplays', 'src/server/telemetry/event-gauges.test.ts'],

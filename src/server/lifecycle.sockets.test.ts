@@ -205,8 +205,8 @@ describe('time', () => {
   it('does not give up while the worker shows signs of life', async () => {
     const { url, gateway } = await open({
       engines: 1,
-      respond: (_request, response) => void setTimeout(() => answerChat({ text: '{}' } as never, response), 200),
-      gateway: { deadlines: { noProgressMs: 60 } },
+      respond: (_request, response) => void setTimeout(() => answerChat({ text: '{}' } as never, response), 1200),
+      gateway: { deadlines: { noProgressMs: 500 } }, // a busy machine may hold up the pulse
     })
     const pulse = setInterval(() => gateway.noteProgress(1n), 10)
     const response = await post(url, '/v1/chat/completions', chatBody())
@@ -380,7 +380,7 @@ describe('the end of a gateway', () => {
   })
 
   it('says 503 and still serves while the grace lasts, so that balancers look away before anything is refused', async () => {
-    const { url, gateway } = await open({ engines: 1, gateway: { deadlines: { graceMs: 700 } } })
+    const { url, gateway } = await open({ engines: 1, gateway: { deadlines: { graceMs: 2_500 } } })
     expect(await statuses(url)).toMatchObject({ '/health': 200, '/ready': 200 })
     const closed = gateway.close()
     expect(await statuses(url)).toEqual({ '/health': 503, '/ready': 503, '/live': 200, '/metrics': 200 })
