@@ -6,6 +6,7 @@ import { RememberedTexts } from './remember/remembered-texts.js'
 import type { RememberedText } from './remember/remembered-texts.js'
 import type { Kinship, TokensParts } from './tokens.js'
 import { Tokens } from './tokens.js'
+import { turnsDuring } from './turns.case.js'
 
 const ids = Uint32Array.from({ length: 3 * sliceIds + 77 }, (_, at) => (at * 7919) % 50_000)
 const made = (parts: Partial<TokensParts> = {}): Tokens =>
@@ -57,15 +58,7 @@ it.each(
 )('many ids are hashed in slices, $says, $scheme.blockSize tokens in a block', async ({ scheme, parts }) => {
   const { hasher, hashed } = watched()
   const tokens = made(parts())
-  let turns = 0
-  let isOver = false
-  const count = (): void => {
-    turns++
-    if (!isOver) setImmediate(count)
-  }
-  setImmediate(count)
-  await tokens.hashAhead(scheme, hasher)
-  isOver = true
+  const { turns } = await turnsDuring(() => tokens.hashAhead(scheme, hasher))
   expect(Math.max(...hashed)).toBeLessThanOrEqual(sliceIds + 2 * scheme.blockSize)
   expect(turns).toBeGreaterThanOrEqual(hashed.length - 1)
   const calls = hashed.length

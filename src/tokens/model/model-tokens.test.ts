@@ -10,6 +10,7 @@ import { Encoder } from '../encode/encoder.js'
 import { TokenPool } from '../pool/pool.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
 import { Tokens } from '../tokens.js'
+import { turnsDuring } from '../turns.case.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
 import type { Step } from './edits.case.js'
@@ -233,15 +234,8 @@ describe('a body that is only there as bytes', () => {
 it('lets others have their turn of the loop while it encodes a batch, and ends at its deadline', async () => {
   const model = new ModelTokens(models[0]!.loaded, pool)
   const prompt = Array.from({ length: 20_000 }, (_, index) => `${index} bottles`)
-  let turns = 0
-  let isOver = false
-  const count = (): void => {
-    turns++
-    if (!isOver) setImmediate(count)
-  }
-  setImmediate(count)
-  const tokens = await model.tokenize('completions', { prompt }, { deadlineMs: 60_000 })
-  isOver = true
+  const tokenize = () => model.tokenize('completions', { prompt }, { deadlineMs: 60_000 })
+  const { result: tokens, turns } = await turnsDuring(tokenize)
   expect(tokens).toMatchObject({ promptCount: 20_000 })
   expect(turns).toBeGreaterThan(120) // about 130 texts in each
   const hurried = model.tokenize('completions', { prompt }, { deadlineMs: 0 })

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { randomFrom } from '../../../bench/tokens/texts.js'
 import { sliceIds } from '../next-turn.js'
 import { RememberedTexts } from './remembered-texts.js'
+import { turnsDuring } from '../turns.case.js'
 
 const sliceBytes = 4 * sliceIds
 const noCuts = new Uint32Array(0)
@@ -23,15 +24,7 @@ it('what is looked for in slices is found as at once, and others have their turn
     texts.add({ bytes: known, ids, specialsBefore: 0, specialsAfter: 0, cuts: noCuts }, texts.find(known, false))
     const bytes = Uint8Array.from({ length }, (_, at) => known[at] ?? 1)
     if (length > 6000) bytes[length - 1000]! ^= 1
-    let turns = 0
-    let isOver = false
-    const count = (): void => {
-      turns++
-      if (!isOver) setImmediate(count)
-    }
-    setImmediate(count)
-    const found = await texts.findInSlices(bytes, false)
-    isOver = true
+    const { result: found, turns } = await turnsDuring(() => texts.findInSlices(bytes, false))
     const expected = texts.find(bytes, false)
     expect(found.marks).toEqual(expected.marks)
     expect(found.match?.common).toBe(expected.match?.common)
