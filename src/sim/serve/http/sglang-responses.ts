@@ -5,16 +5,11 @@ import { isSet, numberOf, objectOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json } from './exchange.js'
 import { Refusal, sendJson } from './exchange.js'
+import type { ResponseHead } from './responses-parts.js'
+import { textPart } from './responses-parts.js'
 import { runGeneration } from './run-generation.js'
 import { checkQueue, sglangBody } from './sglang-errors.js'
 import { chatTokens, sglangSpec } from './sglang-openai.js'
-
-interface ResponseHead {
-  readonly id: string
-  readonly messageId: string
-  readonly created: number
-  readonly model: string
-}
 
 export async function sglangResponses(exchange: Exchange): Promise<void> {
   const { server } = exchange
@@ -131,10 +126,6 @@ function message(head: ResponseHead, text: string | undefined): Json {
     type: 'message',
     phase: 'final_answer',
   }
-}
-
-function textPart(text: string): Json {
-  return { annotations: [], text, type: 'output_text', logprobs: null }
 }
 
 /** The response object; `choice` is there once the answer is complete. */

@@ -5,16 +5,11 @@ import { isSet, numberOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json } from './exchange.js'
 import { sendJson } from './exchange.js'
+import type { ResponseHead } from './responses-parts.js'
+import { textPart } from './responses-parts.js'
 import { runGeneration } from './run-generation.js'
 import { checkSampling, invalid, outputLimit, vllmBody, vllmModel } from './vllm-errors.js'
 import { chatPrompt, toSpec } from './vllm-spec.js'
-
-interface ResponseHead {
-  readonly id: string
-  readonly messageId: string
-  readonly created: number
-  readonly model: string
-}
 
 export async function vllmResponses(exchange: Exchange): Promise<void> {
   const { server } = exchange
@@ -97,10 +92,6 @@ function streamSink(exchange: Exchange, body: Json, head: ResponseHead) {
 function message(head: ResponseHead, content: readonly Json[]): Json {
   const status = content.length === 0 ? 'in_progress' : 'completed'
   return { id: head.messageId, content, role: 'assistant', status, type: 'message', phase: null }
-}
-
-function textPart(text: string): Json {
-  return { annotations: [], text, type: 'output_text', logprobs: null }
 }
 
 /** The response object; `choice` is there once the answer is complete. */
