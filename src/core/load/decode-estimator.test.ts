@@ -50,5 +50,18 @@ it('is never negative and always a number', () => {
         expect(value).toBeGreaterThanOrEqual(0)
       }
     }),
+    // A step of 10^302 ms was believed, and then nothing was a number any more.
+    {
+      examples: [
+        [
+          [
+            [0, 3.5953862697246355e302],
+            [999_999.999999999, 5e-324],
+            [0, 5e-324],
+          ],
+          0,
+        ],
+      ],
+    },
   )
 })

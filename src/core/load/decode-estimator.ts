@@ -25,6 +25,8 @@ const outlierAt = 4
 /** The guess counts for as many observations whose contexts are this many tokens apart. */
 const guessCount = 10
 const guessSpread = 6400
+/** A day: no step takes longer, and products of what is shorter stay numbers. */
+const stepMsMax = 86_400_000
 
 export class DecodeEstimator implements DecodeLine {
   #count = 0
@@ -57,7 +59,7 @@ export class DecodeEstimator implements DecodeLine {
 
   /** Steps took this long on average, prefills of others left out. What no clock can have shown is ignored. */
   observe(contextTokens: number, stepMs: number): void {
-    if (!(stepMs > 0 && stepMs < Number.POSITIVE_INFINITY && contextTokens >= 0 && contextTokens < 2 ** 53)) return
+    if (!(stepMs > 0 && stepMs <= stepMsMax && contextTokens >= 0 && contextTokens < 2 ** 53)) return
     const predicted = this.#count === 0 ? stepMs : this.stepMs(contextTokens)
     const limit = this.#count < enough ? Number.POSITIVE_INFINITY : outlierAt * this.#scale
     const residual = Math.max(-2 * limit, Math.min(2 * limit, stepMs - predicted))
