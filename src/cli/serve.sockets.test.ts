@@ -391,7 +391,8 @@ it('writes a decision log that can be replayed, and starts from an engine profil
     code: 'WR_INVALID_CONFIG',
     message: expect.stringContaining('engine_profile: line 1'),
   })
-  const served = await start([(await engine()).url, '--decision-log', path, '--engine-profile', 'h200-llama8b'])
+  const { url } = await engine()
+  const served = await start([url, '--decision-log', path, '--engine-profile', 'h200-llama8b'])
   const ai = client(served)
   const messages = conversation('logs')
   for (const text of ['What is written?', 'And who reads it?']) await say(ai, messages, text)
@@ -405,6 +406,8 @@ it('writes a decision log that can be replayed, and starts from an engine profil
   expect(trace.map(({ outputTokens }) => outputTokens)).toEqual([24, 24, 24, 24])
   expect(trace[2]!.blockIds).not.toEqual(trace[3]!.blockIds) // a cache would not
   expect(trace[1]!.promptTokens).toBeGreaterThan(trace[0]!.promptTokens)
-  expect(readFileSync(path, 'utf8')).not.toContain('written')
+  const text = readFileSync(path, 'utf8')
+  expect(text).not.toContain('written')
+  expect(JSON.parse(text.split('\n')[0]!)).toMatchObject({ worker: '1', worker_url: url })
   rmSync(folder, { recursive: true })
 })

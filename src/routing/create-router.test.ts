@@ -84,6 +84,17 @@ it('explains itself when asked', async () => {
   expect(receipt?.candidates).toHaveLength(2)
 })
 
+it('explains itself by the names of the workers, as plain JSON', async () => {
+  const router = await routerOf('a', 'b', 'c')
+  const { worker, receipt } = await router.route({ tokens: prompt(1), excludedWorkers: ['c'], wantReceipt: true })
+  const told = JSON.parse(JSON.stringify(receipt)) as typeof receipt
+  expect(told).toEqual({ ...receipt })
+  expect([told!.chosen.worker, told!.runnerUp!.worker].toSorted()).toEqual(['a', 'b'])
+  expect(told!.chosen.worker).toBe(worker)
+  expect(told!.candidates.map((it) => it.worker)).toEqual(['a', 'b'])
+  expect(told!.exclusions).toEqual([{ worker: 'c', dpRank: 0, reason: 'excluded' }])
+})
+
 it.each([undefined, null, 'abc', [1, 2, 3]])('refuses a prompt that is no Uint32Array: %j', async (tokens) => {
   const router = await routerOf('a')
   await expect(router.route({ tokens: tokens as never })).rejects.toMatchObject({ code: 'WR_INVALID_ARGUMENT' })

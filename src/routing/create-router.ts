@@ -4,8 +4,9 @@
  */
 import type { RouterConfigInput, RouterEvent, WorkerConfig } from '../core/protocol/index.js'
 import { defaultWorkerConfig, validateWorkerConfig, WarmrouteError } from '../core/protocol/index.js'
-import type { Receipt } from '../core/router/index.js'
 import { InProcessRouter } from './in-process-router.js'
+import type { Receipt } from './receipt.js'
+import { namedReceipt } from './receipt.js'
 
 /**
  * What is known of one worker.
@@ -180,7 +181,7 @@ class NamedRouter implements Router {
       worker: this.#names.nameOf(answer.workerId),
       dpRank: answer.dpRank,
       cachedTokens: answer.cachedTokens,
-      receipt: answer.receipt,
+      receipt: answer.receipt && namedReceipt(answer.receipt, (id) => this.#names.nameOf(id)),
       prefillDone: () => void (isFree || inner.prefillDone(requestId)),
       outputBlock: () => void (isFree || inner.outputBlock(requestId)),
       free: () => {

@@ -44,6 +44,7 @@ export { replayRouterLog } from './replay-log.js'
 export { exportEventCounts, exportLoads, exportPrefillLearning, newMetricsObserver } from './metrics-observer.js'
 export { createRouter } from './create-router.js'
 export type { Placement, RouteOptions, Router, RouterOptions, WorkerOptions } from './create-router.js'
+export type { Receipt } from './receipt.js'
 export {
   activeSequencesSubject,
   kvMetricsEndpoint,

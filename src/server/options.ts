@@ -221,6 +221,8 @@ export interface EndedRequest {
   readonly promptTokens: number
   readonly outputTokens: number
   readonly workerId: bigint
+  /** Undefined: it left before it was asked. */
+  readonly workerUrl: string | undefined
   readonly dpRank: number
   /** As the decision took it. */
   readonly cachedTokens: number

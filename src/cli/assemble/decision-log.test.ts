@@ -27,7 +27,7 @@ function openLog(bytesMax = 2 ** 20, path = join(folder, 'decisions.jsonl')): De
 
 function ended(tokens: readonly number[], at: number, changes: Partial<EndedRequest> = {}): EndedRequest {
   const times = { startedAtMs: at, endedAtMs: at + 900, firstTokenAtMs: at + 100 }
-  const decision = { workerId: 3n, dpRank: 0, cachedTokens: 64, waitedMs: 12.345 }
+  const decision = { workerId: 3n, workerUrl: 'http://gpu3:8000', dpRank: 0, cachedTokens: 64, waitedMs: 12.345 }
   const counts = {
     promptTokens: tokens.length,
     outputTokens: 20,
@@ -74,6 +74,7 @@ it('writes counts, times, the decision and hashes, and nothing that was said', a
     hash_ids: [expect.any(Number), expect.any(Number), expect.any(Number)],
     model: 'sim',
     worker: '3',
+    worker_url: 'http://gpu3:8000',
     dp_rank: 0,
     cached_tokens: 64,
     held_ms: 12.3,

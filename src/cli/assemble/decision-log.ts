@@ -112,6 +112,7 @@ export class DecisionLog {
       hash_ids: this.#idsOf(tokens, this.#schemeOf(ended)),
       model: ended.model,
       worker: String(ended.workerId),
+      worker_url: ended.workerUrl,
       dp_rank: ended.dpRank,
       cached_tokens: ended.cachedTokens,
       held_ms: tenths(ended.waitedMs),

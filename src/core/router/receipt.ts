@@ -6,18 +6,7 @@ import { listExclusions } from '../selection/index.js'
 /** One candidate. Blocks and tokens are as they stood at the moment of the decision. */
 export interface ReceiptRow extends WorkerRank, CostBreakdown {}
 
-/**
- * Why this worker: every candidate with its terms, who was left out and why, and how close it was.
- *
- * @example
- * import { createRouter, type Receipt } from 'warmroute'
- *
- * const router = await createRouter({ blockSize: 16, workers: ['gpu-1', 'gpu-2'] })
- * const { receipt } = await router.route({ tokens: Uint32Array.of(1, 2, 3), wantReceipt: true })
- * const why = ({ chosen, runnerUp, margin }: Receipt): string => `${chosen.workerId} before ${runnerUp?.workerId} by ${margin}`
- * console.log(why(receipt!).length > 0) // => true
- * await router.close()
- */
+/** Every candidate with its terms, who was left out and why, and how close it was. */
 export interface Receipt {
   readonly requestId: string | undefined
   readonly promptTokens: number

@@ -189,6 +189,7 @@ export class RequestRecord {
       promptTokens: this.#promptTokens,
       outputTokens: this.#outputTokens,
       workerId,
+      workerUrl: this.#worker?.spec.url,
       dpRank,
       cachedTokens,
       waitedMs,
