@@ -24,7 +24,7 @@ it('shows where it will listen: everywhere once clients need a key, unless a hos
 })
 
 it('never shows a key', async () => {
-  const workers = '[{"url":"http://u:hidden@a:1","api_key":"hidden"}]'
+  const workers = '[{"url":"http://a:1","api_key":"hidden"}]'
   const words = ['--api-key', 'hidden', '--admin-key', 'hidden', '--engine-api-key', 'hidden', '--workers', workers]
   const settings = await readSettings(words, undefined, { HF_TOKEN: 'hidden' })
   for (const isJson of [false, true]) {
@@ -32,6 +32,25 @@ it('never shows a key', async () => {
     expect(text).not.toContain('hidden')
     expect(text).toContain('http://a:1')
   }
+})
+
+it.each([
+  ['http://u:hidden@gpu1:8000'],
+  ['hidden@gpu1:8000'],
+  ['prefill=http://u:hidden@gpu1:8000'],
+  ['http//u:hidden@gpu1'],
+  ['elsewhere=http://u:hidden@gpu1:8000'],
+])('refuses a password in an address, and does not repeat it: %s', (word) => {
+  const refusal = expect.objectContaining({ code: 'WR_INVALID_CONFIG' })
+  expect(() => readWorker(word)).toThrow(refusal)
+  expect(() => readWorker(word)).not.toThrow(/hidden/)
+})
+
+it('refuses one in the list of workers, too', async () => {
+  const reading = readSettings(['--workers', '["http://u:hidden@a:1"]'], undefined, {})
+  await expect(reading).rejects.toThrow(
+    '"http://***@a:1" holds a user or a password; give the engine\'s key as its api_key',
+  )
 })
 
 it('says with --check only that all is right, and refuses with every complaint otherwise', async () => {
@@ -64,7 +83,9 @@ it('takes addresses as people write them', () => {
 it('takes what a worker does from the word before its address, and no other word', () => {
   expect(readWorker('prefill=gpu1:8000')).toEqual({ url: 'http://gpu1:8000', role: 'prefill' })
   expect(readWorker('gpu1:8000')).toEqual({ url: 'http://gpu1:8000' })
-  expect(() => readWorker('prefil=http://gpu1:8000')).toThrow('one of aggregated, prefill, decode, not prefil')
+  expect(() => readWorker('prefil=http://gpu1:8000')).toThrow(
+    '"prefil=": a worker is one of aggregated, prefill, decode',
+  )
 })
 
 it('refuses what serve cannot do, and says what it does not do', async () => {

@@ -374,12 +374,15 @@ describe('what it refuses', () => {
     })
   })
 
-  it('an engine that is named twice, however its address is written', async () => {
-    await expect(start(['127.0.0.1:1', 'http://127.0.0.1:1/'])).rejects.toMatchObject({
-      code: 'WR_INVALID_CONFIG',
-      message: expect.stringContaining('http://127.0.0.1:1 is named twice'),
-    })
-  })
+  it.each(['http://127.0.0.1:1/', 'http://LOCALHOST:1/v1', 'http://[::1]:1', 'http://0.0.0.0:1', 'http://127.1:1'])(
+    'an engine that is named twice, however its address is written: %s',
+    async (again) => {
+      await expect(start(['127.0.0.1:1', again])).rejects.toMatchObject({
+        code: 'WR_INVALID_CONFIG',
+        message: expect.stringContaining('one engine is named twice: http://127.0.0.1:1 and '),
+      })
+    },
+  )
 })
 
 it('writes a decision log that can be replayed, and starts from an engine profile', async () => {

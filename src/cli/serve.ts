@@ -5,11 +5,11 @@ import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { Command } from 'commander'
 import type { ServerConfig } from '../config/index.js'
-import { readPolicyConfig } from '../config/index.js'
+import { engineIdentity, readPolicyConfig } from '../config/index.js'
 import type { PrefillCoefficients } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { GatewayAddress, WorkerMode } from '../server/index.js'
-import { gatewayOptionsOf, hashKey, modelRulesOf, roleOfLabels, withoutCredentials } from '../server/index.js'
+import { gatewayOptionsOf, hashKey, modelRulesOf, roleOfLabels } from '../server/index.js'
 import { bucketsFromEnv } from '../telemetry/index.js'
 import { parseEngineProfile, prefillCoefficientsOf, timingProfiles } from '../sim/index.js'
 import type { AssemblyOptions } from './assemble/assembly-options.js'
@@ -152,10 +152,12 @@ async function assemblyOptions(
 
 /** One engine under two names would be two workers to the router, each with half of its load and one cache. */
 function refuseTwins(urls: readonly string[]): void {
-  const seen = new Set<string>()
-  for (const url of urls.map(withoutCredentials)) {
-    if (seen.has(url)) throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `${url} is named twice` })
-    seen.add(url)
+  const seen = new Map<string, string>()
+  for (const url of urls) {
+    const before = seen.get(engineIdentity(url))
+    if (before !== undefined)
+      throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `one engine is named twice: ${before} and ${url}` })
+    seen.set(engineIdentity(url), url)
   }
 }
 

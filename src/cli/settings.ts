@@ -1,6 +1,6 @@
 /** The effective settings of a command: file, environment and flags, read once, the same way for every command. */
 import type { LoadedConfig } from '../config/index.js'
-import { describeOrigin, engineAddress, groups, loadConfig, readConfigFile } from '../config/index.js'
+import { addressTrouble, describeOrigin, engineAddress, groups, loadConfig, readConfigFile } from '../config/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { WorkerRole } from '../server/index.js'
 import { workerRoles } from '../server/index.js'
@@ -36,9 +36,9 @@ export function needsKey({ server, serve }: Settings['values']): boolean {
 
 /** Addresses as people write them: `gpu1:8000` means `http://gpu1:8000`. Throws `WR_INVALID_CONFIG`. */
 export function readAddress(word: string): string {
-  const url = engineAddress(/^[a-z][a-z0-9+.-]*:\/\//i.test(word) ? word : `http://${word}`)
-  if (url === undefined)
-    throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `"${word}" is not an address such as http://gpu1:8000` })
+  const text = /^[a-z][a-z0-9+.-]*:\/\//i.test(word) ? word : `http://${word}`
+  const url = engineAddress(text)
+  if (url === undefined) throw new WarmrouteError('WR_INVALID_CONFIG', { reason: addressTrouble(text) })
   return url
 }
 
@@ -49,7 +49,7 @@ export function readWorker(word: string): { readonly url: string; readonly role?
   const known = workerRoles.find((it) => it === role)
   if (!known)
     throw new WarmrouteError('WR_INVALID_CONFIG', {
-      reason: `"${word}": a worker is one of ${workerRoles.join(', ')}, not ${role}`,
+      reason: `"${role}=": a worker is one of ${workerRoles.join(', ')}`,
     })
   return { url: readAddress(address), role: known }
 }

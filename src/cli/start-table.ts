@@ -1,5 +1,4 @@
 /** What `serve` says when it stands: who is there, how well each cache is known, and what to add where it is not exact. */
-import { withoutCredentials } from '../server/index.js'
 import type { AddressReport } from './assemble/assembly-options.js'
 import { table } from './table.js'
 
@@ -14,11 +13,11 @@ export function startTable(reports: readonly AddressReport[]): string[] {
 
 function rowOf(report: AddressReport): string[] {
   const { workerId, url, facts, model, tokens, verdict } = report
-  if (!facts || !verdict) return [String(workerId), withoutCredentials(url), '-', '-', '-', '-', 'waiting']
+  if (!facts || !verdict) return [String(workerId), url, '-', '-', '-', '-', 'waiting']
   const engine = [facts.kind.value, facts.version?.value].filter(Boolean).join(' ')
   return [
     String(workerId),
-    withoutCredentials(url),
+    url,
     engine,
     model ?? '-',
     eventsOf(report),

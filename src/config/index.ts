@@ -1,5 +1,5 @@
 /** One declaration per option; file, environment and flags in, plain typed objects out. */
-export { engineAddress } from './engine-address.js'
+export { addressTrouble, engineAddress, engineIdentity } from './engine-address.js'
 export { groups } from './groups.js'
 export { loadConfig } from './load.js'
 export { timerMsMax } from './option.js'

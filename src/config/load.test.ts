@@ -301,5 +301,5 @@ it('serve: keys are split, workers may be addresses or objects', () => {
   const { serve } = loadConfig(groups, { ...file(yaml), flags: ['--api-key', 'one, two'] }).values
   expect(serve).toMatchObject({ apiKeys: ['one', 'two'], adminKeys: [], routerMode: 'kv' })
   expect(serve.workers).toEqual([{ url: 'http://a:1' }, { url: 'http://b:2', apiKey: 'k', events: 'tcp://b:5557' }])
-  expect(() => loadConfig(groups, { flags: ['--workers', '["gpu1"]'] })).toThrow('"gpu1" is not an http address')
+  expect(() => loadConfig(groups, { flags: ['--workers', '["gpu1"]'] })).toThrow('"gpu1" is not an address such as')
 })

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import type { ConfigIssue } from '../core/protocol/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
-import { engineAddress } from './engine-address.js'
+import { addressTrouble, engineAddress } from './engine-address.js'
 import type { OptionGroup } from './group.js'
 import { defineGroup } from './group.js'
 import type { Option } from './option.js'
@@ -198,7 +198,7 @@ export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
     const issues: ConfigIssue[] = []
     const workers = plain.workers.map(toWorker).map((it) => {
       const url = engineAddress(it.url)
-      if (url === undefined) issues.push({ field: 'workers', message: `"${it.url}" is not an http address` })
+      if (url === undefined) issues.push({ field: 'workers', message: addressTrouble(it.url) })
       return { ...it, url: url ?? it.url }
     })
     if (!isHttp(plain.hubEndpoint))

@@ -34,9 +34,11 @@ describe('worker admin', () => {
   it('refuses an engine that is a worker already, however its address is written, and takes news of that worker', async () => {
     const { url, engines } = await open({ engines: 1 })
     const twin = { model: 'm', url: `${engines[0]!.url}/` }
-    const refused = await post(url, '/workers', JSON.stringify(twin))
-    expect(refused.status).toBe(400)
-    expect(await refused.text()).toContain('worker 1 has the url')
+    for (const again of [twin.url, twin.url.replace('127.0.0.1', 'localhost')]) {
+      const refused = await post(url, '/workers', JSON.stringify({ ...twin, url: again }))
+      expect(refused.status).toBe(400)
+      expect(await refused.text()).toContain('worker 1 has the url')
+    }
     expect((await post(url, '/workers', JSON.stringify({ ...twin, id: '1' }))).status).toBe(201)
   })
 
@@ -53,13 +55,16 @@ describe('worker admin', () => {
   it.each([
     [{ model: 'm' }, 400],
     [{ model: 'm', url: 'ftp://x' }, 400],
+    [{ model: 'm', url: 'http://user:secret@x' }, 400],
     [{ model: 'm', url: 'http://x', engine: 'abacus' }, 400],
     [{ model: 'x', url: 'http://x' }, 404],
     [{ model: 'm', url: 'http://x', id: 'x' }, 400],
     [{ model: 'm', url: 'http://x', data_parallel_size: -1 }, 400],
   ])('refuses %j', async (body, status) => {
     const { url } = await open({ engines: 1 })
-    expect((await post(url, '/workers', JSON.stringify(body))).status).toBe(status)
+    const refused = await post(url, '/workers', JSON.stringify(body))
+    expect(refused.status).toBe(status)
+    expect(await refused.text()).not.toContain('secret')
   })
 })
 

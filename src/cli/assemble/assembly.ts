@@ -6,7 +6,7 @@
 import type { EngineFacts } from '../../engines/index.js'
 import { namesPairs } from '../../engines/index.js'
 import type { AbsentWorker, AddedWorker, Gateway, GatewayAddress, Log, WorkerSteward } from '../../server/index.js'
-import { createGateway, observeTokens, withoutCredentials } from '../../server/index.js'
+import { createGateway, observeTokens } from '../../server/index.js'
 import { TokenService } from '../../tokens/index.js'
 import { absenceOf } from './absence.js'
 import type { AddressReport, AssemblyOptions } from './assembly-options.js'
@@ -243,7 +243,7 @@ export class Assembly implements KeeperHouse {
   failed(keeper: WorkerKeeper, error: unknown): void {
     if (!this.#joined.has(keeper.id) && keeper.state !== 'dismissed')
       this.#refusals.set(keeper.id, error instanceof Error ? error.message : String(error))
-    this.#log.warn({ url: withoutCredentials(keeper.address.url), error: String(error) }, 'a worker could not join')
+    this.#log.warn({ url: keeper.address.url, error: String(error) }, 'a worker could not join')
   }
 
   // ---- how it is done
@@ -412,7 +412,7 @@ export class Assembly implements KeeperHouse {
         this.#log.info(
           {
             worker: String(keeper.id),
-            url: withoutCredentials(keeper.address.url),
+            url: keeper.address.url,
             mode: now.mode,
             reason: now.reason,
           },

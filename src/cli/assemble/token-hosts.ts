@@ -8,7 +8,6 @@ import { dialectOf } from './joined.js'
 import type { Joined } from './joined.js'
 import type { TokenPlaces } from './token-places.js'
 import { placesFor } from './token-places.js'
-import { withoutCredentials } from '../../server/index.js'
 import type { ModelSources, ModelStatus, TokenService } from '../../tokens/index.js'
 
 export interface TokenHostsOptions {
@@ -91,7 +90,7 @@ export class TokenHosts {
       path: named ?? this.#named.get(model) ?? places.path,
       model: facts.tokenizer?.value,
       rules: { dialect },
-      engine: { url: withoutCredentials(url), dialect, ...headers },
+      engine: { url, dialect, ...headers },
     }
   }
 }

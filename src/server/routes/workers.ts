@@ -1,5 +1,5 @@
 /** Worker admin: who exists, who joins, who drains, who leaves. */
-import { engineAddress, timerMsMax } from '../../config/index.js'
+import { addressTrouble, engineAddress, engineIdentity, timerMsMax } from '../../config/index.js'
 import type { WorkerConfig } from '../../core/protocol/index.js'
 import {
   defaultWorkerConfig,
@@ -16,7 +16,6 @@ import { bodyText, readBody } from '../http/read-body.js'
 import type { AddedWorker } from '../options.js'
 import { workerRoles } from '../options.js'
 import { roleOfLabels } from '../workers/label-role.js'
-import { withoutCredentials } from '../workers/worker.js'
 import type { Route, WorkerAdmin } from './route.js'
 
 export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): readonly Route[] {
@@ -80,14 +79,15 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
 function readWorker(text: string, freeId: () => bigint): AddedWorker {
   const body = parseLosslessJson(text)
   if (typeof body !== 'object' || body === null || Array.isArray(body)) throw refused('the body must be an object')
-  const url = engineAddress(textOf(body, 'url') ?? '')
-  if (url === undefined) throw refused('url must be an http or https address')
+  const given = textOf(body, 'url') ?? ''
+  const url = engineAddress(given)
+  if (url === undefined) throw refused(`url: ${addressTrouble(given)}`)
   const engine = textOf(body, 'engine') ?? 'unknown'
   if (!(engineKinds as readonly string[]).includes(engine))
     throw refused(`engine must be one of ${engineKinds.join(', ')}`)
   const model = textOf(body, 'model')
   if (model === undefined) throw refused('model must be a text')
-  const given = body['id'] ?? undefined
+  const id = body['id'] ?? undefined
   const stated = readConfig(body)
   const config = { ...defaultWorkerConfig, ...stated }
   validateWorkerConfig(config)
@@ -97,10 +97,7 @@ function readWorker(text: string, freeId: () => bigint): AddedWorker {
     events: socketOf(body, 'events'),
     replay: socketOf(body, 'replay'),
     spec: {
-      id:
-        given === undefined
-          ? freeId()
-          : readId(typeof given === 'bigint' || typeof given === 'string' ? String(given) : ''),
+      id: id === undefined ? freeId() : readId(typeof id === 'bigint' || typeof id === 'string' ? String(id) : ''),
       url,
       engine: engine as EngineKind,
       config,
@@ -233,7 +230,7 @@ function absentOf(admin: WorkerAdmin): readonly AbsentReport[] {
   const absent = (admin.steward?.absent() ?? []).filter(({ id }) => !isIn(admin, id))
   return absent.map(({ id, url, model, reason }) => ({
     id: String(id),
-    url: withoutCredentials(url),
+    url,
     model,
     state: 'waiting',
     reason,
@@ -242,10 +239,10 @@ function absentOf(admin: WorkerAdmin): readonly AbsentReport[] {
 
 /** One engine as two workers would have half of its load seen at each. One that drains makes room for its successor. */
 function refuseTwin(admin: WorkerAdmin, { spec }: AddedWorker): void {
-  const url = withoutCredentials(spec.url)
-  const known = [...admin.workers(), ...absentOf(admin)]
-  const twin = known.find((it) => it.url === url && it.id !== String(spec.id) && it.state !== 'draining')
-  if (twin) throw refused(`worker ${twin.id} has the url ${url} already; name its id to change it`)
+  const identity = engineIdentity(spec.url)
+  const known = [...admin.workers(), ...absentOf(admin)].filter((it) => it.id !== String(spec.id))
+  const twin = known.find((it) => engineIdentity(it.url) === identity && it.state !== 'draining')
+  if (twin) throw refused(`worker ${twin.id} has the url ${twin.url} already; name its id to change it`)
 }
 
 /** An id is one worker's: in two models its load would be seen by halves, and one removal would leave the other behind. */

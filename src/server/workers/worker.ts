@@ -8,8 +8,9 @@
  *     ▼  │
  *   quarantined (still `ready`, but left out)
  */
+import { addressTrouble, engineAddress } from '../../config/index.js'
 import type { WorkerConfig } from '../../core/protocol/index.js'
-import { defaultWorkerConfig } from '../../core/protocol/index.js'
+import { defaultWorkerConfig, WarmrouteError } from '../../core/protocol/index.js'
 import type { FeedStatus } from '../../events/index.js'
 import type { WorkerMode, WorkerRole, WorkerSpec } from '../options.js'
 import type { Connect } from '../wire/engine-link.js'
@@ -44,7 +45,10 @@ export class Worker {
   /** Called when the last request of a draining worker ended and nobody reads its KV any more. */
   onIdle: (() => void) | undefined
 
+  /** Throws `WR_INVALID_CONFIG`. */
   constructor(spec: WorkerSpec, { connectMs, connect, now }: WorkerOptions) {
+    if (engineAddress(spec.url) === undefined)
+      throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `worker ${spec.id}: ${addressTrouble(spec.url)}` })
     this.id = spec.id
     this.label = String(spec.id)
     this.#spec = spec
@@ -120,7 +124,7 @@ export function reportOf(worker: Worker, model: string, feeds: readonly FeedStat
   const { config } = worker
   return {
     id: worker.label,
-    url: withoutCredentials(worker.spec.url),
+    url: worker.spec.url,
     model,
     engine: worker.spec.engine,
     state: worker.state,
@@ -146,12 +150,4 @@ function withTopology(config: WorkerConfig = defaultWorkerConfig): WorkerConfig 
 /** Upstream's name for a place. */
 export function topologyTaint(domain: string, value: string): string {
   return `dynamo.topology/${domain}=${value}`
-}
-
-/** For people and logs: an address may carry a user and a password. */
-export function withoutCredentials(url: string): string {
-  const parsed = new URL(url)
-  parsed.username = ''
-  parsed.password = ''
-  return parsed.href.replace(/\/$/, '')
 }
