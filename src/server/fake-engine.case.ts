@@ -133,3 +133,12 @@ export function chatFrames(model: string, usage?: object): string[] {
   frames.push('data: [DONE]\n\n')
   return frames
 }
+
+/** Sends the first frames and then does what it is told. */
+export function startThen(then: (response: ServerResponse) => void, count = 2): Responder {
+  return (_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    for (const frame of chatFrames('m').slice(0, count)) response.write(frame)
+    setImmediate(() => then(response))
+  }
+}

@@ -37,11 +37,16 @@ export interface GatewayAddress {
   readonly adminUrl: string | undefined
 }
 
+/** A socket, or what takes its place. */
+export interface AcceptedSocket extends Duplex {
+  setTimeout(ms: number): unknown
+}
+
 export interface Gateway {
   readonly metrics: Metrics
   listen(): Promise<GatewayAddress>
   /** Serves a connection that somebody else accepted, whether or not it listens itself. */
-  accept(socket: Duplex): void
+  accept(socket: AcceptedSocket): void
   addModel(spec: ModelSpec): void
   /** Its requests are given up; the router is the caller's to close. */
   removeModel(name: string): Promise<void>
@@ -126,7 +131,7 @@ class HttpGateway implements Gateway {
     return { url, host: hostname, port: Number(port), adminUrl }
   }
 
-  accept(socket: Duplex): void {
+  accept(socket: AcceptedSocket): void {
     const serves = this.#options.adminListen ? 'clients' : 'all'
     this.#lobby ??= this.#newServer({}, createDoor({ ...this.#doorOptions(), serves }))
     this.#lobby.emit('connection', socket)
@@ -232,7 +237,8 @@ class HttpGateway implements Gateway {
     const isDrained = (await this.#whenOver(under, end)) && (await this.#whenSent(end))
     if (!isDrained) log.warn({ requests: running.size }, 'requests are given up, the time to drain is over')
     for (const request of running) request.giveUp(new WarmrouteError('WR_SHUTTING_DOWN', {}))
-    await this.#whenOver(under, now() + 1_000)
+    const soon = now() + 1_000
+    if ((await this.#whenOver(under, soon)) && !isDrained) await this.#whenSent(soon) // that they were given up
   }
 
   async #close(): Promise<void> {
@@ -274,6 +280,7 @@ class HttpGateway implements Gateway {
       noDelay: true,
     }
     const server = tls ? createTlsServer({ ...settings, ...tls }, handler) : createServer(settings, handler)
+    if (tls) server.on('connection', (socket: Socket) => callers.meet(socket))
     server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => callers.watch(socket))
     server.on('checkContinue', handler) // whoever reads the body asks for it
     return server

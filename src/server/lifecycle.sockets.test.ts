@@ -2,21 +2,12 @@ import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
 import type { Responder } from './fake-engine.case.js'
-import { answerChat, chatFrames, startFakeEngine } from './fake-engine.case.js'
+import { answerChat, chatFrames, startFakeEngine, startThen } from './fake-engine.case.js'
 import { chatBody, houseOfEachTest, post } from './house.case.js'
 
 const open = houseOfEachTest()
 
 const frames = chatFrames('m')
-
-/** Sends the first frames and then does what it is told. */
-function startThen(then: (response: Parameters<Responder>[1]) => void, count = 2): Responder {
-  return (_request, response) => {
-    response.writeHead(200, { 'content-type': 'text/event-stream' })
-    for (const frame of frames.slice(0, count)) response.write(frame)
-    setImmediate(() => then(response))
-  }
-}
 
 async function readSome(response: Response): Promise<ReadableStreamDefaultReader<Uint8Array>> {
   const reader = response.body!.getReader() as ReadableStreamDefaultReader<Uint8Array>
@@ -346,86 +337,6 @@ describe('a worker and its states', () => {
     expect(next.status).toBe(503)
     expect(next.headers.get('retry-after')).toBe('1')
     expect(((await next.json()) as { error: { code: string } }).error.code).toBe('WR_MODEL_NOT_READY')
-  })
-})
-
-async function statuses(url: string): Promise<Record<string, number>> {
-  const found: Record<string, number> = {}
-  for (const path of ['/health', '/ready', '/live', '/metrics']) {
-    const response = await fetch(url + path)
-    await response.text()
-    found[path] = response.status
-  }
-  return found
-}
-
-describe('the end of a gateway', () => {
-  it('lets streams end, refuses what is new, and then is gone', async () => {
-    let finish = (): void => {}
-    const respond = startThen((response) => {
-      finish = () => response.end(frames.slice(2).join(''))
-    })
-    const { url, gateway } = await open({ engines: 1, respond })
-    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
-    await until(() => gateway.inFlight === 1)
-    const closed = gateway.close()
-    const refused = await post(url, '/v1/chat/completions', chatBody())
-    expect([refused.status, refused.headers.get('connection')]).toEqual([503, 'close'])
-    expect(await refused.text()).toContain('WR_SHUTTING_DOWN')
-    expect(await statuses(url)).toEqual({ '/health': 503, '/ready': 503, '/live': 200, '/metrics': 200 })
-    finish()
-    expect(await response.text()).toBe(frames.join(''))
-    await closed
-    await expect(fetch(`${url}/live`)).rejects.toThrow()
-  })
-
-  it('says 503 and still serves while the grace lasts, so that balancers look away before anything is refused', async () => {
-    const { url, gateway } = await open({ engines: 1, gateway: { deadlines: { graceMs: 2_500 } } })
-    expect(await statuses(url)).toMatchObject({ '/health': 200, '/ready': 200 })
-    const closed = gateway.close()
-    expect(await statuses(url)).toEqual({ '/health': 503, '/ready': 503, '/live': 200, '/metrics': 200 })
-    for (const stream of [true, false]) {
-      const response = await post(url, '/v1/chat/completions', chatBody({ stream }))
-      expect([response.status, response.headers.get('connection')]).toEqual([200, 'close'])
-      await response.text()
-    }
-    await closed
-    await expect(fetch(`${url}/live`)).rejects.toThrow()
-  })
-
-  it('does not wait for those whom it refuses', async () => {
-    const { url, gateway } = await open({
-      engines: 1,
-      respond: startThen(() => {}),
-      gateway: { deadlines: { drainMs: 60_000 } },
-    })
-    const controller = new AbortController()
-    const response = await fetch(`${url}/v1/chat/completions`, {
-      method: 'POST',
-      body: chatBody({ stream: true }),
-      headers: { 'content-type': 'application/json' },
-      signal: controller.signal,
-    })
-    const closed = gateway.close()
-    const slow = connect(Number(new URL(url).port), '127.0.0.1')
-    slow.on('error', () => {})
-    slow.write('POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{')
-    await until(() => gateway.inFlight === 2)
-    controller.abort()
-    await expect(response.text()).rejects.toThrow()
-    await closed
-    slow.destroy()
-  })
-
-  it('gives up what does not end in time', async () => {
-    const { url, gateway } = await open({
-      engines: 1,
-      respond: startThen(() => {}),
-      gateway: { deadlines: { drainMs: 30 } },
-    })
-    const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
-    await gateway.close()
-    expect(await response.text()).toContain('WR_SHUTTING_DOWN')
   })
 })
 

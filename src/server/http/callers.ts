@@ -23,13 +23,18 @@ export class Callers {
   readonly #bySocket = new WeakMap<Socket, Caller[]>()
   readonly #connections = new Roster<'seat', Connection>('seat')
 
-  /** Once per connection. */
-  watch(socket: Socket): void {
-    const callers: Caller[] = []
-    this.#bySocket.set(socket, callers)
+  /** Once per connection: it is there, and nobody can ask on it yet, as before a handshake. */
+  meet(socket: Socket): void {
     const connection = { socket, seat: -1 }
     this.#connections.add(connection)
     socket.once('close', () => this.#connections.delete(connection))
+  }
+
+  /** Once per connection, or per what a handshake made of it. */
+  watch(socket: Socket): void {
+    const callers: Caller[] = []
+    this.#bySocket.set(socket, callers)
+    this.meet(socket)
     const leave = (): void => {
       for (const caller of callers.slice()) if (callers.includes(caller)) caller.left()
     }
