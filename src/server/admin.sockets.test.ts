@@ -89,12 +89,23 @@ describe('keys', () => {
   it('of an admin are needed from elsewhere; a proxy on this machine is elsewhere', async () => {
     const { url } = await open(options)
     expect((await fetch(`${url}/workers`)).status).toBe(200)
-    const forwarded = { 'x-forwarded-for': '10.0.0.1' }
-    expect((await fetch(`${url}/workers`, { headers: forwarded })).status).toBe(403)
-    expect((await fetch(`${url}/workers`, { headers: { ...forwarded, authorization: 'Bearer k1' } })).status).toBe(403)
-    expect((await fetch(`${url}/workers`, { headers: { ...forwarded, authorization: 'Bearer boss' } })).status).toBe(
-      200,
-    )
+    for (const name of ['x-forwarded-for', 'forwarded', 'x-real-ip', 'via']) {
+      const status = async (key?: string): Promise<number> => {
+        const headers = { [name]: '10.0.0.1', ...(key === undefined ? {} : { authorization: `Bearer ${key}` }) }
+        return (await fetch(`${url}/workers`, { headers })).status
+      }
+      expect([name, await status(), await status('k1'), await status('boss')]).toEqual([name, 403, 403, 200])
+    }
+  })
+
+  it('of an admin are needed from a page in a browser on this machine, whose it may not be', async () => {
+    const { url, engines } = await open({ engines: 1 })
+    const order = JSON.stringify({ model: 'm', url: 'http://elsewhere:1' })
+    const headers = { 'content-type': 'text/plain', origin: 'http://elsewhere' }
+    const refused = await post(url, '/workers', order, headers)
+    expect(await errorOf(refused)).toMatchObject({ status: 403, code: 'WR_FORBIDDEN' })
+    const { workers } = (await json(await fetch(`${url}/workers`))) as unknown as { workers: { url: string }[] }
+    expect(workers.map((worker) => worker.url)).toEqual([engines[0]!.url])
   })
 })
 

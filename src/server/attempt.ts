@@ -182,7 +182,7 @@ export class Attempt {
   }
 
   #relayRequest(removesUsage: boolean): RelayRequest {
-    const { context, response, prepared, answer, isLast, pair, record, publicId } = this.#options
+    const { context, response, prepared, prompt, answer, isLast, pair, record, publicId } = this.#options
     const isRemote = pair?.isRemote ?? false
     const sinceStartMs = (): number => record.sinceStartMs
     return {
@@ -193,7 +193,7 @@ export class Attempt {
       wantsStream: prepared.isStream,
       editedBytesMax: context.limits.editedBytesMax,
       isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (context.isStrict && isHidden(status)),
-      ...editsFor(context, { prepared, answer, removesUsage, sinceStartMs, prefill: pair?.prefillChoice }),
+      ...editsFor(context, { prepared, prompt, answer, removesUsage, sinceStartMs, prefill: pair?.prefillChoice }),
     }
   }
 

@@ -1,7 +1,9 @@
 // What is sent to engines, and what of their answers reaches clients.
 import { describe, expect, it, vi } from 'vitest'
+import { InProcessRouter } from '../routing/index.js'
 import { createMetrics } from '../telemetry/index.js'
 import type { Responder } from './fake-engine.case.js'
+import { answerChat } from './fake-engine.case.js'
 import { chatBody, errorOf, houseOfEachTest, json, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
 import { endpointRows } from './request/endpoints.js'
@@ -160,6 +162,28 @@ describe('nvext', () => {
       worker_id: { decode_worker_id: 1, decode_dp_rank: 0 },
       timing: { ttft_ms: expect.any(Number) },
     })
+  })
+
+  it('tells where the time went, and how much of the prompt was cached where the router looks', async () => {
+    let now = 0
+    const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+    const respond: Responder = (request, response) => {
+      now += 90
+      answerChat(request, response)
+    }
+    const { url } = await open({ engines: 1, respond, router, gateway: { now: () => now } })
+    const prompt = Array.from({ length: 64 }, (_, at) => at)
+    const body = JSON.stringify({ model: 'm', prompt, nvext: { extra_fields: ['timing'] } })
+    const timings: unknown[] = []
+    for (let at = 0; at < 2; at++) {
+      const { nvext } = (await (await post(url, '/v1/completions', body)).json()) as { nvext: { timing: unknown } }
+      timings.push(nvext.timing)
+    }
+    const spent = { prefill_wait_time_ms: 0, prefill_time_ms: 90, ttft_ms: 90, total_time_ms: 90 }
+    expect(timings).toMatchObject([
+      { ...spent, kv_hit_rate: 0 },
+      { ...spent, kv_hit_rate: 1 },
+    ])
   })
 
   it('answers a dry run with the choice, and sends nothing', async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { chatFrames } from './fake-engine.case.js'
 import { chatBody, houseOfEachTest, post } from './house.case.js'
 
@@ -33,6 +33,44 @@ describe('the data path', () => {
     for (let at = 0; at < 6; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
     expect(engines.map((engine) => engine.seen.length)).toEqual([3, 3])
     expect(gateway.engineConnections).toBe(2)
+  })
+})
+
+describe('what a request says of its own routing', () => {
+  it.each<[string, object, Record<string, string>, object]>([
+    [
+      'its priorities, of headers',
+      {},
+      { 'x-dynamo-request-priority': '7', 'x-dynamo-request-strict-priority': '2' },
+      { priorityJump: 7, strictPriority: 2 },
+    ],
+    [
+      'its priorities, of its body',
+      { agent_hints: { priority: 5, strict_priority: 1, latency_sensitivity: 9, osl: 64 } },
+      {},
+      { priorityJump: 5, strictPriority: 1, expectedOutputTokens: 64 },
+    ],
+    ['no jump for a priority below 0', { agent_hints: { priority: -5 } }, {}, { priorityJump: 0 }],
+    ['the older name of the jump', { agent_hints: { latency_sensitivity: 2.5 } }, {}, { priorityJump: 2.5 }],
+    ['its class', {}, { 'x-dynamo-meta-policy-class': 'urgent' }, { policyClass: 'urgent' }],
+    ['its tenant', { cache_salt: 'body' }, { 'x-tenant-id': 'a' }, { cacheNamespace: 'a' }],
+    [
+      'its taints',
+      { routing_constraints: { required_taints: ['a'], preferred_taints: { b: 2 } } },
+      {},
+      { requiredTaints: ['a'], preferredTaints: { b: 2 } },
+    ],
+    ['its rank', { backend_instance_id: 1 }, { 'x-dp-rank': '0' }, { pin: { workerId: 1n, dpRank: 0 } }],
+    ['a dry run', { annotations: ['query_instance_id:'] }, {}, { isQueryOnly: true }],
+  ])('reaches the router: %s', async (_says, nvext, headers, expected) => {
+    const { url, router, gateway, engines } = await open({ engines: 1 })
+    const config = { dataParallelStartRank: 0, dataParallelSize: 1, taints: new Set(['a']) }
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'vllm', config })
+    const route = vi.spyOn(router, 'route')
+    const response = await post(url, '/v1/chat/completions', chatBody({ nvext }), headers)
+    expect(response.status).toBe(200)
+    await response.text()
+    expect(route.mock.calls[0]![0]).toMatchObject(expected)
   })
 })
 

@@ -59,6 +59,8 @@ export class Model {
   /** What the guard of each request tells the router's metrics. */
   readonly guardHooks: Omit<GuardHooks, 'closeSession'>
 
+  /** By the wall: what clients are told of a model must not change from one question to the next. */
+  readonly createdAtMs = Date.now()
   #hasStarted = false
 
   constructor(spec: ModelSpec, context: ModelContext) {

@@ -101,6 +101,29 @@ describe('requests one behind the other', () => {
   })
 })
 
+describe('a whole address in place of a path', () => {
+  it.each([
+    ['GET http://somewhere:80/v1/models/m HTTP/1.1', '"id":"m"'],
+    ['GET HTTPS://somewhere/live HTTP/1.1', '"status":"live"'],
+    ['GET http://somewhere?x=/live HTTP/1.1', 'Route not found: GET /"'],
+    ['GET http://somewhere HTTP/1.1', 'Route not found: GET /"'],
+  ])('is understood, as every server must: %s', async (line, says) => {
+    await open({ engines: 1 })
+    const { socket, text, isClosed } = dial()
+    socket.write(`${line}\r\nhost: somewhere\r\nconnection: close\r\n\r\n`)
+    await until(isClosed)
+    expect(text()).toContain(says)
+  })
+
+  it('reaches an engine, too', async () => {
+    const { engines } = await open({ engines: 1 })
+    const { socket, text } = dial()
+    socket.write(request(chatBody()).replace('POST /v1', 'POST http://somewhere/v1'))
+    await until(() => text().includes('one two three four'))
+    expect(engines[0]!.seen.map(({ path }) => path)).toEqual(['/v1/chat/completions'])
+  })
+})
+
 describe('a client that does not read', () => {
   it('is let go of after a while, and its worker is not blamed', async () => {
     const big = `data: ${'x'.repeat(256 * 1024)}\n\n`

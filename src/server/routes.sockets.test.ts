@@ -1,6 +1,6 @@
 // The routes of our own: models, operations, thresholds.
 import { readFileSync } from 'node:fs'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 
@@ -53,6 +53,38 @@ describe('models', () => {
     const { url } = await open({ engines: 1 })
     const list = await json(await fetch(`${url}/v1/models`, { headers: { 'anthropic-version': '2023-06-01' } }))
     expect(list).toMatchObject({ has_more: false, first_id: 'm', data: [{ type: 'model', id: 'm' }] })
+    const unknown = await fetch(`${url}/v1/models/nope`, { headers: { 'anthropic-version': '2023-06-01' } })
+    expect([unknown.status, await json(unknown)]).toMatchObject([
+      404,
+      { type: 'error', error: { type: 'not_found_error' } },
+    ])
+  })
+
+  it('say the same of themselves whenever they are asked, and belong to nobody else', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: 1_700_000_000_000 })
+    try {
+      const { url } = await open({ engines: 1 })
+      vi.setSystemTime(1_700_000_009_000)
+      const own = await json(await fetch(`${url}/v1/models/m`))
+      expect(own).toEqual({ id: 'm', object: 'model', created: 1_700_000_000, owned_by: 'warmroute' })
+      const theirs = await json(await fetch(`${url}/v1/models/m`, { headers: { 'anthropic-version': '2023-06-01' } }))
+      expect(theirs).toMatchObject({ type: 'model', id: 'm', created_at: '2023-11-14T22:13:20.000Z' })
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('have the owner and the time that upstream gives them when strict', async () => {
+    const { url } = await open({ engines: 1, gateway: { strict: 'dynamo' } })
+    vi.useFakeTimers({ toFake: ['Date'], now: 1_900_000_000_000 })
+    try {
+      expect(await json(await fetch(`${url}/v1/models/m`))).toMatchObject({
+        created: 1_900_000_000,
+        owned_by: 'nvidia',
+      })
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   it('that are unknown are 404, in each envelope', async () => {

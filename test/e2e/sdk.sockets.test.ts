@@ -128,6 +128,15 @@ describe.each<{ of: string; fleet: readonly ('vllm' | 'sglang')[] }>([
       expect(final.usage.output_tokens).toBe(6)
     })
 
+    it('lists models and asks for one', async () => {
+      const models = []
+      for await (const model of anthropic.models.list()) models.push(model)
+      expect(models).toEqual([await anthropic.models.retrieve('sim')])
+      expect(models[0]).toMatchObject({ type: 'model', id: 'sim', display_name: 'sim', lifecycle: 'active' })
+      expect(Date.parse(models[0]!.created_at)).toBeGreaterThan(0)
+      await expect(anthropic.models.retrieve('nope')).rejects.toThrow(Anthropic.NotFoundError)
+    })
+
     it('understands our errors', async () => {
       await expect(
         anthropic.messages.create({ model: 'nope', max_tokens: 6, messages: [{ role: 'user', content: 'Hi' }] }),

@@ -40,6 +40,17 @@ export function keyOf(request: IncomingMessage): string | undefined {
   return typeof own === 'string' ? own : undefined
 }
 
-export function isLoopback(address: string | undefined): boolean {
+/** Headers that proxies add for those behind them, and browsers for the page that asks. */
+const onBehalfOf = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via', 'origin'] as const
+
+/**
+ * Asked by somebody on this machine, for himself: not through a proxy here, and not by a page in his browser, which may
+ * be anybody's and can send an order without reading the answer.
+ */
+export function isFromHere({ socket, headers }: IncomingMessage): boolean {
+  return isLoopback(socket.remoteAddress) && onBehalfOf.every((name) => headers[name] === undefined)
+}
+
+function isLoopback(address: string | undefined): boolean {
   return address === '::1' || /^(?:::ffff:)?127\./.test(address ?? '')
 }

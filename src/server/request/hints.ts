@@ -18,6 +18,8 @@ export interface RoutingHints {
   readonly prefillDpRank?: number | undefined
   readonly priority?: number | undefined
   readonly strictPriority?: number | undefined
+  /** Seconds of queueing that the request may overtake, by an older name; `priority` beats it. */
+  readonly latencySensitivity?: number | undefined
   readonly expectedOutputTokens?: number | undefined
   readonly cacheSalt?: string | undefined
   /** True: the salt did not come as the engine's own field, so it has to be put in. */
@@ -71,6 +73,7 @@ export function readHints(
     strictPriority:
       headerInteger(headers['x-dynamo-request-strict-priority'], 0, unsetRank) ??
       integer(hints, 'strict_priority', 0, unsetRank),
+    latencySensitivity: seconds(hints, 'latency_sensitivity'),
     expectedOutputTokens: integer(hints, 'osl', 0, unsetRank),
     cacheSalt: tenant ?? nvextSalt ?? bodySalt,
     isSaltOurs: (tenant ?? nvextSalt) !== undefined && (tenant ?? nvextSalt) !== bodySalt,
@@ -168,6 +171,15 @@ function integer(from: JsonObject | undefined, name: string, min: number, max: n
   if (typeof value !== 'bigint' || value < BigInt(min) || value > BigInt(max))
     throw refused(`${name} must be an integer from ${min} to ${max}`)
   return Number(value)
+}
+
+function seconds(from: JsonObject | undefined, name: string): number | undefined {
+  const value = from?.[name] ?? undefined
+  if (value === undefined) return undefined
+  const number = Number(value)
+  if ((typeof value !== 'number' && typeof value !== 'bigint') || !Number.isFinite(number))
+    throw refused(`${name} must be a number`)
+  return Math.max(0, number)
 }
 
 function headerId(headers: IncomingHttpHeaders, ...names: readonly string[]): bigint | undefined {

@@ -16,6 +16,7 @@ export interface AnswerEdits {
 
 export interface EditTerms {
   readonly prepared: Prepared
+  readonly prompt: PromptTokens | undefined
   readonly answer: RouteAnswer
   /** We asked for usage, the client did not. */
   readonly removesUsage: boolean
@@ -25,17 +26,19 @@ export interface EditTerms {
 }
 
 /** Nothing for almost every request: only a sampled usage, or fields that were asked for, change an answer. */
-export function editsOf({ prepared, answer, removesUsage, sinceStartMs, prefill }: EditTerms): AnswerEdits {
+export function editsOf(terms: EditTerms): AnswerEdits {
+  const { prepared, answer, removesUsage, sinceStartMs, prefill } = terms
   const { extraFields } = prepared.hints
   const hasWorker = extraFields.has('worker_id')
   const hasTiming = extraFields.has('timing')
   const isOurs = prepared.row.endpoint === 'chat_completions' || prepared.row.endpoint === 'completions'
   if (!isOurs || (!hasWorker && !hasTiming)) return removesUsage ? { editEvent: new UsageRemoval() } : {}
+  const askedMs = sinceStartMs()
   let firstMs: number | undefined
   const member = (isFinal: boolean): string | undefined => {
     const parts: string[] = []
     if (hasWorker) parts.push(`"worker_id":${workerIdJson(prefill ?? answer, answer)}`)
-    if (hasTiming && isFinal) parts.push(`"timing":${timingJson(prefill ?? answer, prepared, firstMs, sinceStartMs())}`)
+    if (hasTiming && isFinal) parts.push(`"timing":${timingJson(terms, askedMs, firstMs)}`)
     return parts.length === 0 ? undefined : `"nvext":{${parts.join(',')}}`
   }
   return {
@@ -104,14 +107,23 @@ function workerIdJson(prefill: RouteAnswer, decode: RouteAnswer): string {
   return `{${first},"decode_worker_id":${decode.workerId},"decode_dp_rank":${decode.dpRank}}`
 }
 
-function timingJson(answer: RouteAnswer, prepared: Prepared, firstMs: number | undefined, totalMs: number): string {
-  const blocks = Math.ceil((prepared.hints.tokenData?.length ?? 0) / prepared.model.spec.blockSize)
+/** A prefill elsewhere has times of its own, of which only its wait is known here. */
+function timingJson(
+  { prepared: { model }, prompt, answer, prefill, sinceStartMs }: EditTerms,
+  askedMs: number,
+  firstMs: number | undefined,
+): string {
+  const totalMs = sinceStartMs()
+  const ttftMs = firstMs ?? totalMs
+  const blocks = model.looksAtPrompts ? Math.ceil((prompt?.tokens.length ?? 0) / model.spec.blockSize) : 0
+  const hitBlocks = (prefill ?? answer).effectiveOverlapBlocks
   return JSON.stringify({
     request_received_ms: Math.round(Date.now() - totalMs),
-    prefill_wait_time_ms: answer.waitedMs,
-    ttft_ms: firstMs ?? totalMs,
+    prefill_wait_time_ms: prefill ? prefill.waitedMs : askedMs,
+    ...(prefill ? {} : { prefill_time_ms: ttftMs - askedMs }),
+    ttft_ms: ttftMs,
     total_time_ms: totalMs,
-    ...(blocks > 0 ? { kv_hit_rate: Math.min(1, answer.effectiveOverlapBlocks / blocks) } : {}),
+    ...(blocks > 0 ? { kv_hit_rate: Math.min(1, hitBlocks / blocks) } : {}),
   })
 }
 

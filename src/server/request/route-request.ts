@@ -70,7 +70,7 @@ export function routeRequestOf(
     blockMmInfos: prompt?.blockMmInfos,
     loraName,
     cacheNamespace: hints.cacheSalt,
-    priorityJump: hints.priority === undefined ? undefined : Math.max(0, hints.priority),
+    priorityJump: hints.priority === undefined ? hints.latencySensitivity : Math.max(0, hints.priority),
     strictPriority: hints.strictPriority,
     policyClass: hints.policyClass,
     expectedOutputTokens: hints.expectedOutputTokens,

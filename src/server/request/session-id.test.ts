@@ -24,6 +24,14 @@ it.each([
     { sessionId: 't', parentSessionId: 'p', isFinal: false },
   ],
   [
+    'Codex, by what it says of the turn',
+    { 'x-codex-turn-metadata': '{"turn_id":"1","thread_id":"t","parent_thread_id":"p"}' },
+    { sessionId: 't', parentSessionId: 'p', isFinal: false },
+  ],
+  ['Codex, with metadata that is none', { 'x-codex-turn-metadata': '{"thread_id":' }, undefined],
+  ['Codex, with a thread that is none', { 'x-codex-turn-metadata': '{"thread_id":{}}' }, undefined],
+  ['Codex, with a line break', { 'x-codex-turn-metadata': '{"thread_id":"a\\r\\nx-evil: 1"}' }, undefined],
+  [
     'OpenCode',
     { 'x-session-id': 's', 'x-parent-session-id': 'p' },
     { sessionId: 's', parentSessionId: 'p', isFinal: false },

@@ -10,6 +10,7 @@ export interface SessionIdentity {
 
 /** Longer ids are not ids. */
 const sessionIdBytesMax = 256
+const metadataBytesMax = 8 * 1024
 
 export function sessionIdentity(headers: IncomingHttpHeaders): SessionIdentity | undefined {
   const own = text(headers, 'x-dynamo-session-id')
@@ -29,16 +30,39 @@ export function sessionIdentity(headers: IncomingHttpHeaders): SessionIdentity |
       isFinal: false,
     }
   }
-  const codex = text(headers, 'thread-id')
-  if (codex) return { sessionId: codex, parentSessionId: text(headers, 'x-codex-parent-thread-id'), isFinal: false }
+  const codex = codexThread(headers)
+  if (codex) return codex
   const openCode = text(headers, 'x-session-id')
   if (openCode) return { sessionId: openCode, parentSessionId: text(headers, 'x-parent-session-id'), isFinal: false }
   return undefined
 }
 
+/** Codex names its thread in a header, and both threads in what it says of the turn. */
+function codexThread(headers: IncomingHttpHeaders): SessionIdentity | undefined {
+  const turn = turnMetadata(headers['x-codex-turn-metadata'])
+  const sessionId = text(headers, 'thread-id') ?? plain(turn['thread_id'])
+  if (!sessionId) return undefined
+  const parentSessionId = text(headers, 'x-codex-parent-thread-id') ?? plain(turn['parent_thread_id'])
+  return { sessionId, parentSessionId, isFinal: false }
+}
+
+function turnMetadata(value: string | string[] | undefined): Readonly<Record<string, unknown>> {
+  if (typeof value !== 'string' || value.length > metadataBytesMax) return {}
+  try {
+    const turn: unknown = JSON.parse(value)
+    return typeof turn === 'object' && turn !== null ? (turn as Record<string, unknown>) : {}
+  } catch {
+    return {} // a header that cannot be read is ignored
+  }
+}
+
 function text(headers: IncomingHttpHeaders, name: string): string | undefined {
-  const value = headers[name]
+  return plain(headers[name])
+}
+
+function plain(value: unknown): string | undefined {
   if (typeof value !== 'string') return undefined
   const trimmed = value.trim()
-  return trimmed === '' || Buffer.byteLength(trimmed) > sessionIdBytesMax ? undefined : trimmed
+  if (trimmed === '' || Buffer.byteLength(trimmed) > sessionIdBytesMax) return undefined
+  return /[^\x20-\x7e\xa0-\xff]/.test(trimmed) ? undefined : trimmed // engines are told it in a header
 }

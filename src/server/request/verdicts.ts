@@ -103,8 +103,10 @@ export function requireRoute({ model: { fleet, name }, row, hints }: Prepared): 
     })
 }
 
-/** An id that is short and plain; anything else is replaced by our own. */
-export function clientRequestId(request: IncomingMessage): string | undefined {
-  const id = request.headers['x-request-id']
-  return typeof id === 'string' && /^[\x21-\x7e]{1,256}$/.test(id) ? id : undefined
+/** An id that is short and plain, or under upstream's older name a UUID; anything else is replaced by our own. */
+export function clientRequestId({ headers }: IncomingMessage): string | undefined {
+  const { 'x-request-id': id, 'x-dynamo-request-id': older } = headers
+  if (typeof id === 'string' && /^[\x21-\x7e]{1,256}$/.test(id)) return id
+  const isUuid = typeof older === 'string' && /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(older)
+  return isUuid ? older : undefined
 }

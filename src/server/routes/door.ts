@@ -3,13 +3,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerError } from '../http/answer.js'
-import type { ErrorShape } from '../http/error-body.js'
-import { isLoopback, KeyRing, keyOf } from '../http/keys.js'
+import { isFromHere, KeyRing, keyOf } from '../http/keys.js'
 import { Inference } from '../inference.js'
 import type { GatewayOptions } from '../options.js'
 import { endpointByPath } from '../request/endpoints.js'
+import { clientRequestId } from '../request/verdicts.js'
 import { busyThresholdRoutes } from './busy-threshold.js'
-import { modelRoutes } from './models.js'
+import { asksAsAnthropic, modelRoutes } from './models.js'
 import { openApiRoute } from './openapi.js'
 import { operationRoutes } from './operations.js'
 import type { Route, WorkerAdmin } from './route.js'
@@ -34,11 +34,10 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
 
   return (request, response) => {
     if (context.isEnding) response.shouldKeepAlive = false // its next request belongs to somebody who stays
-    const url = request.url ?? '/'
+    const url = targetOf(request)
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)
     const row = serves === 'admin' ? undefined : endpointByPath.get(path)
-    const shape: ErrorShape = path.startsWith('/v1/messages') ? 'anthropic' : context.shape
     try {
       if (row) {
         if (request.method !== 'POST') throw notAllowed('POST')
@@ -51,7 +50,8 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
       const found = findRoute(routes, request, path)
       if (found.route.access === 'client') checkApiKey(request)
       if (found.route.access === 'admin') checkAdmin(request)
-      echoRequestId(request, response)
+      const requestId = clientRequestId(request)
+      if (requestId !== undefined) response.setHeader('x-request-id', requestId)
       const done = found.route.handle({
         request,
         response,
@@ -66,7 +66,8 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
 
     function fail(error: unknown): void {
       if (!(error instanceof WarmrouteError)) context.log.warn({ path, error: String(error) }, 'a route failed')
-      const requestId = requestIdOf(request)
+      const shape = isAnthropic(request, path) ? 'anthropic' : context.shape
+      const requestId = clientRequestId(request)
       answerError(request, response, error, { shape, overloadStatus: context.overloadStatus, requestId })
     }
   }
@@ -80,7 +81,7 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
   /** The admin key, or being on this machine when no admin key is set or the port is for clients too. */
   function checkAdmin(request: IncomingMessage): void {
     if (!adminKeys.isEmpty && adminKeys.accepts(keyOf(request))) return
-    if (isLoopback(request.socket.remoteAddress) && request.headers['x-forwarded-for'] === undefined) return
+    if (isFromHere(request)) return
     throw new WarmrouteError('WR_FORBIDDEN', {})
   }
 }
@@ -111,15 +112,15 @@ function findRoute(routes: readonly Route[], request: IncomingMessage, path: str
   })
 }
 
-function echoRequestId(request: IncomingMessage, response: ServerResponse): void {
-  const id = requestIdOf(request)
-  if (id !== undefined) response.setHeader('x-request-id', id)
+/** Path and query. A client that takes us for a proxy sends the whole address, which every server must understand. */
+function targetOf({ url = '/' }: IncomingMessage): string {
+  if (url.startsWith('/')) return url
+  const rest = url.replace(/^https?:\/\/[^/?]*/i, '')
+  return rest.startsWith('/') ? rest : `/${rest}`
 }
 
-/** An id that is short and plain; anything else is not repeated. */
-function requestIdOf(request: IncomingMessage): string | undefined {
-  const id = request.headers['x-request-id']
-  return typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id) ? id : undefined
+function isAnthropic(request: IncomingMessage, path: string): boolean {
+  return path.startsWith('/v1/messages') || (path.startsWith('/v1/models') && asksAsAnthropic(request))
 }
 
 function notAllowed(allow: string): WarmrouteError {

@@ -1,4 +1,5 @@
 /** `/v1/models`, one model, and whether it can serve. */
+import type { IncomingMessage } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
@@ -13,10 +14,10 @@ export function modelRoutes(context: GatewayContext): readonly Route[] {
       path: '/v1/models',
       access: 'client',
       handle({ request, response }) {
-        const isAnthropic = request.headers['anthropic-version'] !== undefined
+        const isAnthropic = asksAsAnthropic(request)
         const data = [...context.hub.names()]
           .filter(([, { model }]) => model.isReady)
-          .map(([name, { model }]) => (isAnthropic ? anthropicEntry(name) : openAiEntry(name, model)))
+          .map(([name, { model }]) => entryOf(name, model, isAnthropic))
         answerJson(response, 200, isAnthropic ? anthropicList(data) : { object: 'list', data })
       },
     },
@@ -25,12 +26,12 @@ export function modelRoutes(context: GatewayContext): readonly Route[] {
       path: '/v1/models/',
       isPrefix: true,
       access: 'client',
-      handle({ response, rest }) {
+      handle({ request, response, rest }) {
         const id = decoded(rest)
         // A model whose own name ends in /ready is that model, not the sub-resource.
         const own = findModel(context, id)
         if (own) {
-          answerJson(response, 200, openAiEntry(id, own))
+          answerJson(response, 200, entryOf(id, own, asksAsAnthropic(request)))
           return
         }
         const parent = id.endsWith('/ready') ? findModel(context, id.slice(0, -'/ready'.length)) : undefined
@@ -39,6 +40,19 @@ export function modelRoutes(context: GatewayContext): readonly Route[] {
       },
     },
   ]
+
+  function entryOf(id: string, model: Model, isAnthropic: boolean): ModelEntry {
+    return isAnthropic ? anthropicEntry(id, model) : openAiEntry(id, model, context.isStrict)
+  }
+}
+
+/** Clients of Anthropic say which version of its API they speak; nobody else does. */
+export function asksAsAnthropic({ headers }: IncomingMessage): boolean {
+  return headers['anthropic-version'] !== undefined
+}
+
+interface ModelEntry extends Readonly<Record<string, unknown>> {
+  readonly id: string
 }
 
 function findModel(context: GatewayContext, name: string): Model | undefined {
@@ -46,24 +60,36 @@ function findModel(context: GatewayContext, name: string): Model | undefined {
   return undefined
 }
 
-function openAiEntry(id: string, model: Model): object {
-  const { contextWindow } = model.spec
+/** Upstream gives the time of the question. */
+function openAiEntry(id: string, { spec: { contextWindow }, createdAtMs }: Model, isStrict: boolean): ModelEntry {
   return {
     id,
     object: 'model',
-    created: Math.floor(Date.now() / 1000),
-    owned_by: 'nvidia',
+    created: Math.floor((isStrict ? Date.now() : createdAtMs) / 1000),
+    owned_by: isStrict ? 'nvidia' : 'warmroute',
     ...(contextWindow === undefined ? {} : { context_window: contextWindow }),
   }
 }
 
-function anthropicEntry(id: string): { id: string; type: string; display_name: string; created_at: string } {
-  return { id, type: 'model', display_name: id, created_at: new Date().toISOString() }
+/** What is not known of an engine's model is null. */
+function anthropicEntry(id: string, { spec: { contextWindow }, createdAtMs }: Model): ModelEntry {
+  return {
+    type: 'model',
+    id,
+    display_name: id,
+    created_at: new Date(createdAtMs).toISOString(),
+    lifecycle: 'active',
+    deprecated_at: null,
+    retires_at: null,
+    capabilities: null,
+    line: null,
+    max_input_tokens: contextWindow ?? null,
+    max_tokens: null,
+  }
 }
 
-function anthropicList(data: readonly object[]): object {
-  const ids = data.map((entry) => (entry as { id: string }).id)
-  return { data, has_more: false, first_id: ids[0] ?? null, last_id: ids.at(-1) ?? null }
+function anthropicList(data: readonly ModelEntry[]): object {
+  return { data, has_more: false, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null }
 }
 
 /** Upstream's shape with one namespace: stock engines know no others. */
