@@ -14,6 +14,12 @@ export function count(text: string): number {
   return Number(text)
 }
 
+/** Beyond 2^32 seeds that differ may draw the same. */
+export function seed(text: string): number {
+  if (whole(text) >= 2 ** 32) throw new InvalidArgumentError('must be below 4294967296')
+  return Number(text)
+}
+
 export function port(text: string): number {
   if (whole(text) > 65_535) throw new InvalidArgumentError('not a port')
   return Number(text)

@@ -79,6 +79,26 @@ it('says that requests were rejected, which no figure shows', async () => {
   expect(status).toBeUndefined()
 })
 
+it('names the file and the line of points that cannot be used', async () => {
+  const points = join(folder, 'points.jsonl')
+  const words = [trace, '--requests', '5', '--engine-profile', points]
+  writeFileSync(
+    points,
+    '{"kind":"prefill","new":16,"prefix":0,"ms":3}\n{"kind":"decode","batch":1,"context":1,"ms":-2}\n',
+  )
+  expect((await call(...words)).errors).toContain('points.jsonl: line 2 of the step times, a decode, lacks a usable ms')
+  writeFileSync(points, '{"kind":"prefill","new":16,"prefix":0,"ms":3}\n')
+  expect((await call(...words)).errors).toContain('points.jsonl: prefill points by new and prefix need at least two')
+})
+
+it('says what a sweep leaves as it is, and what it does not change', async () => {
+  const flags = ['--requests', '40', '--workers', '2', '--policy', 'warm,random', '--sweep', 'prefill_load_scale=1:2:1']
+  const { out, errors } = await call(trace, ...flags)
+  expect(out.split('\n')).toHaveLength(2 + 2 + 1)
+  expect(errors).toContain('--sweep is of warm and dynamo: random ran once')
+  expect(errors).toContain('warm: prefill_load_scale made no difference') // it is a term of dynamo
+})
+
 it.each([
   ['seconds', 1_700_000_000, 'look like seconds'],
   ['microseconds', 1_700_000_000_000_000, 'look like microseconds'],
@@ -135,6 +155,27 @@ it.each([
   ['a profile nobody knows', [trace, '--requests', '5', '--engine-profile', 'h100'], 'is none of dynamo, '],
   ['a sweep without values', [trace, '--requests', '5', '--sweep', 'policy'], 'expected name=from:to:step'],
   ['blocks that do not divide', [trace, '--requests', '5', '--block-size', '48'], 'does not divide'],
+  ['a sweep that nobody knows', [trace, '--sweep', 'nosuch=1:2:1'], '--sweep: unknown key'],
+  [
+    'settings that nobody reads',
+    [trace, '--policy', 'random', '--set', 'router_temperature=1'],
+    '--set: settings are of warm and dynamo',
+  ],
+  [
+    'a sweep that nobody reads',
+    [trace, '--policy', 'random', '--sweep', 'prefill_load_scale=1:2:1'],
+    '--sweep: settings are of',
+  ],
+  ['a block size of what is generated', ['--generate', 'chat', '--trace-block-size', '64'], 'stand for 512 tokens'],
+  ['more than can be generated', ['--generate', 'chat', '--requests', '1e9'], 'at most 1000000'],
+  [
+    'a profile that every object has',
+    [trace, '--requests', '5', '--engine-profile', 'toString'],
+    'is none of dynamo, ',
+  ],
+  ['a fleet too large', [trace, '--requests', '5', '--workers', '1e6'], 'at most 16384'],
+  ['a page over the report', [trace, '--json', '/tmp/same', '--html', '/tmp/../tmp/same'], 'that of --json'],
+  ['the trace over itself', [trace, '--save-trace', `./${trace}`], 'would overwrite the trace'],
 ])('ends with status 2 for %s', async (_, words, text) => {
   expect(await call(...words)).toMatchObject({ status: 2, errors: expect.stringContaining(text) })
 })
@@ -147,6 +188,7 @@ it.each([
   ['--slow', '1.5x2'],
   ['--arrival-speedup', '0'],
   ['--event-delay-ms', '-1'],
+  ['--seed', '4294967296'],
 ])('refuses %s %s before anything runs', async (flag, value) => {
   await expect(call(trace, flag, value)).rejects.toThrow(flag)
 })

@@ -1,6 +1,6 @@
 /** `warmroute replay`: a trace through a simulated fleet in virtual time, policy against policy. */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { basename } from 'node:path'
+import { basename, resolve } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { WarmrouteError } from '../core/protocol/index.js'
 import {
@@ -8,6 +8,7 @@ import {
   formatMooncake,
   generateTrace,
   htmlPage,
+  isRouterPolicy,
   markdownTable,
   notesOf,
   parseEngineProfile,
@@ -19,7 +20,7 @@ import {
   traceShapes,
 } from '../sim/index.js'
 import type { ExperimentOptions, PolicyName, SlowShare, TimingProfile, Trace, TraceShape } from '../sim/index.js'
-import { count, positive, whole, zeroOrMore } from './numbers.js'
+import { count, positive, seed, whole, zeroOrMore } from './numbers.js'
 import { replayProgress } from './replay-progress.js'
 import { proveWritable } from './writable.js'
 
@@ -49,6 +50,7 @@ interface ReplayFlags {
 }
 
 const generatedRequests = 2000
+const generatedMax = 1_000_000 // a few gigabytes
 
 export function replayCommand(): Command {
   return new Command('replay')
@@ -95,7 +97,7 @@ export function replayCommand(): Command {
     )
     .option('--set <key=value>', 'a setting of the router by its name in the config file; may repeat', collect, [])
     .option('--sweep <key=from:to:step>', 'run warm and dynamo once per value')
-    .option('--seed <n>', 'breaks ties, draws and smooths; the same seed gives the same report', whole, 1)
+    .option('--seed <n>', 'breaks ties, draws and smooths; the same seed gives the same report', seed, 1)
     .option('--requests <n>', `take only the first n; how many to generate (${generatedRequests})`, count)
     .addOption(new Option('--generate <shape>', 'make a trace instead of reading one, by --seed').choices(traceShapes))
     .option('--ideal', 'add the floor: unlimited shared cache, no queue', false)
@@ -107,9 +109,7 @@ export function replayCommand(): Command {
 
 function runReplay(path: string | undefined, flags: ReplayFlags): void {
   try {
-    proveWritable('--json', flags.json)
-    proveWritable('--html', flags.html)
-    proveWritable('--save-trace', flags.saveTrace)
+    judgeFlags(path, flags)
     const trace = readRequests(path, flags)
     if (trace.doubt !== undefined) console.error(`warmroute replay: note: ${trace.doubt}`)
     const traceBlockTokens = flags.traceBlockSize ?? trace.blockTokens ?? 512
@@ -122,7 +122,8 @@ function runReplay(path: string | undefined, flags: ReplayFlags): void {
     if (flags.html !== undefined) writeFileSync(flags.html, htmlPage(results, factsOf(path, flags)))
     if (flags.saveTrace !== undefined) writeFileSync(flags.saveTrace, formatMooncake(trace.requests))
     console.log(markdownTable(results))
-    for (const note of notesOf(results)) console.error(`warmroute replay: note: ${note}`)
+    for (const note of [...notesOf(results), ...standStillNotes(flags)])
+      console.error(`warmroute replay: note: ${note}`)
   } catch (error) {
     if (!(error instanceof WarmrouteError) && !isFileError(error)) throw error
     console.error(`warmroute replay: ${wordsOf(error)}`)
@@ -130,10 +131,35 @@ function runReplay(path: string | undefined, flags: ReplayFlags): void {
   }
 }
 
+/** What can be known to be wrong before anything is read. */
+function judgeFlags(path: string | undefined, flags: ReplayFlags): void {
+  const files = { '--json': flags.json, '--html': flags.html, '--save-trace': flags.saveTrace }
+  const flagOf = new Map<string, string>(path === undefined ? [] : [[resolve(path), 'the trace']])
+  for (const [flag, file] of Object.entries(files)) {
+    if (file === undefined) continue
+    const taken = flagOf.get(resolve(file))
+    if (taken !== undefined)
+      refuse(`${flag} ${file} would overwrite ${taken === 'the trace' ? taken : `that of ${taken}`}`)
+    flagOf.set(resolve(file), flag)
+    proveWritable(flag, file)
+  }
+  if (flags.generate !== undefined && flags.traceBlockSize !== undefined)
+    refuse('--trace-block-size is of a trace that is read: the ids of generated ones stand for 512 tokens')
+}
+
+/** Policies that a sweep leaves as they are, said once. */
+function standStillNotes({ policy, sweep }: ReplayFlags): string[] {
+  const still = policy.filter((name) => !isRouterPolicy(name))
+  if (sweep === undefined || still.length === 0) return []
+  return [`--sweep is of warm and dynamo: ${still.join(', ')} ran once.`]
+}
+
 function readRequests(path: string | undefined, flags: ReplayFlags): Trace {
   if (flags.generate !== undefined) {
     if (path !== undefined) refuse('name a trace file or --generate one, not both')
-    const requests = generateTrace(flags.generate, { requests: flags.requests ?? generatedRequests, seed: flags.seed })
+    const { requests: wanted = generatedRequests } = flags
+    if (wanted > generatedMax) refuse(`--requests ${wanted}: at most ${generatedMax} are generated`)
+    const requests = generateTrace(flags.generate, { requests: wanted, seed: flags.seed })
     return { requests, blockTokens: undefined, doubt: undefined }
   }
   if (path === undefined) refuse(`name a trace file, or --generate one of ${traceShapes.join(', ')}`)
@@ -231,8 +257,9 @@ function wordsOf(error: Error): string {
   return typeof reason === 'string' ? reason : error.message
 }
 
+/** What the system says of a file, and what Node says of one that is too large for it. */
 function isFileError(error: unknown): error is Error {
-  return error instanceof Error && 'code' in error && 'syscall' in error
+  return error instanceof Error && 'code' in error && ('syscall' in error || error.code === 'ERR_FS_FILE_TOO_LARGE')
 }
 
 function refuse(reason: string): never {

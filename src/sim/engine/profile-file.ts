@@ -7,17 +7,17 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import { fitProfile } from './fit-profile.js'
 import type { TermsProfile, TimingProfile } from './timing.js'
 import { parseStepTable } from './timing-table.js'
+import type { StepTable } from './timing-table.js'
 
 /** Throws `WR_INVALID_ARGUMENT` with what is wrong. `name` is the file's. */
 export function parseEngineProfile(text: string, name: string): TimingProfile {
   const whole = readJson(text)
-  if (whole === undefined || 'ms' in whole) return { kind: 'table', name, ...parseStepTable(text) }
+  if (whole === undefined || 'ms' in whole) return { kind: 'table', name, ...readPoints(text, name) }
   if (whole['kind'] !== 'terms')
     refuse(`${name} is no engine profile: its kind is ${JSON.stringify(whole['kind'])}, not "terms"`)
   const number = (part: string, key: string): number => {
     const value = (whole[part] as Record<string, unknown> | undefined)?.[key]
-    if (typeof value !== 'number' || !(value >= 0) || !Number.isFinite(value))
-      refuse(`${name} lacks a usable ${part}.${key}`)
+    if (typeof value !== 'number' || !(value >= 0 && value <= msMax)) refuse(`${name} lacks a usable ${part}.${key}`)
     return value
   }
   const profile: TermsProfile = {
@@ -41,6 +41,22 @@ export function parseEngineProfile(text: string, name: string): TimingProfile {
   )
     refuse(`${name} says that computing takes no time`)
   return profile
+}
+
+/** A day: no coefficient of a pass comes near it, and times stay numbers that can be added up. */
+const msMax = 86_400_000
+
+function readPoints(text: string, name: string): StepTable {
+  try {
+    return parseStepTable(text)
+  } catch (cause) {
+    if (!(cause instanceof WarmrouteError)) throw cause
+    throw new WarmrouteError(
+      cause.code,
+      { ...cause.details, reason: `${name}: ${String(cause.details['reason'])}` },
+      { cause },
+    )
+  }
 }
 
 /** `facts` stand beside the profile for people; nothing reads them. */

@@ -25,9 +25,12 @@ export class TableTimer {
   #decodes = 0
   #contextTokens = 0
 
-  constructor(table: StepTable, speed: { readonly speedup: number; readonly decodeSpeedup: number }) {
-    this.#prefill = toGrid(table.prefill.map(({ newTokens, prefixTokens, ms }) => [newTokens, prefixTokens, ms]))
-    this.#decode = toGrid(table.decode.map(({ batch, context, ms }) => [batch, context, ms]))
+  /** `name`: of the file that the points came from, for complaints. */
+  constructor(table: StepTable, speed: { readonly speedup: number; readonly decodeSpeedup: number }, name: string) {
+    const prefill = table.prefill.map(({ newTokens, prefixTokens, ms }) => [newTokens, prefixTokens, ms])
+    const decode = table.decode.map(({ batch, context, ms }) => [batch, context, ms])
+    this.#prefill = toGrid(prefill, `${name}: prefill points by new and prefix`)
+    this.#decode = toGrid(decode, `${name}: decode points by batch and context`)
     this.#launchMs = Math.min(...table.prefill.map(({ ms }) => ms))
     this.#speed = speed
   }
@@ -53,23 +56,22 @@ export class TableTimer {
   }
 }
 
-function toGrid(points: readonly (readonly number[])[]): Grid {
+function toGrid(points: readonly (readonly number[])[], what: string): Grid {
   const xs = axis(points.map(([x]) => x!))
   const ys = axis(points.map(([, y]) => y!))
   if (xs.length < 2 || ys.length < 2)
-    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'a step table needs at least two values on each axis' })
+    refuse(`${what} need at least two values of each, not ${xs.length} and ${ys.length}`)
   const known = new Map(points.map(([x, y, ms]) => [`${x} ${y}`, ms!]))
   const values = xs.map((x) => ys.map((y) => known.get(`${x} ${y}`) ?? Number.NaN))
-  for (const column of values) fill(column, ys)
+  for (const [index, column] of values.entries()) fill(column, ys, `${what} have a hole at ${xs[index]} and`)
   return { xs, ys, values }
 }
 
 /** A hole (not enough memory to measure it) continues the line of the two points before it. */
-function fill(column: number[], ys: readonly number[]): void {
+function fill(column: number[], ys: readonly number[], hole: string): void {
   for (let y = 0; y < column.length; y++) {
     if (!Number.isNaN(column[y]!)) continue
-    if (y < 2)
-      throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'a step table has a hole that cannot be filled' })
+    if (y < 2) refuse(`${hole} ${ys[y]} with no two points before it`)
     const slope = (column[y - 1]! - column[y - 2]!) / (ys[y - 1]! - ys[y - 2]!)
     column[y] = column[y - 1]! + slope * (ys[y]! - ys[y - 1]!)
   }
@@ -103,44 +105,65 @@ function mix(low: number, high: number, share: number): number {
 /**
  * Reads measured points, one JSON object per line: `{kind:"prefill",new,prefix,ms}` and `{kind:"decode",batch,context,ms}`.
  *
+ * Lines of other kinds are facts for people.
+ *
  * @example
  * import { parseStepTable } from 'warmroute/sim'
  *
  * const points = [
- *   { kind: 'prefill', new: 1024, prefix: 0, ms: 40 },
- *   { kind: 'prefill', new: 4096, prefix: 0, ms: 150 },
- *   { kind: 'decode', batch: 1, context: 1024, ms: 6 },
- *   { kind: 'decode', batch: 8, context: 8192, ms: 9 },
+ *   ...[1024, 4096].flatMap((fresh) => [0, 8192].map((prefix) => ({ kind: 'prefill', new: fresh, prefix, ms: fresh / 25 }))),
+ *   ...[1, 8].flatMap((batch) => [1024, 8192].map((context) => ({ kind: 'decode', batch, context, ms: 6 + batch / 8 }))),
  * ]
- * parseStepTable(points.map((point) => JSON.stringify(point)).join('\n'))
+ * console.log(parseStepTable(points.map((point) => JSON.stringify(point)).join('\n')).decode.length) // => 4
  */
 export function parseStepTable(text: string): StepTable {
   const rows = text.split('\n').flatMap((line, at) => (line.trim() === '' ? [] : [rowOf(line, at + 1)]))
-  const numberOf = (row: Record<string, unknown>, key: string): number => {
-    const value = row[key]
-    if (typeof value === 'number' && Number.isFinite(value)) return value
-    throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `a ${String(row['kind'])} row lacks ${key}` })
-  }
   return {
     prefill: rows
-      .filter((row) => row['kind'] === 'prefill')
+      .filter(({ kind }) => kind === 'prefill')
       .map((row) => ({
-        newTokens: numberOf(row, 'new'),
-        prefixTokens: numberOf(row, 'prefix'),
-        ms: numberOf(row, 'ms'),
+        newTokens: numberOf(row, 'new', 1),
+        prefixTokens: numberOf(row, 'prefix', 0),
+        ms: numberOf(row, 'ms', msMin),
       })),
     decode: rows
-      .filter((row) => row['kind'] === 'decode')
-      .map((row) => ({ batch: numberOf(row, 'batch'), context: numberOf(row, 'context'), ms: numberOf(row, 'ms') })),
+      .filter(({ kind }) => kind === 'decode')
+      .map((row) => ({
+        batch: numberOf(row, 'batch', 1),
+        context: numberOf(row, 'context', 0),
+        ms: numberOf(row, 'ms', msMin),
+      })),
   }
 }
 
-function rowOf(text: string, line: number): Record<string, unknown> {
+/** A pass that takes no time would be no pass. */
+const msMin = 1e-6
+
+interface Row {
+  readonly line: number
+  readonly kind: unknown
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+function numberOf({ line, kind, fields }: Row, key: string, least: number): number {
+  const value = fields[key]
+  if (typeof value === 'number' && value >= least && value <= 1e9) return value
+  return refuse(`line ${line} of the step times, a ${String(kind)}, lacks a usable ${key}`, line)
+}
+
+function rowOf(text: string, line: number): Row {
   try {
     const json: unknown = JSON.parse(text)
-    if (typeof json === 'object' && json !== null) return json as Record<string, unknown>
+    if (typeof json === 'object' && json !== null) {
+      const fields = json as Record<string, unknown>
+      return { line, kind: fields['kind'], fields }
+    }
   } catch {
     // said below
   }
-  throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: `line ${line} of the step times is no JSON object`, line })
+  return refuse(`line ${line} of the step times is no JSON object`, line)
+}
+
+function refuse(reason: string, line?: number): never {
+  throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason, ...(line === undefined ? {} : { line }) })
 }

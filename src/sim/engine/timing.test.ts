@@ -76,6 +76,28 @@ it('keeps the fit near the measured prefills it was made from', () => {
   }
 })
 
-it('refuses a table with a missing value', () => {
-  expect(() => parseStepTable('{"kind":"prefill","new":1,"ms":2}')).toThrow('lacks prefix')
+it.each([
+  [
+    'a missing value',
+    '{"kind":"prefill","new":1,"ms":2}',
+    'line 1 of the step times, a prefill, lacks a usable prefix',
+  ],
+  ['a pass before it begins', '{"kind":"device"}\n{"kind":"decode","batch":1,"context":9,"ms":-1}', 'line 2'],
+  ['a pass that takes no time', '{"kind":"prefill","new":1,"prefix":0,"ms":0}', 'lacks a usable ms'],
+  ['a batch of nobody', '{"kind":"decode","batch":0,"context":9,"ms":1}', 'lacks a usable batch'],
+])('refuses points with %s, by their line', (_, text, words) => {
+  expect(() => parseStepTable(text)).toThrow(words)
+})
+
+it('refuses points that make no table, by the name of their file', () => {
+  const table = (lines: string[]): TimingProfile => ({
+    kind: 'table',
+    name: 'mine',
+    ...parseStepTable(lines.join('\n')),
+  })
+  const decode = points.split('\n').filter((line) => line.includes('decode'))
+  const single = '{"kind":"prefill","new":16,"prefix":0,"ms":3}'
+  expect(() => passMs(table([single, ...decode]), [[1, 0]], [])).toThrow('mine: prefill points by new and prefix need')
+  const hole = ['{"kind":"prefill","new":32,"prefix":64,"ms":3}', single, ...decode]
+  expect(() => passMs(table(hole), [[1, 0]], [])).toThrow('have a hole at 16 and 64')
 })

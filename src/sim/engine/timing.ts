@@ -115,11 +115,10 @@ export const h200Profile: TermsProfile = {
  *
  * console.log('dynamo' in timingProfiles) // => true
  */
-export const timingProfiles: Readonly<Record<string, TimingProfile>> = {
-  [dynamoProfile.name]: dynamoProfile,
-  [dynamo12Profile.name]: dynamo12Profile,
-  [h200Profile.name]: h200Profile,
-}
+export const timingProfiles: Readonly<Record<string, TimingProfile>> = Object.assign(
+  Object.create(null) as Record<string, TimingProfile>, // what every object inherits is no profile
+  Object.fromEntries([dynamoProfile, dynamo12Profile, h200Profile].map((profile) => [profile.name, profile])),
+)
 
 export function createTimer(profile: TimingProfile, capacityTokens: number, speed: SpeedOptions): StepTimer {
   if (!(speed.speedup > 0) || !(speed.decodeSpeedup > 0))
@@ -130,7 +129,7 @@ export function createTimer(profile: TimingProfile, capacityTokens: number, spee
     case 'terms':
       return new TermsTimer(profile, speed)
     case 'table':
-      return new TableTimer(profile, speed)
+      return new TableTimer(profile, speed, profile.name)
   }
 }
 

@@ -6,6 +6,9 @@
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { TraceRequest } from './trace.js'
 
+/** A map holds no more than 2^24 entries. */
+const childrenMax = 2 ** 24 - 1
+
 export class BlockKeys {
   readonly #blocksPerId: number // one of the two is 1
   readonly #idsPerBlock: number
@@ -60,6 +63,10 @@ export class BlockKeys {
     const path = parent * 16777216 + dense
     const known = this.#children.get(path)
     if (known !== undefined) return known
+    if (this.#children.size >= childrenMax)
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', {
+        reason: `the trace has more than ${childrenMax} different blocks: replay a part of it`,
+      })
     const node = this.#nodes++
     this.#children.set(path, node)
     return node

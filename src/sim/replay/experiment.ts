@@ -1,11 +1,13 @@
 /** One trace, one fleet, several policies and settings: what `warmroute replay` runs, as plain data in and out. */
 import type { RouterConfigInput } from '../../core/protocol/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import type { EngineOptions } from '../engine/engine.js'
 import { dynamoEngine } from '../engine/engine.js'
 import type { TimingProfile } from '../engine/timing.js'
 import { dynamoProfile } from '../engine/timing.js'
 import { achievableReuse, idealReplay } from './ideal.js'
-import { createPolicy, isRouterPolicy } from './policies.js'
+import { answerTokensOf, judgeSize } from './limits.js'
+import { createPolicy, isRouterPolicy, judgePolicy } from './policies.js'
 import type { PolicyName } from './policies.js'
 import { replay } from './replay.js'
 import type { ReplayReport } from './report.js'
@@ -52,6 +54,8 @@ export interface PolicyResult extends ReplayReport {
   readonly settings: Readonly<Record<string, string>>
   /** What `reuse` would be with one cache that holds everything that arrived. */
   readonly reuse_achievable: number
+  /** Answers that end before the trace has them end, since prompt and answer are longer than the KV of an engine. */
+  readonly answers_cut: number
 }
 
 interface Run {
@@ -73,9 +77,22 @@ export function runExperiment(trace: readonly TraceRequest[], options: Experimen
     ...(options.blockTokens === undefined ? {} : { blockTokens: options.blockTokens }),
     ...(options.blocks === undefined ? {} : { blocks: options.blocks }),
   }
+  judgeSize(trace, engine, {
+    workers,
+    routers,
+    arrivalSpeedup,
+    smoothMs,
+    eventDelayMs: options.eventDelayMs ?? 0,
+    transferMsPerToken,
+    slowFactor: options.slow?.factor ?? 1,
+  })
   const arrivals = smoothMs > 0 ? smoothArrivals(trace, smoothMs, seed) : trace
   const runs = plan(options)
-  const achievable = achievableReuse(arrivals, engine.blockTokens, traceBlockTokens)
+  const answered = arrivals.filter((request) => answerTokensOf(request, engine) > 0)
+  const ofTrace = {
+    reuse_achievable: achievableReuse(answered, engine.blockTokens, traceBlockTokens),
+    answers_cut: answered.filter((request) => answerTokensOf(request, engine) < request.outputTokens).length,
+  }
   const results: PolicyResult[] = runs.map(({ policy, settings, config }, index) => {
     const router = createPolicy(policy, { workers, seed, routers, prefillWorkers, settings: config })
     const label = [policy, ...settings].join(' ')
@@ -95,23 +112,28 @@ export function runExperiment(trace: readonly TraceRequest[], options: Experimen
       worker: (worker) => slowdownOf(worker, workers, options.slow),
       progress: tell,
     })
-    return { policy, settings: settingsOf(settings), ...report, reuse_achievable: achievable }
+    return { policy, settings: settingsOf(settings), ...report, ...ofTrace }
   })
   if (options.isIdealWanted)
     results.push({
       policy: 'ideal',
       settings: {},
       ...idealReplay(arrivals, engine, arrivalSpeedup, traceBlockTokens),
-      reuse_achievable: achievable,
+      ...ofTrace,
     })
   return results
 }
 
 /**
- * A sweep multiplies the runs of policies that have settings; the others stand beside it once. Settings are judged here,
+ * A sweep multiplies the runs of policies that have settings; the others stand beside it once. Settings and policies are judged here,
  * before the first run, so that a typing error costs a message and not a wait.
  */
-function plan({ policies, settings = [], sweep }: ExperimentOptions): Run[] {
+function plan({ policies, settings = [], sweep, workers, routers = 1, prefillWorkers = 0 }: ExperimentOptions): Run[] {
+  if ((sweep || settings.length > 0) && !policies.some(isRouterPolicy))
+    throw new WarmrouteError('WR_INVALID_ARGUMENT', {
+      reason: `${sweep ? '--sweep' : '--set'}: settings are of warm and dynamo, and neither runs`,
+    })
+  for (const policy of policies) judgePolicy(policy, { workers, routers, prefillWorkers })
   const runOf = (policy: PolicyName, own: readonly string[]): Run => ({
     policy,
     settings: own,

@@ -5,6 +5,7 @@
 import { createTimer } from '../engine/timing.js'
 import type { EngineOptions } from '../engine/engine.js'
 import { BlockKeys } from './block-keys.js'
+import { answerTokensOf } from './limits.js'
 import { ReplayMeter } from './report.js'
 import type { ReplayReport } from './report.js'
 import type { TraceRequest } from './trace.js'
@@ -38,11 +39,17 @@ export function idealReplay(
     return timer.take(Math.min(1, Math.ceil(tokens / engine.blockTokens) / engine.blocks))
   }
   for (const [index, request] of trace.entries()) {
-    const { promptTokens, outputTokens, follows } = request
+    const { promptTokens, follows } = request
+    const outputTokens = answerTokensOf(request, engine)
     const own = request.arrivalMs / arrivalSpeedup
     const arrivalMs = follows ? ends[follows.index]! + follows.delayMs / arrivalSpeedup : own
-    let done = cache.take(request)
     meter.dispatched(0, 0, arrivalMs)
+    if (outputTokens === 0) {
+      meter.finished(0, 0, 0, 'rejected')
+      ends[index] = arrivalMs
+      continue
+    }
+    let done = cache.take(request)
     meter.admitted({ worker: 0, arrivalMs, queuedMs: 0, promptTokens, cachedTokens: done })
     let ms = 0
     while (done < promptTokens) {

@@ -33,14 +33,31 @@ export function markdownTable(results: readonly PolicyResult[]): string {
   ].join('\n')
 }
 
-/** What the figures do not show: requests that never ran. */
+/** What the figures do not show: requests that never ran, answers that were cut, settings that nobody looked at. */
 export function notesOf(results: readonly PolicyResult[]): string[] {
-  return results
-    .filter(({ rejected }) => rejected > 0)
+  const rejected = results
+    .filter((result) => result.rejected > 0)
     .map(
       (result) =>
         `${labelOf(result)}: ${result.rejected} of ${result.requests} requests were rejected, their prompts being longer than the KV of an engine; no figure counts them.`,
     )
+  const cut = results[0]?.answers_cut ?? 0
+  const shortened =
+    cut > 0 ? [`${cut} answers end early: prompt and answer together are longer than the KV of an engine.`] : []
+  return [...rejected, ...shortened, ...idleSettingsOf(results)]
+}
+
+/** A sweep over a setting that the policy does not read gives the same run again and again. */
+function idleSettingsOf(results: readonly PolicyResult[]): string[] {
+  return [...new Set(results.map(({ policy }) => policy))].flatMap((policy) => {
+    const [first, ...others] = results.filter((result) => result.policy === policy)
+    const isSame = (other: PolicyResult): boolean =>
+      other.ttft_ms.mean === first!.ttft_ms.mean && other.e2e_ms.mean === first!.e2e_ms.mean
+    const swept = Object.keys(first!.settings).filter((key) =>
+      others.some(({ settings }) => settings[key] !== first!.settings[key]),
+    )
+    return swept.length > 0 && others.every(isSame) ? [`${policy}: ${swept.join(', ')} made no difference.`] : []
+  })
 }
 
 function ms(value: number): string {

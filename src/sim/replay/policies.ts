@@ -27,6 +27,19 @@ export function isRouterPolicy(name: PolicyName): name is 'warm' | 'dynamo' {
   return name === 'warm' || name === 'dynamo'
 }
 
+/** Throws `WR_INVALID_ARGUMENT` where a policy cannot route for such a fleet. */
+export function judgePolicy(
+  name: PolicyName,
+  { workers, routers, prefillWorkers }: { workers: number; routers: number; prefillWorkers: number },
+): void {
+  if (prefillWorkers === 0) return
+  if (prefillWorkers >= workers)
+    refuse(`of ${workers} workers, ${prefillWorkers} only prefill: nobody is left to decode`)
+  if (routers > 1) refuse('several routers of a fleet of pairs are not simulated')
+  if (!isRouterPolicy(name) && name !== 'round-robin')
+    refuse(`${name} does not know of prefill workers: take warm, dynamo or round-robin`)
+}
+
 export function createPolicy(name: PolicyName, options: PolicyOptions): ReplayPolicy {
   const { workers, seed, routers, settings, prefillWorkers = 0 } = options
   if (prefillWorkers > 0) return createPairPolicy(name, options, prefillWorkers)
@@ -54,12 +67,9 @@ export function createPolicy(name: PolicyName, options: PolicyOptions): ReplayPo
 /** Policies that know of pairs: our own router, and taking turns on both sides. */
 function createPairPolicy(name: PolicyName, options: PolicyOptions, prefillWorkers: number): ReplayPolicy {
   const { workers, seed, routers, settings } = options
-  if (prefillWorkers >= workers)
-    refuse(`of ${workers} workers, ${prefillWorkers} only prefill: nobody is left to decode`)
-  if (routers > 1) refuse('several routers of a fleet of pairs are not simulated')
+  judgePolicy(name, { workers, routers, prefillWorkers })
   if (isRouterPolicy(name))
     return new PairPolicy({ prefillWorkers, config: { ...configOf(name, 1), ...settings }, seed })
-  if (name !== 'round-robin') refuse(`${name} does not know of prefill workers: take warm, dynamo or round-robin`)
   const prefill = roundRobin(prefillWorkers)
   const decode = roundRobin(workers - prefillWorkers)
   return {

@@ -31,11 +31,15 @@ it('sweeps from, to and step without the noise of binary fractions', () => {
 })
 
 it.each([
-  'prefill_load_scale=1:10',
-  'prefill_load_scale=1:10:0',
-  'prefill_load_scale=5:1:1',
-  'x=1:2:1',
-  'prefill_load_scale=1:1000:1',
-])('refuses the sweep %s', (text) => {
-  expect(() => parseSweep(text)).toThrow()
+  ['prefill_load_scale=1:10', 'expected name=from:to:step'],
+  ['prefill_load_scale=1:10:0', 'expected name=from:to:step'],
+  ['prefill_load_scale=5:1:1', 'gives -3 values'],
+  ['prefil_load_scale=1:2:1', '--sweep: unknown key "routing.prefil_load_scale"; did you mean prefill_load_scale'],
+  ['overlap_score_credit=0:2:1', '--sweep: overlap_score_credit must be'],
+  ['policy=1:2:1', '--sweep policy: name policies with --policy'],
+  ['prefill_load_scale=1:1000:1', 'gives 1000 values'],
+])('refuses the sweep %s by the flag that was written', (text, words) => {
+  expect(() => parseSweep(text)).toThrow(
+    expect.objectContaining({ details: expect.objectContaining({ reason: expect.stringContaining(words) }) }),
+  )
 })

@@ -11,13 +11,18 @@ export interface Sweep {
 
 const sweepValuesMax = 100
 
-/** Only what was said; every value judged as the product judges its config file. An unknown key names the nearest one. */
-export function readSettings(assignments: readonly string[]): RouterConfigInput {
+type Flag = '--set' | '--sweep'
+
+/**
+ * Only what was said; every value judged as the product judges its config file. An unknown key names the nearest one, and
+ * complaints name the flag that a person wrote.
+ */
+export function readSettings(assignments: readonly string[], flag: Flag = '--set'): RouterConfigInput {
   if (assignments.length === 0) return {}
-  const pairs = assignments.map((text) => splitAssignment(text, '--set'))
+  const pairs = assignments.map((text) => splitAssignment(text, flag))
   const policy = pairs.find(([key]) => key === 'policy')
-  if (policy) refuse('--set policy: name policies with --policy')
-  const loaded = load(pairs)
+  if (policy) refuse(`${flag} policy: name policies with --policy`)
+  const loaded = load(pairs, flag)
   const isSet = (name: string): boolean => loaded.origins.get(`routing.${snakeCase(name)}`)?.kind === 'file'
   const isOldWeightSet = isSet('overlapScoreWeight') // the deprecated name of these two
   return Object.fromEntries(
@@ -28,13 +33,16 @@ export function readSettings(assignments: readonly string[]): RouterConfigInput 
 }
 
 /** As if the settings stood in a file, one to a line; complaints then name lines that nobody wrote, so these are taken out. */
-function load(pairs: readonly (readonly [string, string])[]): LoadedConfig<{ routing: typeof groups.routing }> {
+function load(
+  pairs: readonly (readonly [string, string])[],
+  flag: Flag,
+): LoadedConfig<{ routing: typeof groups.routing }> {
   const text = ['routing:', ...pairs.map(([key, value]) => `  ${JSON.stringify(key)}: ${value}`)].join('\n')
   try {
-    return loadConfig({ routing: groups.routing }, { file: { path: '--set', text } })
+    return loadConfig({ routing: groups.routing }, { file: { path: flag, text } })
   } catch (cause) {
     if (!(cause instanceof WarmrouteError)) throw cause
-    const reason = String(cause.details['reason']).replaceAll(/--set:\d+: /g, '--set: ')
+    const reason = String(cause.details['reason']).replaceAll(/(--\w+):\d+: /g, '$1: ')
     throw new WarmrouteError(cause.code, { ...cause.details, reason }, { cause })
   }
 }
@@ -48,11 +56,11 @@ export function parseSweep(text: string): Sweep {
   if (count < 1 || count > sweepValuesMax) refuse(`--sweep ${text}: gives ${count} values, not 1 to ${sweepValuesMax}`)
   // Rounded: 0.1 + 0.2 is no value that anybody asked for.
   const values = Array.from({ length: count }, (_, index) => Number((from! + index * step!).toPrecision(12)))
-  for (const value of values) readSettings([`${key}=${value}`])
+  for (const value of values) readSettings([`${key}=${value}`], '--sweep')
   return { key, values }
 }
 
-function splitAssignment(text: string, flag: string): [string, string] {
+function splitAssignment(text: string, flag: Flag): [string, string] {
   const at = text.indexOf('=')
   if (at < 1 || at === text.length - 1)
     refuse(`${flag} ${text}: expected name=${flag === '--sweep' ? 'from:to:step' : 'value'}`)

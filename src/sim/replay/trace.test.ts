@@ -21,7 +21,7 @@ describe('readTrace', () => {
 
   it('refuses a trace without requests, and gzip that is cut short', () => {
     expect(() => readTrace(bytesOf('\n\n'))).toThrow('no requests')
-    expect(() => readTrace(gzipSync(row({})).subarray(0, 20))).toThrow('cannot be unpacked')
+    expect(() => readTrace(gzipSync(row({})).subarray(0, 20))).toThrow('cannot be unpacked: unexpected end of file')
   })
 
   it('accepts the names that Dynamo and AIPerf have for the fields', () => {
