@@ -1,11 +1,11 @@
 /** Fails when a document and the code it describes have drifted apart. */
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { readSurface } from './api-surface.js'
 import { globSync, readFileSync } from './files.js'
 import { entrySources, judgeSurface } from './judge-api.js'
 import { conformanceFolder, conformancePage, conformanceParts } from './conformance-files.js'
 import { judgeConformance, withParts } from './judge-conformance.js'
-import { judgeErrorTable, judgeRoomReadme } from './judge-docs.js'
+import { judgeErrorTable, judgeLinks, judgeRoomReadme, packedFiles } from './judge-docs.js'
 import { floors } from './rooms.js'
 
 const complaints: string[] = []
@@ -22,6 +22,12 @@ for (const room of floors.flat()) {
 complaints.push(
   ...judgeErrorTable(readFileSync('src/core/protocol/errors.ts'), readFileSync('docs/reference/errors.md')),
 )
+
+const here = ['docs', 'examples'].flatMap((folder) => globSync(folder, /./))
+const named = readdirSync('.')
+const packed = packedFiles(readFileSync('package.json'), [...here, ...named])
+for (const page of packed.filter((file) => file.endsWith('.md')))
+  complaints.push(...judgeLinks(page, readFileSync(page), packed))
 
 for (const { name, source } of entrySources(readFileSync('package.json')))
   complaints.push(...judgeSurface(name, readSurface(source, readFileSync, '.ts')))

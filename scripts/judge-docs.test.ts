@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { judgeErrorTable, judgeRoomReadme } from './judge-docs.js'
+import { judgeErrorTable, judgeLinks, judgeRoomReadme, packedFiles } from './judge-docs.js'
 
 const readme = '| File | Answers |\n|---|---|\n| pick.ts | which? |\n'
 
@@ -9,6 +9,21 @@ it.each([
   ['a row without a file', [], 1],
 ])('%s', (_says, files, complaints) => {
   expect(judgeRoomReadme('README.md', readme, files)).toHaveLength(complaints)
+})
+
+it('knows what the package holds', () => {
+  const files = ['README.md', 'docs/a.md', 'docs/more/b.md', 'docs/raw.json', 'docsier.md', 'test/c.md']
+  const manifest = JSON.stringify({ files: ['docs', '!docs/raw.json'] })
+  expect(packedFiles(manifest, files)).toEqual(['README.md', 'docs/a.md', 'docs/more/b.md'])
+})
+
+it('finds links that lead out of the package', () => {
+  const text = '[a](docs/a.md#part) [b](docs/) [c](../src/c.ts) [d](https://x.y) [e](#here) [f](docs/gone.md)'
+  expect(judgeLinks('README.md', text, ['docs/a.md'])).toEqual([
+    'README.md: ../src/c.ts is not in the package',
+    'README.md: docs/gone.md is not in the package',
+  ])
+  expect(judgeLinks('docs/b.md', '[a](a.md) [r](../README.md)', ['docs/a.md'])).toHaveLength(1)
 })
 
 it('finds an error code without a row and a row without a code', () => {

@@ -3,7 +3,7 @@ import type { EngineOptions } from '../engine/engine.js'
 import { dynamoProfile } from '../engine/timing.js'
 import type { TimingProfile } from '../engine/timing.js'
 import type { EngineName } from './engine-name.js'
-import { recordedVersions } from './engine-name.js'
+import { recordedVersions, requireVersion } from './engine-name.js'
 import type { Fault } from './faults.js'
 import type { SimTask } from './pooled.js'
 import { createSimTokenizer } from './tokenizer.js'
@@ -111,7 +111,9 @@ export interface ResolvedOptions extends Required<Omit<SimEngineOptions, 'events
   readonly pair: PairOptions | undefined
 }
 
+/** Throws `WR_INVALID_ARGUMENT`. */
 export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
+  if (options.version !== undefined) requireVersion(options.engine, options.version)
   const events: EventSocketOptions | undefined =
     options.events === false
       ? undefined

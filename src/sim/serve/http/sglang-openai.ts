@@ -4,6 +4,8 @@ import type { ChatMessage } from '../tokenizer.js'
 import { isSet, isTokens, numberOf, objectOf, stopsOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import { misread, templated } from './chat-faults.js'
+import type { ChatRefusals } from './encode-chat.js'
+import { encodeChat } from './encode-chat.js'
 import type { Exchange, Json } from './exchange.js'
 import { header, sendJson } from './exchange.js'
 import { checkLength, checkQueue, sglangBody, sglangPrompts, sglangRefusal } from './sglang-errors.js'
@@ -87,6 +89,12 @@ export async function sglangCompletions(exchange: Exchange): Promise<void> {
   })
 }
 
+const refusals: ChatRefusals = {
+  refuse: sglangRefusal,
+  noTemplate:
+    'Cannot use chat template functions because tokenizer.chat_template is not set and no template argument was passed!',
+}
+
 /** The router's own tokens where it sent them (`input_ids`), else the template's. */
 export function chatTokens(exchange: Exchange, body: Json): number[] {
   const { tokenizer } = exchange.server.options
@@ -95,10 +103,8 @@ export function chatTokens(exchange: Exchange, body: Json): number[] {
   const messages = body['messages']
   if (!Array.isArray(messages) || messages.length === 0) throw sglangRefusal('Messages cannot be empty')
   const tools = body['tool_choice'] === 'none' ? undefined : body['tools']
-  const tokens = tokenizer.encodeChat(templated(exchange.server, messages as ChatMessage[]), {
-    tools: Array.isArray(tools) ? tools : undefined,
-    isGenerationPromptAdded: true,
-  })
+  const options = { tools: Array.isArray(tools) ? tools : undefined, isGenerationPromptAdded: true }
+  const tokens = encodeChat(tokenizer, templated(exchange.server, messages as ChatMessage[]), options, refusals)
   return misread(exchange.server, tokens)
 }
 

@@ -3,6 +3,8 @@ import type { GenerationSpec } from '../generation.js'
 import type { ChatMessage } from '../tokenizer.js'
 import { isSet, isTokens, numberOf, objectOf, stopsOf, textOf } from './body.js'
 import { misread, templated } from './chat-faults.js'
+import type { ChatRefusals } from './encode-chat.js'
+import { encodeChat } from './encode-chat.js'
 import type { Exchange, Json } from './exchange.js'
 import { header } from './exchange.js'
 import { badRequest, checkTokens, invalid } from './vllm-errors.js'
@@ -13,13 +15,21 @@ export function chatPrompt(exchange: Exchange, body: Json): number[] {
   checkChat(body)
   const given = objectOf(body, 'kv_transfer_params')?.['prompt_token_ids']
   const { tokenizer } = server.options
-  const tokens = isTokens(given) ? given : tokenizer.encodeChat(templated(server, messagesOf(body)), chatOptions(body))
+  const tokens = isTokens(given)
+    ? given
+    : encodeChat(tokenizer, templated(server, messagesOf(body)), chatOptions(body), refusals)
   checkTokens(server, tokens)
   return misread(server, tokens)
 }
 
 export function chatText(exchange: Exchange, body: Json): string {
   return exchange.server.options.tokenizer.applyTemplate(messagesOf(body), chatOptions(body))
+}
+
+const refusals: ChatRefusals = {
+  refuse: badRequest,
+  noTemplate:
+    'As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template if the tokenizer does not define one.',
 }
 
 export function messagesOf(body: Json): ChatMessage[] {
