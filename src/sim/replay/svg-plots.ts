@@ -1,7 +1,9 @@
-/** Plots as inline SVG: lines and bars, nothing from outside. Colours are CSS variables of the page, so dark mode is free. */
+/** Plots without a library: inline SVG and a few boxes. Colours are CSS variables of the page, so dark mode is free. */
 export interface Series {
   readonly label: string
   readonly color: string
+  /** Told apart from another line of the same colour. */
+  readonly isDashed?: boolean
   readonly points: readonly (readonly [x: number, y: number])[]
 }
 
@@ -15,49 +17,69 @@ export interface Bar {
 export interface Axis {
   readonly title: string
   readonly isLog?: boolean
+  /** Ends with the last value instead of the next round number. */
+  readonly isTight?: boolean
   readonly format: (value: number) => string
 }
 
-const width = 760
-const height = 320
-const left = 76
-const right = 24
-const top = 12
-const bottom = 44
+interface Size {
+  readonly name: string
+  readonly width: number
+  readonly height: number
+  readonly left: number
+  readonly right: number
+  readonly top: number
+  readonly bottom: number
+  readonly ticksMax: { readonly x: number; readonly y: number }
+}
+
+/** Text of a plot that is made narrower would shrink with it: each plot is drawn twice, and the page shows the one that fits. */
+const sizes: readonly Size[] = [
+  { name: 'broad', width: 760, height: 320, left: 76, right: 24, top: 12, bottom: 44, ticksMax: { x: 9, y: 6 } },
+  { name: 'slim', width: 360, height: 270, left: 76, right: 14, top: 10, bottom: 42, ticksMax: { x: 5, y: 6 } },
+]
 
 /** Lines over one pair of axes. Hovering a line names it. */
 export function linePlot(series: readonly Series[], x: Axis, y: Axis): string {
+  return sizes.map((size) => linesOf(size, series, x, y)).join('')
+}
+
+function linesOf(size: Size, series: readonly Series[], x: Axis, y: Axis): string {
+  const { width, height, left, right, top, bottom, ticksMax } = size
   const all = series.flatMap(({ points }) => points)
   const xs = scaleOf(
     all.map(([value]) => value),
-    left,
-    width - right,
-    x.isLog ?? false,
+    { from: left, to: width - right, axis: x, ticksMax: ticksMax.x },
   )
-  const ys = scaleOf([0, ...all.map(([, value]) => value)], height - bottom, top, false)
-  const lines = series.map(({ label, color, points }) => {
-    const path = points.map(([px, py], index) => `${index === 0 ? 'M' : 'L'}${at(xs.place(px))} ${at(ys.place(py))}`)
-    return `<path class="line" d="${path.join('')}" stroke="${color}"><title>${escapeText(label)}</title></path>`
+  const ys = scaleOf([0, ...all.map(([, value]) => value)], {
+    from: height - bottom,
+    to: top,
+    axis: y,
+    ticksMax: ticksMax.y,
   })
-  return frame(width, height, `${y.title} by ${x.title}`, [...gridX(xs, x), ...gridY(ys, y), ...lines])
+  const lines = series.map(({ label, color, isDashed, points }) => {
+    const path = points.map(([px, py], index) => `${index === 0 ? 'M' : 'L'}${at(xs.place(px))} ${at(ys.place(py))}`)
+    if (points.length === 1) path.push('h0') // its round ends make a dot
+    const look = points.length === 1 ? ' stroke-width="8"' : isDashed ? ' stroke-dasharray="7 5"' : ''
+    return `<path class="line" d="${path.join('')}" stroke="${color}"${look}><title>${escapeText(label)}</title></path>`
+  })
+  return frame(
+    width,
+    height,
+    `${y.title} by ${x.title}`,
+    [...gridX(size, xs, x), ...gridY(size, ys, y), ...lines],
+    size,
+  )
 }
 
 /** One horizontal bar per run, its value at its end. */
 export function barPlot(bars: readonly Bar[], max: number): string {
-  const rowHeight = 30
-  const labelWidth = 210
-  const room = width - labelWidth - 90
-  const rows = bars.flatMap(({ label, color, value, text }, row) => {
-    const y = row * rowHeight
-    const length = max > 0 ? (room * value) / max : 0
-    return [
-      `<text class="name" x="${labelWidth - 8}" y="${y + 19}" text-anchor="end">${escapeText(shortened(label))}</text>`,
-      `<rect x="${labelWidth}" y="${y + 5}" width="${at(Math.max(1, length))}" height="20" rx="3" fill="${color}"/>`,
-      `<text class="value" x="${at(labelWidth + length + 7)}" y="${y + 19}">${escapeText(text)}</text>`,
-    ]
+  const rows = bars.map(({ label, color, value, text }) => {
+    const share = max > 0 ? (100 * value) / max : 0
+    const bar = `<b style="width:calc((100% - 70px)*${at(share)}/100);background:${color}"></b>`
+    return `<dt>${escapeText(label)}</dt><dd>${bar}<span>${escapeText(text)}</span></dd>`
   })
-  const says = bars.map(({ label, text }) => `${label} ${text}`).join(', ')
-  return frame(width, bars.length * rowHeight + 4, says, rows)
+  return `<dl class="bars">${rows.join('')}</dl>`
 }
 
 /** One small column per worker: what it computed, and above it, paler, what its cache spared it. */
@@ -99,40 +121,65 @@ interface Scale {
   place(value: number): number
 }
 
-function scaleOf(values: readonly number[], from: number, to: number, isLog: boolean): Scale {
-  let low = Number.POSITIVE_INFINITY
-  let high = Number.NEGATIVE_INFINITY
-  for (const value of values) {
-    if (isLog && value <= 0) continue
-    low = Math.min(low, value)
-    high = Math.max(high, value)
-  }
-  if (!(high > low)) {
-    low = Number.isFinite(low) ? low * 0.9 : 0.1
-    high = low + 1
-  }
-  if (!isLog) {
-    const step = niceStep((high - low) / 5)
-    const end = Math.ceil(high / step) * step
+interface Place {
+  readonly from: number
+  readonly to: number
+  readonly axis: Axis
+  readonly ticksMax: number
+}
+
+function scaleOf(values: readonly number[], { from, to, axis, ticksMax }: Place): Scale {
+  const [low, high] = axis.isLog
+    ? rangeOf(
+        values.filter((value) => value > 0),
+        0.1,
+      )
+    : rangeOf(values, 0)
+  if (!axis.isLog) {
+    const step = niceStep((high - low) / (ticksMax - 1))
+    const end = axis.isTight ? high : Math.ceil(high / step) * step
     const ticks = Array.from({ length: Math.floor((end - low) / step + 1e-9) + 1 }, (_, index) => low + index * step)
     return { ticks, place: (value) => from + ((to - from) * (value - low)) / (end - low) }
   }
   const span = Math.log(high / low)
-  const ticks: number[] = []
-  for (let decade = 10 ** Math.floor(Math.log10(low)); decade <= high; decade *= 10)
-    for (const factor of [1, 2, 5]) {
-      const tick = decade * factor
-      if (tick >= low && tick <= high) ticks.push(tick)
-    }
-  return { ticks, place: (value) => from + ((to - from) * Math.log(Math.max(value, low) / low)) / span }
+  return {
+    ticks: logTicks(low, high, ticksMax),
+    place: (value) => from + ((to - from) * Math.log(Math.max(value, low) / low)) / span,
+  }
+}
+
+/** Never empty: a single value stands in the middle of what is around it, and nothing stands between `least` and 1. */
+function rangeOf(values: readonly number[], least: number): [low: number, high: number] {
+  let low = Number.POSITIVE_INFINITY
+  let high = Number.NEGATIVE_INFINITY
+  for (const value of values) {
+    low = Math.min(low, value)
+    high = Math.max(high, value)
+  }
+  if (high > low) return [low, high]
+  return high > 0 ? [low * 0.8, high * 1.25] : [least, 1]
+}
+
+/** As many round numbers as have room: 1, 2, 5 of each decade, else fewer of it; within a decade, steps of equal size. */
+function logTicks(low: number, high: number, ticksMax: number): number[] {
+  const sets = [[1, 2, 5], [1, 3], [1]].map((factors) => {
+    const ticks: number[] = []
+    for (let decade = 10 ** Math.floor(Math.log10(low)); decade <= high; decade *= 10)
+      ticks.push(...factors.map((factor) => decade * factor).filter((tick) => tick >= low && tick <= high))
+    return ticks
+  })
+  if (sets[0]!.length > 2) return sets.find(({ length }) => length <= ticksMax) ?? sets.at(-1)!
+  const step = niceStep((high - low) / (ticksMax - 1))
+  const first = Math.ceil(low / step - 1e-9)
+  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, index) => (first + index) * step)
 }
 
 function niceStep(rough: number): number {
   const power = 10 ** Math.floor(Math.log10(rough))
-  return power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10)
+  return power * ([1, 2, 2.5, 5].find((factor) => factor * power >= rough) ?? 10)
 }
 
-function gridX(scale: Scale, axis: Axis): string[] {
+function gridX({ width, height, left, right, top, bottom }: Size, scale: Scale, axis: Axis): string[] {
   const marks = scale.ticks.flatMap((tick) => {
     const x = at(scale.place(tick))
     return [
@@ -144,7 +191,7 @@ function gridX(scale: Scale, axis: Axis): string[] {
   return [...marks, `<text class="axis" x="${middle}" y="${height - 8}" text-anchor="middle">${axis.title}</text>`]
 }
 
-function gridY(scale: Scale, axis: Axis): string[] {
+function gridY({ width, height, left, right, top, bottom }: Size, scale: Scale, axis: Axis): string[] {
   const marks = scale.ticks.flatMap((tick) => {
     const y = at(scale.place(tick))
     return [
@@ -159,16 +206,13 @@ function gridY(scale: Scale, axis: Axis): string[] {
   ]
 }
 
-function frame(w: number, h: number, says: string, parts: readonly string[]): string {
-  return `<svg viewBox="0 0 ${w} ${h}" role="img" aria-label="${escapeText(says)}" preserveAspectRatio="xMinYMin meet">${parts.join('')}</svg>`
+function frame(w: number, h: number, says: string, parts: readonly string[], size?: Size): string {
+  const name = size ? ` class="${size.name}"` : ''
+  return `<svg${name} viewBox="0 0 ${w} ${h}" role="img" aria-label="${escapeText(says)}" preserveAspectRatio="xMinYMin meet">${parts.join('')}</svg>`
 }
 
 function at(value: number): string {
   return String(Math.round(value * 10) / 10)
-}
-
-function shortened(text: string): string {
-  return text.length <= 32 ? text : `${text.slice(0, 31)}…`
 }
 
 function thousands(value: number): string {
