@@ -66,3 +66,37 @@ it('leaves no row in docs/routing.md that it does not make', () => {
     for (const line of lines) expect(known).toContain(line.slice(2).split(' | ')[0])
   }
 })
+
+// Words follow figures: a table that was made anew may not leave a paragraph behind that says something else.
+it('has tables in docs/routing.md that show what it says to expect', () => {
+  const page = readFileSync('docs/routing.md', 'utf8')
+  const told = (words: RegExp): number[] => words.exec(page)!.slice(1).map(Number)
+  const near = (said: readonly number[], found: readonly number[]): void => {
+    for (const [index, value] of [Math.min(...found), Math.max(...found)].entries())
+      expect(Math.abs(said[index]! - value), `${said.join(' to ')} and ${found.join(', ')}`).toBeLessThan(2)
+  }
+  const fleets = lessThan(page, 'fleets', 'dynamo', 0).filter(({ cell }) => !cell.includes('routers'))
+  const less = (rows: readonly { less: number }[]): number[] => rows.map((row) => row.less)
+  near(told(/(\d+) to (\d+) % sooner on the conversation trace/), less(fleets))
+  near(told(/(\d+) to (\d+) % on step times of a GPU/), less(lessThan(page, 'gpu', 'dynamo', 0)))
+  near(told(/(\d+) to (\d+) % in front of prefill/), less(lessThan(page, 'pairs', 'dynamo', 0)))
+  near(told(/(\d+) to (\d+) % on the generated shapes\. Against/), less(lessThan(page, 'shapes', 'dynamo', 0)))
+  const tuned = ['gpu', 'shapes'].flatMap((table) => lessThan(page, table, 'dynamo scale 10', 0))
+  near(told(/Against `prefill_load_scale=10` it is (\d+) to (\d+) %/), less(tuned))
+  const answers = ['fleets', 'gpu', 'shapes'].flatMap((table) => lessThan(page, table, 'dynamo', 5))
+  const [most, worst] = told(/Whole answers take up to (\d+) % less[^.]*? up to ([\d.]+) % more/)
+  near([-worst!, most!], less(answers))
+})
+
+/** By how many percent `warm` is below another row of the same cell, in one column of a table of the page. */
+function lessThan(page: string, table: string, other: string, column: number): { cell: string; less: number }[] {
+  const lines = new RegExp(`<!-- ${table} -->([\\s\\S]*)<!-- /${table} -->`).exec(page)![1]!.trim().split('\n').slice(2)
+  const rows = new Map(
+    lines.map((line) => [line.split(' | ')[0]!.slice(2), line.split(' | ').slice(1).map(Number.parseFloat)]),
+  )
+  return [...rows].flatMap(([key, figures]) => {
+    const [cell, policy] = key.split(': ')
+    const beside = rows.get(`${cell}: ${other}`)
+    return policy === 'warm' && beside ? [{ cell: cell!, less: 100 * (1 - figures[column]! / beside[column]!) }] : []
+  })
+}
