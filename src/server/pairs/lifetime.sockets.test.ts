@@ -178,9 +178,12 @@ describe('KV whose decode was sent and failed', () => {
 })
 
 describe('SGLang', () => {
-  it('several prompts meet in a room each, all of one rank', async () => {
+  it.each([
+    ['short', 'three'],
+    ['too long to be read', 'three '.repeat(10_000)],
+  ])('several prompts meet in a room each, all of one rank: %s', async (_says, last) => {
     await open('sglang')
-    const response = await ask({ prompt: ['one', 'two', 'three'], messages: undefined }, '/v1/completions')
+    const response = await ask({ prompt: ['one', 'two', last], messages: undefined }, '/v1/completions')
     expect(response.status).toBe(200)
     const [prefill, decode] = [seen('prefill')[0]!, seen('decode')[0]!]
     expect(prefill['bootstrap_room']).toHaveLength(3)

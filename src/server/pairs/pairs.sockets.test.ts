@@ -249,10 +249,13 @@ describe('vLLM, the prefill first', () => {
 
   it.each([
     ['several sequences', { n: 2 }, 'sequences'],
+    ['several prompts', { prompt: ['one', 'two'] }, 'sequences'],
+    ['several prompts that are too long to be read', { prompt: ['one', 'two '.repeat(10_000)] }, 'sequences'],
     ['prompt log probabilities', { prompt_logprobs: 1 }, 'prompt_logprobs'],
   ])('%s are computed where they are decoded', async (_says, body, reason) => {
     await open('vllm')
-    expect((await ask(body)).headers.get('x-warmroute-prefill-skipped')).toBe(reason)
+    const path = 'prompt' in body ? '/v1/completions' : '/v1/chat/completions'
+    expect((await post(house!.url, path, chatBody(body))).headers.get('x-warmroute-prefill-skipped')).toBe(reason)
     expect(seen('prefill')).toHaveLength(0)
   })
 

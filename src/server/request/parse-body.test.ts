@@ -98,3 +98,29 @@ it('is not fooled by brackets in a text', () => {
     'm',
   )
 })
+
+// Goal: a batch of texts that is too long to be read has as many prompts as JSON.parse would find.
+it('counts the texts of a batch that it does not read, whatever they say', () => {
+  const text = fc.oneof(fc.string(), fc.constantFrom('"', '\\', '\\"', '\\\\', '","', '[', ']', 'ä', '\n'))
+  const fields = fc.constantFrom('prompt', 'text')
+  fc.assert(
+    fc.property(fields, fc.array(text), fc.constantFrom(undefined, 1), (name, texts, space) => {
+      const batch = [...texts, filler, ...texts]
+      const body = parse(JSON.stringify({ model: 'm', [name]: batch, n: 1 }, undefined, space))
+      expect(body[name]).toEqual(batch.map(() => unread))
+      expect(body['n']).toBe(1)
+    }),
+  )
+})
+
+it.each([
+  ['one text', filler],
+  ['messages', [{ role: 'user', content: filler }]],
+])('%s is no batch', (_says, prompt) => {
+  expect(parse(JSON.stringify({ prompt }))['prompt']).toBe(unread)
+})
+
+it('counts no more prompts than a batch of ids may have', () => {
+  const prompt = Array.from({ length: 5000 }, () => 'a text that is long enough')
+  expect(parse(JSON.stringify({ prompt }))['prompt']).toHaveLength(4096)
+})

@@ -10,7 +10,8 @@ import { parseObject } from '../http/read-body.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { FieldScan, stepBytes, walkInSteps } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
-import { readIds } from './read-ids.js'
+import { countTexts } from './count-texts.js'
+import { listsMax, readIds } from './read-ids.js'
 
 /** Stands for a field that was not parsed. */
 export const unread: unique symbol = Symbol('unread')
@@ -22,6 +23,7 @@ export const parsedBytesMax: number = 32 * 1024
 /** Long texts, by name; a list of token ids under one of them is read. */
 const longFields = new Set(['messages', 'tools', 'input', 'instructions', 'system', 'prompt', 'text', 'documents'])
 const idFields = new Set(['prompt', 'input_ids'])
+const batchFields = new Set(['prompt', 'text'])
 /** What the gateway decides by. Nobody has a reason to write one so long that it cannot be read. */
 // biome-ignore format: a list of names
 const readFields = new Set(['best_of', 'cache_salt', 'echo', 'logprobs', 'max_completion_tokens', 'max_tokens', 'model', 'n', 'prompt_logprobs', 'sampling_params', 'stream', 'stream_options', 'vllm_xargs'])
@@ -59,7 +61,9 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
     if (!isParsed) {
       if (readFields.has(name)) throw invalid(`${name} has more than ${parsedBytesMax} bytes`)
       isWhole = false
-      body[name] = idFields.has(name) ? ((yield* readIds(bytes, valueStart, valueEnd)) ?? unread) : unread
+      body[name] =
+        (idFields.has(name) ? yield* readIds(bytes, valueStart, valueEnd) : undefined) ??
+        (batchFields.has(name) ? yield* unreadBatch(bytes, valueStart, valueEnd) : unread)
       continue
     }
     parsedBytes += size
@@ -71,6 +75,12 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
   }
   if (bytes.length > stepBytes) yield // what is done with a long body comes in a turn of its own
   return { body, isWhole, isLight: scan.marks + bytes.length / bytesPerMark <= wholeMarksMax, fields }
+}
+
+/** Prompts that are not read are counted all the same: each is a sequence of its own. */
+function* unreadBatch(bytes: Buffer, start: number, end: number): Steps<typeof unread | (typeof unread)[]> {
+  const count = yield* countTexts(bytes, start, end, listsMax)
+  return count === undefined ? unread : Array.from({ length: count }, () => unread)
 }
 
 /** What is validated in one step: less than a millisecond. */

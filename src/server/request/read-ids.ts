@@ -8,7 +8,7 @@ import type { Steps } from '../steps.js'
 /** More than any model takes; hashing and booking more would hold the loop. */
 export const idsMax: number = 2 << 20
 /** Prompts of a batch. */
-const listsMax = 4096
+export const listsMax = 4096
 /** No id is written longer than this. */
 const digitsMax = 32
 
