@@ -60,6 +60,6 @@ describe('an answer that the engine has no room for', () => {
       expect(result.rejected, result.policy).toBe(tokens === 0 ? 1 : 0)
     }
     const isCut = tokens > 0 && tokens < one.outputTokens
-    expect(notesOf(results).filter((note) => note.includes('1 answers end early'))).toHaveLength(isCut ? 1 : 0)
+    expect(notesOf(results).filter((note) => note.startsWith('answers that end early: 1,'))).toHaveLength(isCut ? 1 : 0)
   })
 })

@@ -43,7 +43,9 @@ export function notesOf(results: readonly PolicyResult[]): string[] {
     )
   const cut = results[0]?.answers_cut ?? 0
   const shortened =
-    cut > 0 ? [`${cut} answers end early: prompt and answer together are longer than the KV of an engine.`] : []
+    cut > 0
+      ? [`answers that end early: ${cut}, where prompt and answer together are longer than the KV of an engine.`]
+      : []
   return [...rejected, ...shortened, ...idleSettingsOf(results)]
 }
 
