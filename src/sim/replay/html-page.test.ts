@@ -13,7 +13,7 @@ it('is one page with a plot per question and a line per run, and asks for nothin
   expect(page.match(/<svg [^>]*aria-label="[^"]+"/g)).toHaveLength(8)
   expect(page.match(/<path class="line"/g)).toHaveLength((2 * 3 + 2) * 2)
   expect(page.match(/<dt>/g)).toHaveLength(3)
-  expect(page).toContain(`The floor is ${Math.round(results.at(-1)!.ttft_ms.mean)} ms.`)
+  expect(page).toContain(`The floor is ${Number(results.at(-1)!.ttft_ms.mean.toFixed(1))} ms.`)
   for (const { policy } of results) expect(page).toContain(policy)
   expect(page).not.toMatch(/NaN|Infinity|undefined/)
 })

@@ -244,7 +244,7 @@ function duration(ms: number): string {
   if (ms >= 100_000) return `${(ms / 1000).toFixed(0)} s`
   if (ms >= 10_000) return `${Number((ms / 1000).toFixed(1))} s`
   if (ms >= 1000) return `${(ms / 1000).toFixed(2).replace(/\.?0+$/, '')} s`
-  return `${ms < 10 ? Number(ms.toFixed(1)) : Math.round(ms)} ms`
+  return `${ms < 100 ? Number(ms.toFixed(1)) : Math.round(ms)} ms`
 }
 
 const style = `
