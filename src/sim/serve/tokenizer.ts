@@ -103,7 +103,7 @@ const chatTemplate = `{%- if tools %}{{ raise_exception('the simulator prints it
 {%- endif %}
 {{- '</s>\\n' }}
 {%- endfor %}
-{%- if add_generation_prompt %}{{- '<|assistant|>\\n' }}{%- endif %}{# a developer is not a system #}`
+{%- if add_generation_prompt %}{{- '<|assistant|>\\n' }}{%- endif %}{# 'developer' is a role of its own #}`
 
 function contentText(content: unknown): string {
   if (typeof content === 'string') return content

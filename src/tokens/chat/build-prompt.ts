@@ -1,13 +1,14 @@
 /** One door from a route and a body to the prompt that an engine of this dialect would build. */
 import { buildSglangChat } from './chat-sglang.js'
 import { buildVllmChat } from './chat-vllm.js'
-import { convertMessages, convertResponses } from './convert-routes.js'
+import { convertMessages } from './convert-messages.js'
+import { convertResponses } from './convert-responses.js'
+import type { EngineRules, TemplateHabits } from './converted.js'
 import { refuseMediaBesideIds } from './media.js'
-import type { Body, ChatPrompt, ChooseTemplate, Dialect, IdsPrompt, Route, TextPrompt } from './request.js'
+import type { Body, ChatPrompt, ChooseTemplate, IdsPrompt, Route, TextPrompt } from './request.js'
 import { carriedIds, LoadOnlyError, readCompletion, readTruncation } from './request.js'
 
-export interface PromptRules {
-  readonly dialect: Dialect
+export interface PromptRules extends EngineRules {
   /** `--default-chat-template-kwargs` of the engine. */
   readonly defaultKwargs: Body
   /** `--exclude-tools-when-tool-choice-none` of the engine. */
@@ -34,16 +35,23 @@ export function buildPrompt(
     throw new LoadOnlyError('request-template', 'the request brings its own chat template')
   }
   if (route === 'chat') return buildChat(body, rules, choose)
-  const converted = route === 'responses' ? convertResponses(body) : convertMessages(body)
-  const chat = buildChat(converted.body, rules, choose)
+  const convert = route === 'responses' ? convertResponses : convertMessages
+  const chat = buildChat(convert(body, rules, habitsOf(choose)), rules, choose, route !== 'responses')
   // vLLM encodes a rendered response with special tokens, so BOS stands twice; SGLang does not (Appendix C).
   const addSpecialTokens = route === 'responses' && rules.dialect === 'vllm'
-  return { ...chat, addSpecialTokens, isProven: chat.isProven && converted.isProven }
+  return { ...chat, addSpecialTokens }
 }
 
-function buildChat(body: Body, rules: PromptRules, choose: ChooseTemplate): ChatPrompt {
+function habitsOf(choose: ChooseTemplate): TemplateHabits {
+  return {
+    takesLateSystem: (dialect) => choose(false).habits.takesLateSystem(dialect),
+    effortOfNone: () => choose(false).habits.effortOfNone(),
+  }
+}
+
+function buildChat(body: Body, rules: PromptRules, choose: ChooseTemplate, isParsed = true): ChatPrompt {
   if (rules.dialect === 'sglang') return buildSglangChat(body, choose, rules.defaultKwargs)
   const isUnchosen = rules.excludesUnchosenTools && body['tool_choice'] === 'none'
-  const chat = buildVllmChat(isUnchosen ? { ...body, tools: null } : body, choose, rules.defaultKwargs)
+  const chat = buildVllmChat(isUnchosen ? { ...body, tools: null } : body, choose, rules.defaultKwargs, isParsed)
   return rules.dialect === 'vllm' ? chat : { ...chat, isProven: false }
 }

@@ -1,4 +1,4 @@
-/** How SGLang shapes a chat before its template sees it. Follows SGLang 0.5.23; plain texts are recorded, tools are not. */
+/** How SGLang shapes a chat before its template sees it. Follows SGLang 0.5.23; every rule but how a message is gone on with is in the recorded requests. */
 import type { Value } from '../template/values.js'
 import { contentTexts, shapeToolCall } from './chat-vllm.js'
 import type { ContentFormat } from './content-format.js'
@@ -10,21 +10,24 @@ export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Bo
   const { format } = choose(tools !== null)
   const messages = asList(body['messages'], 'messages').map((message) => shapeMessage(message, format))
   const last = messages.at(-1)
-  const isContinued = body['continue_final_message'] === true && last?.['role'] === 'assistant'
+  const isOpen = last?.['role'] === 'assistant' && typeof last['content'] === 'string'
+  const isContinued = body['continue_final_message'] === true && isOpen
+  // A chat that ends with the assistant is either gone on with, or ends with the user all the same.
+  const end = isOpen && !isContinued ? [{ role: 'user', content: last['content'] }] : []
   return {
     kind: 'chat',
     render: {
-      messages: isContinued ? messages.slice(0, -1) : messages,
+      messages: isOpen ? [...messages.slice(0, -1), ...end] : messages,
       tools,
       documents: null,
       addGenerationPrompt: true,
       continueFinalMessage: false,
       kwargs: kwargsOf(body, defaults),
     },
-    suffix: isContinued ? contentTexts(last['content']).join(' ') : undefined,
+    suffix: isContinued ? (last['content'] as string) : undefined,
     addSpecialTokens: false,
     truncation: undefined,
-    isProven: tools === null && !isContinued && messages.every((message) => message['tool_calls'] === undefined),
+    isProven: !isContinued,
   }
 }
 
@@ -43,17 +46,32 @@ function shapeTools(value: Value, choice: Value): Value {
   const wanted = asRecord(asRecord(choice)?.['function'])?.['name']
   const tools = asList(value, 'tools').map((entry) => {
     const tool = asRecord(entry) ?? malformed('a tool is an object')
+    const { type = 'function', defer_loading: deferLoading = null } = tool
     const it = asRecord(tool['function']) ?? malformed('a tool has a function')
-    const { name, description = null, parameters = null, strict = false } = it
-    return { type: tool['type'] ?? 'function', function: { description, name, parameters, strict } }
+    return { type, function: shapeFunction(it, deferLoading), defer_loading: deferLoading }
   })
   const chosen = wanted === undefined ? tools : tools.filter((tool) => tool.function.name === wanted)
   return chosen.length === 0 ? null : chosen
 }
 
+/** As the client wrote it, in its order; what it left out follows as null, and two flags are there only where they are set. */
+function shapeFunction(it: Body, deferLoading: Value): Body {
+  const all: Body = {
+    description: it['description'] ?? null,
+    name: it['name'],
+    parameters: it['parameters'] ?? null,
+    strict: it['strict'] ?? undefined,
+    defer_loading: it['defer_loading'] ?? deferLoading ?? undefined,
+  }
+  const names = new Set([...Object.keys(it).filter((name) => Object.hasOwn(all, name)), ...Object.keys(all)])
+  return Object.fromEntries([...names].filter((name) => all[name] !== undefined).map((name) => [name, all[name]]))
+}
+
 function shapeMessage(value: Value, format: ContentFormat): Body {
   const message = asRecord(value) ?? malformed('a message is an object')
-  const shaped: Record<string, Value> = { ...message, content: shapeContent(message['content'], format) }
+  const isTool = message['role'] === 'tool'
+  const content = shapeContent(message['content'], isTool ? 'string' : format)
+  const shaped: Record<string, Value> = { ...message, content }
   if (Array.isArray(message['tool_calls'])) shaped['tool_calls'] = message['tool_calls'].map(shapeToolCall)
   return shaped
 }

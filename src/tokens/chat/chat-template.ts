@@ -7,6 +7,8 @@ import type { Scope } from '../template/run.js'
 import { newConstants, Template } from '../template/template.js'
 import type { Value } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
+import type { TemplateHabits } from './converted.js'
+import { habitsOf } from './template-habits.js'
 import { detectContentFormat } from './content-format.js'
 
 export interface ParsedTemplate {
@@ -21,7 +23,8 @@ export class ChatTemplates {
   /** `specials` are `bos_token` and its kin: a template sees those that the tokenizer has. */
   constructor(templates: readonly ParsedTemplate[], specials: Readonly<Record<string, string>>) {
     const constants = newConstants(specials)
-    this.#ready = new Map(templates.map((it) => [it.name, ready(it, constants)]))
+    const habits = habitsOf(templates, constants)
+    this.#ready = new Map(templates.map((it) => [it.name, ready(it, constants, habits)]))
   }
 
   /** transformers: the template named `tool_use` where there are tools and it exists, else the default. */
@@ -35,14 +38,17 @@ export interface ChosenTemplate {
   readonly constants: Scope
   readonly format: ContentFormat
   readonly knowsDeveloper: boolean
+  /** Of all templates of the model. */
+  readonly habits: TemplateHabits
 }
 
-function ready({ source, parsed }: ParsedTemplate, constants: Scope): ChosenTemplate {
+function ready({ source, parsed }: ParsedTemplate, constants: Scope, habits: TemplateHabits): ChosenTemplate {
   return {
     template: new Template(parsed),
     constants,
     format: detectContentFormat(parsed),
-    knowsDeveloper: source.includes('developer'),
+    knowsDeveloper: /(['"])developer\1/.test(source),
+    habits,
   }
 }
 

@@ -4,10 +4,13 @@ import type { Value } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
 import { mediaError } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
-import { asList, asRecord, LoadOnlyError, malformed, readTruncation } from './request.js'
+import { asList, asRecord, malformed, readTruncation } from './request.js'
 
-/** `/v1/chat/completions`, or a route that was turned into one. */
-export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body): ChatPrompt {
+/**
+ * `/v1/chat/completions`, or a route that was turned into one. What comes as a chat is parsed by a schema, which puts the fields of a
+ * call into its own order; responses are turned into messages behind it.
+ */
+export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body, isParsed = true): ChatPrompt {
   const tools = shapeTools(body['tools'])
   const { format, knowsDeveloper } = choose(tools !== null)
   const continueFinalMessage = body['continue_final_message'] === true
@@ -17,7 +20,7 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body
   return {
     kind: 'chat',
     render: {
-      messages: asList(body['messages'], 'messages').map((message) => shapeMessage(message, format, knowsDeveloper)),
+      messages: shapeMessages(body['messages'], format, knowsDeveloper, isParsed),
       tools,
       documents: body['documents'] ?? null,
       addGenerationPrompt: !continueFinalMessage && body['add_generation_prompt'] !== false,
@@ -65,18 +68,34 @@ export function shapeTools(value: Value): Value {
   })
 }
 
-function shapeMessage(value: Value, format: ContentFormat, knowsDeveloper: boolean): Body {
+function shapeMessages(value: Value, format: ContentFormat, knowsDeveloper: boolean, isParsed: boolean): Body[] {
+  const messages = asList(value, 'messages').map((message) => shapeMessage(message, format, isParsed))
+  if (knowsDeveloper || !messages.some(({ role }) => role === 'developer')) return messages
+  return gatherSystem(messages.map((it) => (it['role'] === 'developer' ? { ...it, role: 'system' } : it)))
+}
+
+/** Where a developer became a system, several of them become one, at the beginning. */
+function gatherSystem(messages: readonly Body[]): Body[] {
+  if (messages.every(({ role }, at) => role !== 'system' || at === 0)) return [...messages]
+  const texts = messages
+    .filter(({ role }) => role === 'system')
+    .map(({ content }) => contentTexts(content).join('\n'))
+    .filter((text) => text !== '')
+  return [{ role: 'system', content: texts.join('\n\n') }, ...messages.filter(({ role }) => role !== 'system')]
+}
+
+function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): Body {
   const message = asRecord(value) ?? malformed('a message is an object')
   const role = message['role']
   if (typeof role !== 'string') malformed('a message has a role')
-  const shaped: Record<string, Value> = {
-    role: role === 'developer' && !knowsDeveloper ? 'system' : role,
-    content: shapeContent(message['content'], role === 'tool' ? 'string' : format),
-  }
+  const said = role === 'system' ? withoutBilling(message['content']) : message['content']
+  const shaped: Record<string, Value> = { role, content: shapeContent(said, role === 'tool' ? 'string' : format) }
   if (typeof message['name'] === 'string') shaped['name'] = message['name']
   if (role === 'tool' && message['tool_call_id'] !== undefined) shaped['tool_call_id'] = message['tool_call_id']
   if (role === 'assistant') {
-    if (Array.isArray(message['tool_calls'])) shaped['tool_calls'] = message['tool_calls'].map(shapeToolCall)
+    const calls = message['tool_calls']
+    if (Array.isArray(calls) && calls.length > 0)
+      shaped['tool_calls'] = calls.map((call: Value) => (isParsed ? ordered(shapeToolCall(call)) : shapeToolCall(call)))
     const reasoning = message['reasoning'] ?? message['reasoning_content']
     if (reasoning !== undefined && reasoning !== null) {
       shaped['reasoning'] = reasoning
@@ -84,6 +103,30 @@ function shapeMessage(value: Value, format: ContentFormat, knowsDeveloper: boole
     }
   }
   return shaped
+}
+
+/** As the schema of a call has it. */
+function ordered(call: Body): Body {
+  const { id, function: it, type, ...rest } = call
+  const { arguments: given, name, ...more } = it as Body
+  return {
+    ...(id === undefined ? {} : { id }),
+    function: { arguments: given, name, ...more },
+    ...(type === undefined ? {} : { type }),
+    ...rest,
+  }
+}
+
+/** Claude Code's line; it changes with every request, and vLLM leaves it out of system texts. */
+export const billingHeader = 'x-anthropic-billing-header'
+
+function withoutBilling(content: Value): Value {
+  const texts = contentTexts(content)
+  if (!texts.some((text) => text.startsWith(billingHeader))) return content
+  return texts
+    .map((text) => (text.startsWith(billingHeader) ? text.slice(text.indexOf('\n') + 1 || text.length) : text))
+    .filter((text) => text !== '')
+    .map((text) => ({ type: 'text', text }))
 }
 
 function shapeContent(content: Value, format: ContentFormat): Value {
@@ -108,7 +151,7 @@ export function contentTexts(content: Value): string[] {
 }
 
 /** Arguments reach the template as an object, whether the client wrote them as one or as JSON. */
-export function shapeToolCall(value: Value): Value {
+export function shapeToolCall(value: Value): Body {
   const call = asRecord(value) ?? malformed('a tool call is an object')
   const it = asRecord(call['function']) ?? malformed('a tool call has a function')
   const written = it['arguments']
@@ -123,7 +166,7 @@ function parseArguments(text: string): Value {
   try {
     return parsePythonJson(text)
   } catch (cause) {
-    if (cause instanceof JsonError) throw new LoadOnlyError('malformed', 'tool call arguments are no JSON', { cause })
+    if (cause instanceof JsonError) return {} // a cut-off call of long ago must not end the conversation
     throw cause
   }
 }

@@ -19,6 +19,7 @@ export type LoadOnlyReason =
   | 'media-other'
   | 'embeddings' // the prompt is vectors
   | 'stored-response' // the conversation is kept by the engine
+  | 'engine-settings' // how the engine was started decides, and it does not tell
   | 'request-template' // the request brings a template that is not trusted
   | 'malformed' // the engine will refuse it
   | 'template-failed'

@@ -467,7 +467,14 @@ const newBytesMin = 256
 function carriesValues(body: Body): boolean {
   if (body['tools'] || body['chat_template_kwargs'] || body['documents']) return true
   const { messages } = body
-  return Array.isArray(messages) && messages.some((message) => Boolean((message as Body | null)?.['tool_calls']))
+  return Array.isArray(messages) && messages.some((message) => carriesCalls(message as Body | null))
+}
+
+/** Calls of a chat, or those that Anthropic's messages have among their content. */
+function carriesCalls(message: Body | null): boolean {
+  if (message?.['tool_calls']) return true
+  const content = message?.['content']
+  return Array.isArray(content) && content.some((block) => (block as Body | null)?.['type'] === 'tool_use')
 }
 
 function concat(a: Uint32Array, b: Uint32Array): Uint32Array {

@@ -11,6 +11,7 @@ import { buildPrompt } from '../chat/build-prompt.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import type { ChatTemplates, ChosenTemplate } from '../chat/chat-template.js'
 import { renderChat } from '../chat/chat-template.js'
+import type { TemplateHabits } from '../chat/converted.js'
 import type { Body, ChatPrompt, Route, TextPrompt } from '../chat/request.js'
 import { LoadOnlyError } from '../chat/request.js'
 import { joinCuts, lastCut } from '../encode/boundaries.js'
@@ -87,6 +88,10 @@ export class EnginePieces {
 
   get counts(): PieceCounts {
     return { ...this.#texts.counts, ...this.#counted }
+  }
+
+  get habits(): TemplateHabits {
+    return this.#choose(false).habits
   }
 
   get byteLength(): number {

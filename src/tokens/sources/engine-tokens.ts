@@ -13,7 +13,10 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import { plainRules } from '../chat/build-prompt.js'
 import { contentTexts } from '../chat/chat-vllm.js'
-import { convertMessages, convertResponses } from '../chat/convert-routes.js'
+import { convertMessages } from '../chat/convert-messages.js'
+import { convertResponses } from '../chat/convert-responses.js'
+import type { TemplateHabits } from '../chat/converted.js'
+import { unknownHabits } from '../chat/converted.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
 import { asList, asRecord, carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
@@ -128,7 +131,7 @@ export class EngineTokens implements TokenSource {
     this.#readLong = readLong
     this.#shareBytes = Math.max(1, Math.floor((endpoint.cacheBytes ?? cacheBytesDefault) / 3))
     this.#endpoint = endpoint
-    this.#rules = { ...plainRules, ...rules }
+    this.#rules = { ...plainRules, dialect: endpoint.dialect, ...rules }
     this.#canRender = endpoint.dialect === 'vllm'
     this.#prompts = new RememberedTexts(this.#shareBytes)
     this.#answers = new LRUCache({
@@ -286,7 +289,7 @@ export class EngineTokens implements TokenSource {
     if (!spell) throw new LoadOnlyError('too-long', 'the numbers of so long a body are not read again')
     const { dialect } = this.#endpoint
     const chat =
-      route === 'responses' ? plainResponses(body, dialect) : route === 'messages' ? convertMessages(body).body : body
+      route === 'completions' ? body : chatOf(route, body, this.#rules, this.#pieces?.habits ?? unknownHabits)
     if (route !== 'completions') for (const message of asList(chat['messages'], 'messages')) refuseMedia(message)
     const ask =
       route === 'completions'
@@ -369,12 +372,55 @@ async function withoutTensorsInSlices(body: Uint8Array): Promise<Uint8Array<Arra
   return longer
 }
 
-/** SGLang reads responses of plain text as the chat they stand for; vLLM puts a token of its own before it. */
-function plainResponses(body: Body, dialect: EngineEndpoint['dialect']): Body {
-  const chat = dialect === 'sglang' ? convertResponses(body).body : undefined
-  const isPlain = (message: Value): boolean => typeof asRecord(message)?.['content'] === 'string'
-  if (chat && chat['tools'] === undefined && asList(chat['messages'], 'messages').every(isPlain)) return chat
-  throw new LoadOnlyError('no-tokenizer', 'the engine renders no responses for us')
+/** The body of the chat that the engine makes of a request: what its tokenize endpoint is asked for. */
+function chatOf(route: Route, body: Body, rules: PromptRules, habits: TemplateHabits): Body {
+  if (route === 'chat') return body
+  const chat = (route === 'responses' ? convertResponses : convertMessages)(body, rules, habits)
+  if (rules.dialect === 'sglang') {
+    refuseBareTools(chat['tools'])
+    return chat
+  }
+  if (route === 'responses') refuseCalls(chat['messages'])
+  const { reasoning_effort: effort, chat_template_kwargs: kwargs, messages, ...rest } = chat
+  // vLLM puts a token of its own before a response; and where it tokenizes for others it takes an effort among the template's arguments alone.
+  return {
+    ...rest,
+    messages: asList(messages, 'messages').map(asChatMessage),
+    ...(route === 'responses' ? { add_special_tokens: true } : {}),
+    ...(effort === undefined
+      ? kwargs === undefined
+        ? {}
+        : { chat_template_kwargs: kwargs }
+      : {
+          chat_template_kwargs: { reasoning_effort: effort, enable_thinking: effort !== 'none', ...asRecord(kwargs) },
+        }),
+  }
+}
+
+/** A chat knows the parts of a response by other names. */
+function asChatMessage(value: Value): Value {
+  const message = asRecord(value)
+  if (!Array.isArray(message?.['content'])) return value
+  return { ...message, content: contentTexts(message['content']).map((text) => ({ type: 'text', text })) }
+}
+
+/** vLLM names a call's arguments before its name where it reads a chat, and behind it where it makes one of a response. */
+function refuseCalls(messages: Value): void {
+  if (asList(messages, 'messages').some((message) => asRecord(message)?.['tool_calls'] !== undefined))
+    throw new LoadOnlyError('engine-settings', 'vLLM orders the calls of a response otherwise when it is asked')
+}
+
+/** What a tool leaves out stands elsewhere in a chat that SGLang tokenizes than in one that it serves. */
+function refuseBareTools(tools: Value): void {
+  if (tools === undefined) return
+  for (const tool of asList(tools, 'tools')) {
+    const it = asRecord(asRecord(tool)?.['function'])
+    if (typeof it?.['description'] !== 'string' || asRecord(it['parameters']) === undefined)
+      throw new LoadOnlyError(
+        'no-tokenizer',
+        'SGLang orders a tool without description or parameters otherwise when it is asked',
+      )
+  }
 }
 
 const chatFields = [

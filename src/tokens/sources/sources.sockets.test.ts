@@ -295,9 +295,6 @@ describe('an engine', () => {
     expect(await idsOf('a', 'chat', { ...chat, stream: true, temperature: 1 })).toEqual(first)
     expect(await idsOf('a', 'completions', { model: 'tiny', prompt: 'Hello world' })).toEqual([1, 15043, 3186])
     expect(asked).toEqual(['/tokenizer_info', '/v1/chat/completions/render', '/tokenize', '/tokenize'])
-    expect(await service.tokenizeRequest('a', 'responses', { input: 'Hello' })).toMatchObject({
-      loadOnly: 'no-tokenizer',
-    })
     expect(service.counts.models['a']!.texts).toMatchObject({ hits: 1 })
   })
 

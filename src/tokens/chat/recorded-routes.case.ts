@@ -1,0 +1,38 @@
+/** What engines made of `/v1/responses`, `/v1/messages` and chats with tools, over two templates (test/fixtures). */
+import { readFileSync } from 'node:fs'
+import { gunzipSync } from 'node:zlib'
+import type { Body, Dialect, Route } from './request.js'
+
+export interface RecordedRoute {
+  readonly template: string
+  /** Of the line that begins a template. */
+  readonly source?: string
+  readonly route: Route
+  readonly name: string
+  readonly request: Body
+  /** Absent where the engine refused it. */
+  readonly token_ids?: readonly number[]
+}
+
+/** What its tokenize endpoint answered. */
+export interface RecordedAsk extends Pick<RecordedRoute, 'template' | 'route' | 'name'> {
+  readonly ask: Body
+  readonly tokens: readonly number[]
+}
+
+export function recordedRoutes(dialect: Dialect): readonly RecordedRoute[] {
+  return linesOf(`${dialect}/routes.jsonl.gz`) as readonly RecordedRoute[]
+}
+
+export function recordedAsks(dialect: Dialect): readonly RecordedAsk[] {
+  return linesOf(`${dialect}/tokenize-routes.jsonl.gz`) as readonly RecordedAsk[]
+}
+
+function linesOf(file: string): readonly unknown[] {
+  const bytes = readFileSync(new URL(`../../../test/fixtures/${file}`, import.meta.url))
+  return gunzipSync(bytes)
+    .toString('utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as unknown)
+}
