@@ -1,13 +1,18 @@
 // The commands as a person starts them: child processes, their words and their exit status.
-import type { ChildProcess } from 'node:child_process'
+import type { ChildProcess, StdioOptions } from 'node:child_process'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterEach, expect, it } from 'vitest'
 import type { SimEngine } from '../sim/index.js'
 import { startSimEngine } from '../sim/index.js'
 
+const json = { 'content-type': 'application/json' }
 const children: ChildProcess[] = []
 const engines: SimEngine[] = []
 afterEach(async () => {
@@ -16,11 +21,19 @@ afterEach(async () => {
 })
 
 function start(...args: string[]): ChildProcess {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
+  return startWith(['ignore', 'pipe', 'pipe'], ...args)
+}
+
+function startWith(stdio: StdioOptions, ...args: string[]): ChildProcess {
+  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], { stdio })
   children.push(child)
   return child
+}
+
+/** Where `serve` is, once it has said so. */
+async function listening(child: ChildProcess): Promise<string> {
+  const [line] = (await once(createInterface({ input: child.stdout! }), 'line')) as [string]
+  return /listens on (http:\S+)/.exec(line)![1]!
 }
 
 /** Runs to the end. */
@@ -37,8 +50,8 @@ async function collect(stream: NodeJS.ReadableStream): Promise<string> {
   return text
 }
 
-async function engine(): Promise<SimEngine> {
-  const started = await startSimEngine({ engine: 'vllm', speedup: 100 })
+async function engine(speedup = 100): Promise<SimEngine> {
+  const started = await startSimEngine({ engine: 'vllm', speedup })
   engines.push(started)
   return started
 }
@@ -55,6 +68,67 @@ it('serve prints its table, answers, and ends cleanly when told to', async () =>
   const models = (await (await fetch(`${address}/v1/models`)).json()) as { data: { id: string }[] }
   expect(models.data.map((it) => it.id)).toEqual(['sim'])
   child.kill('SIGTERM')
+  expect(await once(child, 'exit')).toEqual([0, null])
+})
+
+it('serve lets a stream end when its terminal is closed, and keeps what it knew', async () => {
+  const { url } = await engine(5)
+  const folder = mkdtempSync(join(tmpdir(), 'kept-'))
+  const child = start('serve', url, '--port', '0', '--snapshot-folder', folder)
+  const address = await listening(child)
+  const body = JSON.stringify({ model: 'sim', prompt: 'a '.repeat(200), max_tokens: 100, stream: true })
+  const stream = await fetch(`${address}/v1/completions`, { method: 'POST', body, headers: json })
+  child.kill('SIGHUP')
+  expect(await stream.text()).toMatch(/\[DONE\]\s*$/)
+  expect(await once(child, 'exit')).toEqual([0, null])
+  expect(readdirSync(folder)).toEqual(['caches-0.snapshot'])
+  rmSync(folder, { recursive: true })
+})
+
+it('serve ends cleanly also while an engine has not answered its first look', async () => {
+  const { url } = await engine()
+  const silent = createServer().listen(0, '127.0.0.1') // accepts, and says nothing
+  await once(silent, 'listening')
+  const child = start('serve', url, `127.0.0.1:${(silent.address() as AddressInfo).port}`, '--port', '0')
+  const errors = createInterface({ input: child.stderr! })
+  await once(errors, 'line') // the other engine has joined: requests are served
+  child.kill('SIGTERM')
+  const [out, [status]] = await Promise.all([collect(child.stdout!), once(child, 'exit')])
+  silent.close()
+  expect({ status, isTold: out.includes('SIGTERM') }).toEqual({ status: 0, isTold: true })
+  expect(out).toContain('waiting')
+})
+
+it('a reader that leaves ends no gateway, whichever of its outputs it was', async () => {
+  const { url } = await engine()
+  const child = start('serve', url, '--port', '0')
+  const address = await listening(child)
+  child.stdout!.destroy()
+  child.stderr!.destroy()
+  await fetch(`${address}/workers/1/drain`, { method: 'POST' }) // is logged
+  await fetch(`${address}/live`)
+  child.kill('SIGTERM') // is told
+  expect(await once(child, 'exit')).toEqual([0, null])
+})
+
+it('a reader that leaves early sees no stack', async () => {
+  const child = start('serve', '--help')
+  child.stdout!.destroy()
+  const [errors, [status]] = await Promise.all([collect(child.stderr!), once(child, 'exit')])
+  expect({ status, errors }).toEqual({ status: 0, errors: '' })
+})
+
+it('a full disk is told by the status', async () => {
+  const full = openSync('/dev/full', 'w')
+  const child = startWith(['ignore', full, 'pipe'], 'config')
+  closeSync(full)
+  expect(await once(child, 'exit')).toEqual([1, null])
+})
+
+it('demo ends when nobody looks any more', async () => {
+  const child = start('demo', '--port', '0', '--users', '2', '--engines', '2')
+  await once(createInterface({ input: child.stdout! }), 'line')
+  child.stdout!.destroy()
   expect(await once(child, 'exit')).toEqual([0, null])
 })
 

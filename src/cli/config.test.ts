@@ -118,3 +118,9 @@ it('help has a line for every setting', () => {
   expect(help).toMatch(/--log <value> .*\(text, json, off\)$/m)
   for (const line of help.split('\n')) expect(line.split('(').length, line).toBe(line.split(')').length)
 })
+
+it('says in words that nothing was changed', async () => {
+  const settings = await readSettings([], undefined, {})
+  expect(configReport(settings, { ...plain, changed: true })).toEqual(['Every setting has its default.'])
+  expect(configReport(settings, { ...plain, changed: true, json: true })).toEqual(['[]'])
+})

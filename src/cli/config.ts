@@ -44,6 +44,7 @@ export function configReport(settings: Settings, flags: Omit<ConfigFlags, 'confi
         2,
       ),
     ]
+  if (rows.length === 0) return [...warnings, 'Every setting has its default.']
   const cells = rows.map(({ key, text, origin }) => [key, text ?? 'none', origin])
   return [...warnings, ...table(['setting', 'value', 'from'], cells)]
 }

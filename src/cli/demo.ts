@@ -1,5 +1,6 @@
 /** `warmroute demo`: simulated engines, two routers, the same chats through both, side by side. Needs nothing but Node. */
 import { Command } from 'commander'
+import { readerLeft } from './readers.js'
 import { stopSignal } from './stop-signal.js'
 import type { DemoFleet } from './demo/fleet.js'
 import { demoModel, startFleet } from './demo/fleet.js'
@@ -32,7 +33,7 @@ export function demoCommand(): Command {
 
 async function runDemo(flags: DemoFlags): Promise<void> {
   const screen = new Screen(process.stdout)
-  const stopped = stopSignal()
+  const stopped = Promise.race([stopSignal(), readerLeft(process.stdout).then(() => 'nobody looks' as const)])
   const { engines, disagg } = flags
   const sides = disagg ? pairSides : routingSides
   screen.say(...(disagg ? pairWords(engines) : routingWords(engines)), '')
@@ -84,8 +85,8 @@ function invite(screen: Screen, url: string, { seconds, disagg }: DemoFlags): vo
     `  curl -i ${url}/v1/chat/completions -H 'content-type: application/json' -d '${body}'`,
     'In front of real engines it is one command:',
     disagg
-      ? '  warmroute serve prefill=http://gpu1:8000 decode=http://gpu2:8000'
-      : '  warmroute serve http://gpu1:8000 http://gpu2:8000',
+      ? '  npx warmroute serve prefill=http://gpu1:8000 decode=http://gpu2:8000'
+      : '  npx warmroute serve http://gpu1:8000 http://gpu2:8000',
     seconds === undefined ? 'Ctrl-C ends the demo.' : `The demo ends after ${seconds} s.`,
     '',
   )

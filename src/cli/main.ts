@@ -6,6 +6,7 @@ import { configCommand } from './config.js'
 import { demoCommand } from './demo.js'
 import { failureOf } from './failure.js'
 import { profileCommand } from './profile.js'
+import { outliveReaders } from './readers.js'
 import { replayCommand } from './replay.js'
 import { serveCommand } from './serve.js'
 import { simCommand } from './sim.js'
@@ -23,6 +24,7 @@ const program = new Command('warmroute')
   .addCommand(replayCommand())
   .addCommand(profileCommand())
 
+outliveReaders(process.stdout, process.stderr)
 for (const command of [program, ...program.commands]) command.exitOverride()
 try {
   await program.parseAsync()

@@ -383,6 +383,18 @@ describe('what it refuses', () => {
       })
     },
   )
+
+  it.each([
+    ['127.0.0.1:7', '--port', '7'],
+    ['http://localhost:7/v1', '--port', '7', '--host', '0.0.0.0'],
+    ['http://[::1]:7', '--port', '7', '--host', '::'],
+    ['10.1.2.3:7', '--port', '7', '--host', '10.1.2.3'],
+  ])('itself as a worker: %s %s %s %s %s', async (...words) => {
+    await expect(start(words)).rejects.toMatchObject({
+      code: 'WR_INVALID_CONFIG',
+      message: expect.stringContaining('is where this router would listen itself') as string,
+    })
+  })
 })
 
 it('writes a decision log that can be replayed, and starts from an engine profile', async () => {

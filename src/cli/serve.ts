@@ -1,5 +1,6 @@
 /** `warmroute serve`: the router in front of engines, from addresses to a clean end. */
 import { access, constants, readFile } from 'node:fs/promises'
+import { isIPv6 } from 'node:net'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
@@ -42,6 +43,8 @@ export interface ServeOptions {
   readonly configPath?: string | undefined
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly say?: (line: string) => void
+  /** Nobody waits for the first table any more: requests are served before it stands. */
+  readonly stopped?: Promise<unknown>
   readonly times?: Partial<KeeperTimes>
   /** Where events are looked for, of engines that do not say it; for tests. */
   readonly usualPorts?: UsualPorts
@@ -70,8 +73,10 @@ Exit status: 0 ended by a signal, 1 could not start, 2 the settings are wrong.`,
     )
     .action(async (_: readonly string[], flags: { readonly config?: string }, command: Command) => {
       letHeapGrow()
-      const served = await serve({ words: command.args, configPath: flags.config, say: (line) => console.log(line) })
-      const signal = await stopSignal()
+      const stopped = stopSignal()
+      const say = (line: string): void => console.log(line)
+      const served = await serve({ words: command.args, configPath: flags.config, say, stopped })
+      const signal = await stopped
       console.log(`${signal}: requests under way may end`)
       await served.close()
     })
@@ -91,6 +96,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
       reason: 'no engines: name at least one address, such as http://gpu1:8000, or list them under serve.workers',
     })
   refuseTwins(workers.map(({ url }) => url))
+  refuseOurselves(workers, loaded)
   for (const { labels } of loaded.values.serve.workers) roleOfLabels(labels) // a mistake in one is told now
   const snapshot = snapshotOf(loaded.values, options.env ?? process.env)
   if (snapshot) await proveFolder(dirname(snapshot.path), settings.snapshotFolder !== 'auto', say)
@@ -104,11 +110,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
   })
   try {
     const address = await assembly.listen()
-    await assembly.looked()
-    await assembly.until(
-      (reports) => reports.every(({ verdict }) => !verdict || verdict.fix !== undefined || isSettled(verdict.mode)),
-      settleMs,
-    )
+    await Promise.race([settled(assembly), ...(options.stopped ? [options.stopped] : [])])
     say(greeting(address, loaded))
     for (const line of ['', ...startTable(assembly.reports()), '']) say(line)
     return { assembly, address, close: () => assembly.close() }
@@ -159,6 +161,27 @@ function refuseTwins(urls: readonly string[]): void {
       throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `one engine is named twice: ${before} and ${url}` })
     seen.set(engineIdentity(url), url)
   }
+}
+
+/** Every engine was looked at, and what is not exact yet has had its moment to become so. */
+async function settled(assembly: Assembly): Promise<void> {
+  await assembly.looked()
+  await assembly.until(
+    (reports) => reports.every(({ verdict }) => !verdict || verdict.fix !== undefined || isSettled(verdict.mode)),
+    settleMs,
+  )
+}
+
+/** A router among its own workers sends itself what nobody else can take, over and over. */
+function refuseOurselves(workers: readonly { readonly url: string }[], settings: Settings): void {
+  const { port, tlsCertPath } = settings.values.server
+  const host = listenHost(settings)
+  const ours = `${tlsCertPath === undefined ? 'http' : 'https'}://${isIPv6(host) ? `[${host}]` : host}:${port}`
+  if (!URL.canParse(ours)) return // listening there says what is wrong with it
+  const own = workers.find(({ url }) => engineIdentity(url) === engineIdentity(ours))
+  if (!own) return
+  const reason = `${own.url} is where this router would listen itself: choose another place for it with --port`
+  throw new WarmrouteError('WR_INVALID_CONFIG', { reason })
 }
 
 function isSettled(mode: WorkerMode): boolean {

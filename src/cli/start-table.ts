@@ -28,9 +28,9 @@ function rowOf(report: AddressReport): string[] {
 
 /** Models whose engine is asked to tokenize the whole of every new prompt, and what would make its end enough. */
 function wholePrompts(reports: readonly AddressReport[]): string[] {
-  const asked = new Map(reports.flatMap((it) => (it.tokens?.asks === 'whole' ? [[it.model, it] as const] : [])))
-  const hasSeveral = new Set(reports.map(({ model }) => model)).size > 1
-  return [...asked].flatMap(([model, { tokens, facts }]) => {
+  const asked = reports.filter(({ tokens, url }) => tokens?.asks === 'whole' && tokens.from === url)
+  const hasSeveral = new Set(reports.flatMap(({ model }) => model ?? [])).size > 1
+  return asked.flatMap(({ model, tokens, facts }) => {
     const ours = hasSeveral ? `--tokenizers '{"${model}":"<folder>"}'` : '--tokenizer <folder>'
     return [
       `  the engine of ${model} tokenizes every new prompt from its start: ${tokens!.reason}.`,

@@ -88,6 +88,21 @@ it.each([
     text: 'w.yaml: Excessive alias count indicates a resource exhaustion attack',
   },
   {
+    says: 'an unknown key that was merged in',
+    sources: file('x-base: &base { nosuch: 1 }\nrouting:\n  <<: *base\n'),
+    text: 'w.yaml:2: unknown key "routing.nosuch"',
+  },
+  {
+    says: 'a section that refers to no keys',
+    sources: file('x-base: &base 3\nrouting: *base\n'),
+    text: 'w.yaml:2: section "routing" must hold keys',
+  },
+  {
+    says: 'more than one document',
+    sources: file('routing: {}\n---\nserver: {}\n'),
+    text: 'w.yaml: holds more than one document',
+  },
+  {
     says: 'unreadable own variable',
     sources: env({ WARMROUTE_ROUTER_TEMPERATURE: 'warm' }),
     text: 'WARMROUTE_ROUTER_TEMPERATURE: "warm" is not a number from 0',
@@ -195,6 +210,15 @@ it('the deprecated weight wins over the canonical names, from any source', () =>
   const both = routing(env({ DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT: '2', DYN_OVERLAP_SCORE_WEIGHT: '5' }))
   expect(both.prefillLoadScale).toBe(2)
   expect(routing({ flags: ['--kv-overlap-score-weight', '4'] }).prefillLoadScale).toBe(4)
+})
+
+it('YAML anchors: a section may be another one, or take some of its keys and have its own', () => {
+  const base = 'x-base: &base\n  router_temperature: 0.4\n  prefill_load_scale: 3\n'
+  const merged = load(file(`${base}routing:\n  <<: *base\n  prefill_load_scale: 2\n`))
+  expect(merged.values.routing).toMatchObject({ routerTemperature: 0.4, prefillLoadScale: 2 })
+  expect(describeOrigin(merged.origins.get('routing.prefill_load_scale')!)).toBe('w.yaml:6')
+  expect(describeOrigin(merged.origins.get('routing.router_temperature')!)).toBe('w.yaml:4')
+  expect(routing(file(`${base}routing: *base\n`))).toMatchObject({ routerTemperature: 0.4, prefillLoadScale: 3 })
 })
 
 it('an upstream variable that cannot be read is ignored with a warning', () => {

@@ -9,7 +9,8 @@ export async function readConfigFile(path: string): Promise<{ readonly path: str
   try {
     text = await readFile(path, 'utf8')
   } catch (cause) {
-    throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `${path} cannot be read`, path }, { cause })
+    const reason = `${path} cannot be read: ${(cause as Error).message}`
+    throw new WarmrouteError('WR_INVALID_CONFIG', { reason, path }, { cause })
   }
   if (text.length > sizeMax)
     throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `${path} is larger than ${sizeMax} characters`, path })

@@ -37,5 +37,5 @@ it.each([
 })
 
 it('says which file it could not read', async () => {
-  await expect(readPolicyConfig('/nowhere/policy.yaml')).rejects.toThrow('/nowhere/policy.yaml cannot be read')
+  await expect(readPolicyConfig('/nowhere/policy.yaml')).rejects.toThrow('/nowhere/policy.yaml cannot be read: ENOENT')
 })

@@ -10,7 +10,7 @@ export function referencePage(groups: readonly OptionGroup[]): string {
     'Generated from the declarations in `src/config`; run `npm run docs:config` after changing one.',
     '',
     'A setting may stand in the YAML file, in the environment and on the command line; the last of these that has it is right.',
-    'A file has one section per group below. Switches have a `--no-` form. `none` turns an optional setting off.',
+    'A file has one section per group below; sections named `x-…` may hold what others take by YAML anchors. Switches have a `--no-` form. `none` turns an optional setting off.',
     "Upstream's own flags and environment names are accepted as well; a value under such an environment name that cannot be",
     'read is ignored with a warning, as upstream does.',
   ]

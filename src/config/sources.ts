@@ -1,5 +1,5 @@
 /** Reads the three places a setting can come from. Each finding keeps its origin, so that a complaint can name the place. */
-import { LineCounter, isMap, isScalar, parseDocument } from 'yaml'
+import { LineCounter, isAlias, isMap, isScalar, parseDocument } from 'yaml'
 import type { NamedOption, OptionNames } from './names.js'
 import { nearest } from './nearest.js'
 import { envOf } from './option.js'
@@ -43,11 +43,14 @@ export function describeOrigin(origin: Origin): string {
   }
 }
 
-/** A YAML file with one section per group. */
+/** A YAML file with one section per group. Sections named `x-…` hold what others refer to by `*name` or `<<: *name`. */
 export function readFileText(names: OptionNames, path: string, text: string, findings: Findings): void {
   const lines = new LineCounter()
-  const document = parseDocument(text, { lineCounter: lines, uniqueKeys: true })
-  for (const error of document.errors) findings.complaints.push(`${path}: ${firstLine(error.message)}`)
+  const document = parseDocument(text, { lineCounter: lines, uniqueKeys: true, merge: true })
+  for (const { code, message } of document.errors)
+    findings.complaints.push(
+      `${path}: ${code === 'MULTIPLE_DOCS' ? 'holds more than one document' : firstLine(message)}`,
+    )
   if (document.errors.length > 0 || document.contents === null) return
   if (!isMap(document.contents)) {
     findings.complaints.push(`${path}: expected sections such as "${names.all[0]?.group}:"`)
@@ -64,26 +67,23 @@ export function readFileText(names: OptionNames, path: string, text: string, fin
   for (const section of document.contents.items) {
     const group = isScalar(section.key) ? String(section.key.value) : ''
     const at = `${path}:${lineOf(lines, section.key)}`
+    if (group.startsWith('x-')) continue
+    const keys = isAlias(section.value) ? section.value.resolve(document) : section.value
     if (!groups.has(group)) {
       findings.complaints.push(`${at}: unknown section "${group}"${meant(group, groups)}`)
-    } else if (isMap(section.value)) {
-      for (const pair of section.value.items) {
-        const key = isScalar(pair.key) ? String(pair.key.value) : ''
-        const line = lineOf(lines, pair.key)
+    } else if (isMap(keys)) {
+      const places = new Map(keys.items.map(({ key }) => [isScalar(key) ? String(key.value) : '', key]))
+      for (const [key, value] of Object.entries(plain[group]!)) {
+        const line = lineOf(lines, places.get(key) ?? section.key) // what was merged in stands elsewhere
         const option = names.byKey.get(`${group}.${key}`)
         if (option) {
-          findings.found.push({
-            option,
-            value: plain[group]?.[key],
-            origin: { kind: 'file', path, line },
-            isLenient: false,
-          })
+          findings.found.push({ option, value, origin: { kind: 'file', path, line }, isLenient: false })
         } else {
           const known = names.all.filter((it) => it.group === group).map((it) => it.key.slice(group.length + 1))
           findings.complaints.push(`${path}:${line}: unknown key "${group}.${key}"${meant(key, known)}`)
         }
       }
-    } else if (!isScalar(section.value) || section.value.value !== null) {
+    } else if (!isScalar(keys) || keys.value !== null) {
       findings.complaints.push(`${at}: section "${group}" must hold keys`)
     }
   }

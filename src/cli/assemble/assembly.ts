@@ -121,6 +121,7 @@ export class Assembly implements KeeperHouse {
   /** True as soon as the reports satisfy `fits`; false when the time is over. */
   until(fits: (reports: readonly AddressReport[]) => boolean, timeoutMs: number): Promise<boolean> {
     if (fits(this.reports())) return Promise.resolve(true)
+    if (this.#stop.signal.aborted) return Promise.resolve(false)
     return new Promise((resolve) => {
       const end = (isMet: boolean): void => {
         clearTimeout(timer)

@@ -62,7 +62,7 @@ export class Screen {
 
   /** Draws over what was drawn last. */
   draw(lines: readonly string[]): void {
-    const up = this.#drawn > 0 ? `\u001b[${this.#drawn}A` : ''
+    const up = this.#drawn > 0 ? `\r\u001b[${this.#drawn}A` : '' // a Ctrl-C that was shown has moved the cursor
     this.#out.write(up + lines.map((line) => `\u001b[2K${line}\n`).join(''))
     this.#drawn = lines.length
   }

@@ -1,0 +1,51 @@
+import { expect, it } from 'vitest'
+import type { EngineFacts } from '../engines/index.js'
+import type { ModelStatus } from '../tokens/index.js'
+import type { AddressReport } from './assemble/assembly-options.js'
+import { startTable } from './start-table.js'
+
+const tokens: ModelStatus = {
+  source: 'engine',
+  from: 'http://gpu1:8000',
+  encoder: 'engine',
+  reason: 'it was not started with --enable-tokenizer-info-endpoint',
+  asks: 'whole',
+  tried: [],
+}
+
+function report(at: number, engine: EngineFacts['kind']['value'], more: Partial<AddressReport> = {}): AddressReport {
+  return {
+    workerId: BigInt(at),
+    url: `http://gpu${at}:8000`,
+    state: 'joined',
+    absence: undefined,
+    facts: { kind: { value: engine, from: 'test' } },
+    model: 'm',
+    role: 'aggregated',
+    tokens,
+    verdict: { mode: 'exact', reason: undefined, fix: undefined },
+    batches: 0,
+    restarts: 0,
+    ...more,
+  } as AddressReport
+}
+
+it('of a mixed fleet the flag is named that the engine which is asked would need, whoever stands last', () => {
+  for (const fleet of [
+    [report(1, 'vllm'), report(2, 'sglang')],
+    [report(2, 'sglang'), report(1, 'vllm')],
+  ]) {
+    const advice = startTable(fleet).filter((line) => line.includes('to have it'))
+    expect(advice).toEqual([expect.stringContaining('new ends only, add: --enable-tokenizer-info-endpoint')])
+  }
+  const asked = { ...tokens, from: 'http://gpu2:8000' }
+  const others = startTable([report(1, 'vllm', { tokens: asked }), report(2, 'sglang', { tokens: asked })])
+  expect(others.join('\n')).toContain('not asked at all, add: warmroute serve --tokenizer <folder>')
+})
+
+it('a worker that nobody knows yet is no second model', () => {
+  const unknown = { facts: undefined, model: undefined, tokens: undefined, verdict: undefined, absence: 'is away' }
+  const text = startTable([report(1, 'vllm'), report(2, 'vllm', unknown)]).join('\n')
+  expect(text).toContain('--tokenizer <folder>')
+  expect(text).not.toContain('--tokenizers')
+})
