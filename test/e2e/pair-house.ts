@@ -28,6 +28,8 @@ export interface PairHouseOptions {
   readonly sim?: Partial<SimEngineOptions>
   readonly prefillSim?: Partial<SimEngineOptions>
   readonly leaseMs?: number
+  /** How long a decode server tries to reach a prefill server that is not where it was said to be. */
+  readonly connectMs?: number
   /** Who says which half a vLLM server does: its owner, its labels, or the engine itself. */
   readonly roleFrom?: 'config' | 'labels' | 'engine'
   /** What is said of each worker besides. */
@@ -54,7 +56,7 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
         kind: engine === 'vllm' ? (options.connector ?? 'nixl') : role,
         engineId: `engine-${worker}`,
         store: `store-${process.pid}-${houses}`,
-        connectMs: 200,
+        ...(options.connectMs === undefined ? {} : { connectMs: options.connectMs }),
         ...(options.rendezvousMs === undefined ? {} : { rendezvousMs: options.rendezvousMs }),
         ...(engine === 'vllm' ? { kvRole: role === 'prefill' ? 'kv_producer' : 'kv_consumer' } : {}),
         ...(options.leaseMs === undefined ? {} : { leaseMs: options.leaseMs }),
@@ -86,12 +88,14 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
     decode,
     metrics: async () => (await fetch(`${url}/metrics`)).text(),
     async close() {
-      for (const side of [prefill, decode])
-        for (const sim of side)
-          await vi.waitFor(() => expect(sim.stats()).toMatchObject({ held: 0, in_flight: 0 }), 5_000)
-      await served.close()
+      try {
+        for (const sim of [...prefill, ...decode])
+          await vi.waitFor(() => expect(sim.stats()).toMatchObject({ held: 0, in_flight: 0 }))
+      } finally {
+        await served.close() // or what one test left would fail all that follow
+        for (const sim of [...prefill, ...decode]) await sim.close()
+      }
       await expectClosed(served)
-      for (const sim of [...prefill, ...decode]) await sim.close()
     },
   }
 }

@@ -94,7 +94,7 @@ export class FakePair {
     engine: 'vllm' | 'sglang',
     leaseMs: number,
     counts: readonly [number, number],
-    world?: { readonly net: FakeNet; readonly now: () => number },
+    world?: { readonly net?: FakeNet; readonly now?: (() => number) | undefined },
   ): Promise<FakePair> {
     const pair = new FakePair(engine, leaseMs, world?.now)
     for (const [role, count] of [
@@ -117,7 +117,8 @@ export class FakePair {
   }
 
   get heldCount(): number {
-    return [...this.holds.values()].filter(({ state }) => state === 'held').length
+    const now = this.#clock.now()
+    return [...this.holds.values()].filter(({ state, atMs }) => state === 'held' && now - atMs <= this.leaseMs).length
   }
 
   async close(): Promise<void> {

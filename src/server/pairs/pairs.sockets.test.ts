@@ -29,9 +29,10 @@ async function open(
   options: Omit<PairHouseOptions, 'pair'> & {
     readonly leaseMs?: number
     readonly counts?: readonly [number, number]
+    readonly now?: () => number
   } = {},
 ): Promise<PairHouse> {
-  pair = await FakePair.start(engine, options.leaseMs ?? 5_000, options.counts ?? [2, 2])
+  pair = await FakePair.start(engine, options.leaseMs ?? 5_000, options.counts ?? [2, 2], { now: options.now })
   return (house = await openPairHouse({ ...options, pair }))
 }
 
@@ -223,8 +224,16 @@ describe('vLLM, the prefill first', () => {
   })
 
   it('a decode that would come after the lease is not sent: the prefill is made again', async () => {
-    let waits = 1
-    await open('vllm', { leaseMs: 120, around: (router) => delayed(router, () => (waits-- > 0 ? 130 : 0)) })
+    let passedMs = 0
+    const now = (): number => performance.now() + passedMs
+    const around = (router: PairHouse['main']): PairHouse['main'] => {
+      vi.spyOn(router, 'route').mockImplementationOnce((request) => {
+        passedMs += 20_000 // the choice of a decode worker takes longer than the lease
+        return router.route(request)
+      })
+      return router
+    }
+    await open('vllm', { leaseMs: 20_000, now, gateway: { now }, around })
     expect((await ask()).status).toBe(200)
     expect(seen('prefill')).toHaveLength(2)
     expect(seen('decode').map((body) => body['kv_transfer_params'])).toMatchObject([{ remote_request_id: 'hold-2' }])
