@@ -1,7 +1,7 @@
 /** A measured process tells its parent where it listens and, when asked, what it has used since it was asked to begin. */
-import { openSync, readSync } from 'node:fs'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { percentile } from '../harness.js'
+import { loopThread } from '../loop-thread.js'
 
 export interface Use {
   readonly cpuUs: number
@@ -43,23 +43,14 @@ export function reportUse(port: number): void {
  * figure. Asking costs about one percent of a core, so it is done only where it is wanted.
  */
 function watchLoop(): { share(p: number): number | undefined; reset(): void } | undefined {
-  const bytes = Buffer.alloc(128)
-  let file: number
-  try {
-    file = openSync(`/proc/${process.pid}/task/${process.pid}/schedstat`, 'r')
-  } catch {
-    return undefined
-  }
-  const computedMs = (): number => {
-    const size = readSync(file, bytes, 0, bytes.length, 0)
-    return Number(bytes.toString('latin1', 0, size).split(' ')[0]) / 1e6
-  }
+  const thread = loopThread()
+  if (!thread) return undefined
   let stretches: number[] = []
-  let before = computedMs()
+  let before = thread().computedMs
   setInterval(() => {
-    const computed = computedMs()
-    stretches.push(computed - before)
-    before = computed
+    const { computedMs } = thread()
+    stretches.push(computedMs - before)
+    before = computedMs
   }, 1).unref()
   return {
     share: (p) =>

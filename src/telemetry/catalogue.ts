@@ -12,6 +12,8 @@ export interface MetricRow {
   readonly labels: readonly string[]
   readonly buckets?: readonly number[]
   readonly help: string
+  /** Of a gauge that says what something is: the label that says it, and everything that it may say. */
+  readonly states?: { readonly label: string; readonly values: readonly string[] }
   /** Version that a `dynamo_*` row is taken from; 1.2.1 when absent. */
   readonly since?: string
   /** What upstream's sentence does not say, for the reference page alone. */
@@ -108,7 +110,7 @@ export const catalogue = {
   routerSharedCacheHitRate: { name: 'dynamo_component_router_shared_cache_hit_rate', type: 'histogram', labels: router, buckets: rate, help: 'Fraction of request blocks found in the shared KV cache (0.0-1.0)' },
   routerSharedCacheBeyond: { name: 'dynamo_component_router_shared_cache_beyond_blocks', type: 'histogram', labels: router, buckets: exponentialBuckets(1, 2, 12), help: 'Shared cache blocks beyond device overlap for the selected worker' },
   uptime: { name: 'dynamo_component_uptime_seconds', type: 'gauge', labels: ['worker_id'], help: 'Total uptime of the DistributedRuntime in seconds' },
-  workerMode: { name: 'warmroute_worker_mode', type: 'gauge', labels: ['model', 'worker', 'mode'], help: 'What is claimed about a worker, 1 for the mode that holds: exact, degraded, approximate or load-only.' },
+  workerMode: { name: 'warmroute_worker_mode', type: 'gauge', labels: ['model', 'worker', 'mode'], states: { label: 'mode', values: ['exact', 'degraded', 'approximate', 'load-only'] }, help: 'What is claimed about a worker, 1 for the mode that holds: exact, degraded, approximate or load-only.' },
   workerAvailable: { name: 'warmroute_worker_available', type: 'gauge', labels: ['model', 'worker'], help: 'Whether a worker may take requests: 0 while it drains or does not answer.' },
   workerInFlight: { name: 'warmroute_worker_in_flight_requests', type: 'gauge', labels: ['model', 'worker'], help: 'Requests that this gateway has under way on a worker.' },
   routedPromptTokens: { name: 'warmroute_routed_prompt_tokens_total', type: 'counter', labels: ['model', 'worker'], help: 'Prompt tokens sent to a worker.' },
@@ -147,7 +149,7 @@ export const catalogue = {
   tokenizerTasks: { name: 'warmroute_tokenizer_tasks_total', type: 'counter', labels: ['outcome'], help: 'Tasks of the tokenizer threads: done, failed, refused because too many waited, or ended at a deadline.' },
   indexBlocks: { name: 'warmroute_index_blocks', type: 'gauge', labels: ['model'], help: 'Blocks that the index holds, over all workers.' },
   eventLag: { name: 'warmroute_event_lag_seconds', type: 'gauge', labels: ['dp_rank', 'model', 'worker'], help: "How old the newest live batch of KV events was when it was applied: our clock less the engine's." },
-  eventState: { name: 'warmroute_event_state', type: 'gauge', labels: ['dp_rank', 'model', 'state', 'worker'], help: "What is believed of a rank's event stream, 1 for the state that holds: connecting, recovering, live, suspect or gone." },
+  eventState: { name: 'warmroute_event_state', type: 'gauge', labels: ['dp_rank', 'model', 'state', 'worker'], states: { label: 'state', values: ['connecting', 'recovering', 'live', 'suspect', 'gone'] }, help: "What is believed of a rank's event stream, 1 for the state that holds: connecting, recovering, live, suspect or gone." },
   eventSequence: { name: 'warmroute_event_last_sequence', type: 'gauge', labels: ['dp_rank', 'model', 'worker'], help: 'Number of the last batch of KV events that was applied; -1 before the first.' },
   eventBlocks: { name: 'warmroute_event_blocks', type: 'gauge', labels: ['dp_rank', 'model', 'worker'], help: 'Distinct blocks that a rank says it holds on its device.' },
   eventsApplied: { name: 'warmroute_events_total', type: 'counter', labels: ['dp_rank', 'model', 'worker'], help: 'KV events applied.' },

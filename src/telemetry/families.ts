@@ -21,6 +21,8 @@ export type FamilyType = 'counter' | 'gauge' | 'histogram'
 
 export interface Counter {
   inc(by?: number): void
+  /** Follows what is counted elsewhere, and goes on when that begins at zero again. */
+  follow(count: number): void
   readonly value: number
 }
 
@@ -37,15 +39,29 @@ export interface Histogram {
 }
 
 /**
- * What stands before the value on its line, name and labels: `requests{a="1",b="2"} `. It is the key of the series too, so
- * that nothing is made in a scrape that outlives it: what survives is copied by the collector, and that holds the loop.
+ * What stands between name and value on a line: `{a="1",b="2"} `. It is the key of the series too. Made once for a worker
+ * and given to every family with these labels, it is one string for all of them: what a scrape makes and keeps is copied
+ * by the collector, and that holds the loop (docs/decisions/0181-series-before-the-scrape.md).
  */
-interface Headed {
-  readonly head: string
+export class LabelText {
+  /** Sorted, as the text has them. */
+  readonly names: readonly string[]
+  readonly text: string
+
+  constructor(labels: Labels, names: readonly string[] = Object.keys(labels).sort()) {
+    this.names = names
+    let text = ''
+    for (const name of names) text += `${text === '' ? '{' : '",'}${name}="${escapeLabel(labels[name] ?? '')}`
+    this.text = text === '' ? ' ' : `${text}"} `
+  }
+}
+
+export interface Labelled {
+  readonly labels: string
 }
 
 /** What all families share: the series, by their label values. */
-export abstract class Family<Series extends Headed> {
+export abstract class Family<Series extends Labelled> {
   abstract readonly type: FamilyType
   readonly name: string
   readonly help: string
@@ -74,20 +90,20 @@ export abstract class Family<Series extends Headed> {
   }
 
   /** The series of these label values, made on first use. Every label of the family must be given. */
-  with(labels: Labels = {}): Series {
-    const head = this.#headOf(labels)
-    const known = this.#series.get(head)
+  with(labels: Labels | LabelText = {}): Series {
+    const text = this.#textOf(labels)
+    const known = this.#series.get(text)
     if (known) return known
-    const series = this.create(head)
+    const series = this.create(text)
     if (this.#series.size >= this.#seriesMax) this.#dropped++
     else this.#insert(series)
     return series // a refused series still works for its holder, it is only never shown
   }
 
-  remove(labels: Labels): boolean {
-    const head = this.#headOf(labels)
-    if (!this.#series.delete(head)) return false
-    this.#ordered.splice(this.#placeOf(head), 1)
+  remove(labels: Labels | LabelText): boolean {
+    const text = this.#textOf(labels)
+    if (!this.#series.delete(text)) return false
+    this.#ordered.splice(this.#placeOf(text), 1)
     this.#changes++
     return true
   }
@@ -110,70 +126,67 @@ export abstract class Family<Series extends Headed> {
       if (changes !== this.#changes) {
         changes = this.#changes
         at = last === undefined ? 0 : this.#placeOf(last)
-        if (at < this.#ordered.length && this.#ordered[at]!.head === last) at++
+        if (at < this.#ordered.length && this.#ordered[at]!.labels === last) at++
       }
       const series = this.#ordered[at]
       if (series) {
         at++
-        last = series.head
+        last = series.labels
       }
       return series
     }
   }
 
-  protected abstract create(head: string): Series
+  protected abstract create(labels: string): Series
 
   #insert(series: Series): void {
-    this.#series.set(series.head, series)
-    this.#ordered.splice(this.#placeOf(series.head), 0, series)
+    this.#series.set(series.labels, series)
+    this.#ordered.splice(this.#placeOf(series.labels), 0, series)
     this.#changes++
   }
 
   /** Where it is, or would be. */
-  #placeOf(head: string): number {
+  #placeOf(labels: string): number {
     let low = 0
     let high = this.#ordered.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (this.#ordered[middle]!.head < head) low = middle + 1
+      if (this.#ordered[middle]!.labels < labels) low = middle + 1
       else high = middle
     }
     return low
   }
 
-  #headOf(labels: Labels): string {
-    if (this.labelNames.length === 0) return `${this.name} `
-    let head = this.name
-    let mark = '{'
-    for (const name of this.labelNames) {
-      head += `${mark}${name}="${escapeLabel(labels[name] ?? '')}"`
-      mark = ','
-    }
-    return `${head}} `
+  #textOf(labels: Labels | LabelText): string {
+    if (!(labels instanceof LabelText)) return new LabelText(labels, this.labelNames).text
+    const { names, text } = labels
+    if (names.length !== this.labelNames.length || names.some((name, at) => name !== this.labelNames[at]))
+      throw new TypeError(`metric ${this.name} has other labels than ${names.join(', ')}`)
+    return text
   }
 }
 
 export class CounterFamily extends Family<CounterSeries> {
   override readonly type = 'counter'
 
-  inc(labels: Labels = {}, by = 1): void {
+  inc(labels: Labels | LabelText = {}, by = 1): void {
     this.with(labels).inc(by)
   }
 
-  protected override create(head: string): CounterSeries {
-    return new CounterSeries(head)
+  protected override create(labels: string): CounterSeries {
+    return new CounterSeries(labels)
   }
 }
 
 export class GaugeFamily extends Family<GaugeSeries> {
   override readonly type = 'gauge'
 
-  set(labels: Labels, value: number): void {
+  set(labels: Labels | LabelText, value: number): void {
     this.with(labels).set(value)
   }
 
-  protected override create(head: string): GaugeSeries {
-    return new GaugeSeries(head)
+  protected override create(labels: string): GaugeSeries {
+    return new GaugeSeries(labels)
   }
 }
 
@@ -186,34 +199,40 @@ export class HistogramFamily extends Family<HistogramSeries> {
     this.bounds = options.buckets
   }
 
-  observe(labels: Labels, value: number): void {
+  observe(labels: Labels | LabelText, value: number): void {
     this.with(labels).observe(value)
   }
 
-  protected override create(head: string): HistogramSeries {
-    return new HistogramSeries(head, this.bounds)
+  protected override create(labels: string): HistogramSeries {
+    return new HistogramSeries(labels, this.bounds)
   }
 }
 
-export class CounterSeries implements Counter, Headed {
-  readonly head: string
+export class CounterSeries implements Counter, Labelled {
+  readonly labels: string
   value = 0
+  #followed = 0
 
-  constructor(head: string) {
-    this.head = head
+  constructor(labels: string) {
+    this.labels = labels
   }
 
   inc(by = 1): void {
     if (by > 0) this.value += by // a counter never goes down, whatever a caller computed
   }
+
+  follow(count: number): void {
+    this.inc(count >= this.#followed ? count - this.#followed : count)
+    this.#followed = count
+  }
 }
 
-export class GaugeSeries implements Gauge, Headed {
-  readonly head: string
+export class GaugeSeries implements Gauge, Labelled {
+  readonly labels: string
   value = 0
 
-  constructor(head: string) {
-    this.head = head
+  constructor(labels: string) {
+    this.labels = labels
   }
 
   set(value: number): void {
@@ -225,16 +244,16 @@ export class GaugeSeries implements Gauge, Headed {
   }
 }
 
-export class HistogramSeries implements Histogram, Headed {
-  readonly head: string
+export class HistogramSeries implements Histogram, Labelled {
+  readonly labels: string
   sum = 0
   count = 0
   readonly #bounds: readonly number[]
   /** Not cumulative: one addition per observation. The exposition adds them up. */
   readonly #counts: Float64Array
 
-  constructor(head: string, bounds: readonly number[]) {
-    this.head = head
+  constructor(labels: string, bounds: readonly number[]) {
+    this.labels = labels
     this.#bounds = bounds
     this.#counts = new Float64Array(bounds.length + 1)
   }

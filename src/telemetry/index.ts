@@ -1,6 +1,7 @@
 /** Metrics: one catalogue, typed families, the text that a scrape reads; and log lines without secrets. */
 export { catalogue, idle, leftOut } from './catalogue.js'
 export type { MetricKey, MetricRow } from './catalogue.js'
+export { LabelText } from './families.js'
 export type { Counter, Gauge, Histogram, Labels } from './families.js'
 export { createLog } from './log.js'
 export type { LogLevel } from './log.js'

@@ -4,7 +4,9 @@ import { catalogue, overheadBuckets10 } from './catalogue.js'
 import { CounterFamily, GaugeFamily, HistogramFamily } from './families.js'
 import type { MetricBuckets } from './operator-names.js'
 import { frontendPrefix, withPrefix } from './operator-names.js'
+import type { AnyFamily } from './registry.js'
 import { Registry } from './registry.js'
+import { StateFamily } from './states.js'
 
 interface FamilyOf {
   readonly counter: CounterFamily
@@ -12,7 +14,9 @@ interface FamilyOf {
   readonly histogram: HistogramFamily
 }
 
-export type Metrics = { readonly [Key in MetricKey]: FamilyOf[(typeof catalogue)[Key]['type']] } & {
+type FamilyFor<Row extends MetricRow> = Row extends { readonly states: object } ? StateFamily : FamilyOf[Row['type']]
+
+export type Metrics = { readonly [Key in MetricKey]: FamilyFor<(typeof catalogue)[Key]> } & {
   readonly registry: Registry
   readonly generation: '1.0' | '1.2'
 }
@@ -42,11 +46,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   return metrics
 }
 
-function createFamily(
-  key: MetricKey,
-  row: MetricRow,
-  options: MetricsOptions,
-): CounterFamily | GaugeFamily | HistogramFamily {
+function createFamily(key: MetricKey, row: MetricRow, options: MetricsOptions): AnyFamily {
   const { seriesMax, metricsCompat, prefix = frontendPrefix, buckets } = options
   const shared = {
     name: withPrefix(row.name, prefix),
@@ -58,7 +58,7 @@ function createFamily(
     case 'counter':
       return new CounterFamily(shared)
     case 'gauge':
-      return new GaugeFamily(shared)
+      return row.states ? new StateFamily({ ...shared, states: row.states }) : new GaugeFamily(shared)
     case 'histogram':
       return new HistogramFamily({
         ...shared,

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { exponentialBuckets } from './buckets.js'
-import { CounterFamily, GaugeFamily, HistogramFamily } from './families.js'
+import { CounterFamily, GaugeFamily, HistogramFamily, LabelText } from './families.js'
 import { Registry } from './registry.js'
 
 it('writes labels sorted, histogram bounds last, families by name', () => {
@@ -31,6 +31,27 @@ it('escapes label values and help so that no value can break out of its line', (
   const registry = new Registry()
   registry.register(new GaugeFamily({ name: 'g', help: 'a\nb\\', labels: ['l'] })).set({ l: 'x"\n\\' }, 1e-7)
   expect(registry.text()).toBe('# HELP g a\\nb\\\\\n# TYPE g gauge\ng{l="x\\"\\n\\\\"} 0.0000001\n')
+})
+
+it('takes labels that were written once for families of the same labels, and no others', () => {
+  const labels = new LabelText({ z: '"', a: '1' })
+  const registry = new Registry()
+  const families = ['f', 'g'].map((name) => registry.register(new GaugeFamily({ name, help: 'h', labels: ['a', 'z'] })))
+  for (const family of families) family.set(labels, 1)
+  for (const family of families) family.set({ a: '1', z: '"' }, 2) // the same series
+  expect(registry.text().match(/^\w+\{.*$/gm)).toEqual(['f{a="1",z="\\""} 2', 'g{a="1",z="\\""} 2'])
+  const other = new CounterFamily({ name: 'c', help: 'h', labels: ['a', 'y'] })
+  expect(() => other.inc(labels)).toThrow('metric c has other labels than a, z')
+  expect(() => new CounterFamily({ name: 'c', help: 'h' }).inc(labels)).toThrow('metric c has other labels than a, z')
+})
+
+it('follows what is counted elsewhere, and goes on when that begins at zero again', () => {
+  const counter = new CounterFamily({ name: 'c', help: 'h' }).with()
+  const values = [3, 5, 5, 2, 4].map((count) => {
+    counter.follow(count)
+    return counter.value
+  })
+  expect(values).toEqual([3, 5, 5, 7, 9])
 })
 
 it('leaves out families without series', () => {

@@ -7,7 +7,7 @@ const text = (slice: Slice): string => new TextDecoder().decode(slice.take())
 
 function lineOf(value: number): string {
   const slice = new Slice(64)
-  slice.addValue(head, value)
+  slice.addText(head).addValue(value)
   return text(slice)
 }
 
@@ -45,11 +45,11 @@ it('writes every number as one that reads back as the same, without an exponent'
 
 it('grows for lines longer than itself, and begins anew when its bytes are taken', () => {
   const slice = new Slice(8)
-  slice.addLine('é'.repeat(100))
-  slice.addValue(head, 12)
+  slice.addText('é'.repeat(100)).end()
+  slice.addBytes(Buffer.from('name')).addText('{l="ü"} ').addValue(12)
   expect([slice.lines, slice.length]).toEqual([2, 201 + 16])
   const first = slice.take()
-  slice.addLine('next')
+  slice.addText('next').end()
   expect(new TextDecoder().decode(first)).toBe(`${'é'.repeat(100)}\n${head}12\n`)
   expect(text(slice)).toBe('next\n')
 })

@@ -19,21 +19,36 @@ export class Slice {
     return this.#used
   }
 
-  addValue(head: string, value: number): void {
-    if (value < 0 || value >= 10 ** digitsMax || !Number.isInteger(value)) return this.addLine(head, decimal(value))
-    this.#reserve(head.length)
+  /** A line is written in parts: `addBytes` and `addText` as often as need be, and `addValue` ends it. */
+  addBytes(bytes: Uint8Array): this {
+    this.#reserve(bytes.length)
+    this.#bytes.set(bytes, this.#used)
+    this.#used += bytes.length
+    return this
+  }
+
+  addText(text: string): this {
+    this.#reserve(text.length * 3) // no character takes more bytes of UTF-8
+    this.#used += this.#bytes.write(text, this.#used)
+    return this
+  }
+
+  addValue(value: number): void {
+    if (!(value >= 0 && value < 10 ** digitsMax && Number.isInteger(value))) return this.addText(decimal(value)).end()
+    this.#reserve(digitsMax)
     const bytes = this.#bytes
-    const from = this.#used + bytes.write(head, this.#used)
+    const from = this.#used
     let end = from + 1
     for (let rest = value; rest >= 10; rest = (rest / 10) | 0) end++
     for (let at = end - 1, rest = value; at >= from; at--, rest = (rest / 10) | 0) bytes[at] = zero + (rest % 10)
-    this.#end(end)
+    this.#used = end
+    this.end()
   }
 
-  addLine(head: string, rest = ''): void {
-    this.#reserve(head.length + rest.length)
-    const end = this.#used + this.#bytes.write(head, this.#used)
-    this.#end(rest === '' ? end : end + this.#bytes.write(rest, end))
+  end(): void {
+    this.#reserve(1)
+    this.#bytes[this.#used++] = newline
+    this.lines++
   }
 
   /** The bytes so far, the caller's to keep; the next ones go elsewhere. */
@@ -45,15 +60,7 @@ export class Slice {
     return taken
   }
 
-  #end(at: number): void {
-    this.#bytes[at] = newline
-    this.#used = at + 1
-    this.lines++
-  }
-
-  /** Room for so many characters, a number and the end of the line. No character takes more than three bytes of UTF-8. */
-  #reserve(characters: number): void {
-    const bytes = characters * 3 + digitsMax + 1
+  #reserve(bytes: number): void {
     if (this.#used + bytes <= this.#bytes.length) return
     const larger = Buffer.allocUnsafeSlow((this.#used + bytes) * 2)
     this.#bytes.copy(larger, 0, 0, this.#used)

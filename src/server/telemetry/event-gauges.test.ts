@@ -3,30 +3,29 @@ import { createMetrics } from '../../telemetry/index.js'
 import type { FeedStatus } from '../../events/index.js'
 import { EventGauges } from './event-gauges.js'
 
-it('ends the series of streams that are not shown again, a step at a time', () => {
+it('ends the series of streams that are not shown again, and goes on with those that are', () => {
   const metrics = createMetrics()
-  const gauges = new EventGauges(metrics)
-  const show = (workers: readonly string[]): number => {
-    gauges.begin()
-    for (const worker of workers) gauges.show('m', worker, [feed])
-    return [...gauges.end()].length
+  const gauges = new EventGauges(metrics, 'm', '1')
+  const show = (...ranks: readonly number[]): string => {
+    gauges.show(ranks.map((dpRank) => ({ ...feed, dpRank })))
+    return metrics.registry.text()
   }
-  expect(show(['1', '2', '3'])).toBe(0)
-  expect(metrics.registry.text()).toContain('warmroute_events_total{dp_rank="0",model="m",worker="3"} 5\n')
-  expect(show(['2'])).toBe(2)
-  const left = metrics.registry.text().match(/worker="\d"/g)
-  expect(new Set(left)).toEqual(new Set(['worker="2"']))
+  expect(gauges.isEmpty).toBe(true)
+  expect(show(0, 1, 2)).toContain('warmroute_events_total{dp_rank="2",model="m",worker="1"} 5\n')
+  const left = show(1, 3)
+  expect(new Set(left.match(/dp_rank="\d"/g))).toEqual(new Set(['dp_rank="1"', 'dp_rank="3"']))
+  expect(left).toContain('warmroute_events_total{dp_rank="1",model="m",worker="1"} 5\n') // and not 10
+  gauges.end()
+  expect(metrics.registry.text()).not.toContain('dp_rank')
 })
 
 it('shows what a stream went through, and counts on when it is followed anew', () => {
   const metrics = createMetrics()
-  const gauges = new EventGauges(metrics)
+  const gauges = new EventGauges(metrics, 'm', '1')
   const show = (times: number): string => {
     const machine = { applied: times, gaps: times, replays: times, restarts: times, droppedFrames: times }
-    gauges.begin()
     const hurt = { ...feed, machine, purges: { restart: times }, decodeErrors: { not_msgpack: times } }
-    gauges.show('m', '1', [hurt as unknown as FeedStatus])
-    for (const _ of gauges.end());
+    gauges.show([hurt as unknown as FeedStatus])
     return metrics.registry.text()
   }
   const lines = (times: number): string[] => [

@@ -1,58 +1,60 @@
-/** The event streams of every rank as metrics: read before each scrape, and ended with their worker. */
+/** The event streams of one worker as metrics: read before each scrape, each ended with its stream. */
 import type { FeedStatus } from '../../events/index.js'
-import type { Counter, Gauge, Labels, Metrics } from '../../telemetry/index.js'
-
-const states = ['connecting', 'recovering', 'live', 'suspect', 'gone'] as const
+import type { Counter, Gauge, Metrics } from '../../telemetry/index.js'
+import { LabelText } from '../../telemetry/index.js'
 
 type CounterFamily = Metrics['eventGaps']
+type FeedLabels = { readonly model: string; readonly worker: string; readonly dp_rank: string }
+
+const labelNames = ['dp_rank', 'model', 'worker'] as const
 
 /** The series of one stream. Looking them up by their labels costs more than setting them. */
 class FeedSeries {
   readonly #metrics: Metrics
-  readonly #labels: Labels
-  /** As `states` has them. */
-  readonly #states: readonly Gauge[]
+  readonly #labels: FeedLabels
+  readonly #text: LabelText
+  readonly #state: ReturnType<Metrics['eventState']['with']>
   readonly #sequence: Gauge
   readonly #blocks: Gauge
-  readonly #counters: Readonly<Record<'events' | 'batches' | 'gaps' | 'replays' | 'restarts', Counted>>
+  readonly #counters: Readonly<Record<'events' | 'batches' | 'gaps' | 'replays' | 'restarts', Counter>>
   /** Most streams never need one. */
   #reasons:
-    | Map<string, { readonly counted: Counted; readonly family: CounterFamily; readonly reason: string }>
+    | Map<string, { readonly counted: Counter; readonly family: CounterFamily; readonly reason: string }>
     | undefined
   #lag: Gauge | undefined
-  #dropped: Counted | undefined
-  /** The scrape that showed it last. */
-  scrape = 0
+  #dropped: Counter | undefined
+  readonly dpRank: number
 
-  constructor(metrics: Metrics, labels: Labels) {
+  constructor(metrics: Metrics, model: string, worker: string, dpRank: number) {
     this.#metrics = metrics
-    this.#labels = labels
-    this.#states = states.map((state) => metrics.eventState.with({ ...labels, state }))
-    this.#sequence = metrics.eventSequence.with(labels)
-    this.#blocks = metrics.eventBlocks.with(labels)
+    this.dpRank = dpRank
+    const labels = (this.#labels = { model, worker, dp_rank: String(dpRank) })
+    const text = (this.#text = new LabelText(labels, labelNames))
+    this.#state = metrics.eventState.with(text)
+    this.#sequence = metrics.eventSequence.with(text)
+    this.#blocks = metrics.eventBlocks.with(text)
     this.#counters = {
-      events: new Counted(metrics.eventsApplied.with(labels)),
-      batches: new Counted(metrics.eventBatches.with(labels)),
-      gaps: new Counted(metrics.eventGaps.with(labels)),
-      replays: new Counted(metrics.eventReplays.with(labels)),
-      restarts: new Counted(metrics.eventRestarts.with(labels)),
+      events: metrics.eventsApplied.with(text),
+      batches: metrics.eventBatches.with(text),
+      gaps: metrics.eventGaps.with(text),
+      replays: metrics.eventReplays.with(text),
+      restarts: metrics.eventRestarts.with(text),
     }
   }
 
   show(feed: FeedStatus): void {
     const { events, batches, gaps, replays, restarts } = this.#counters
-    if (feed.lagSeconds !== undefined) (this.#lag ??= this.#metrics.eventLag.with(this.#labels)).set(feed.lagSeconds)
-    for (let at = 0; at < states.length; at++) this.#states[at]!.set(feed.state === states[at] ? 1 : 0)
+    if (feed.lagSeconds !== undefined) (this.#lag ??= this.#metrics.eventLag.with(this.#text)).set(feed.lagSeconds)
+    this.#state.set(feed.state)
     const { droppedFrames } = feed.machine
-    if (droppedFrames > 0)
-      (this.#dropped ??= new Counted(this.#metrics.eventDropped.with(this.#labels))).show(droppedFrames)
+    if (droppedFrames > 0) (this.#dropped ??= this.#metrics.eventDropped.with(this.#text)).follow(droppedFrames)
     this.#sequence.set(feed.lastSequence)
     this.#blocks.set(feed.deviceBlocks)
-    events.show(feed.events)
-    batches.show(feed.machine.applied)
-    gaps.show(feed.machine.gaps)
-    replays.show(feed.machine.replays)
-    restarts.show(feed.machine.restarts)
+    events.follow(feed.events)
+    batches.follow(feed.machine.applied)
+    gaps.follow(feed.machine.gaps)
+    replays.follow(feed.machine.replays)
+    restarts.follow(feed.machine.restarts)
     const { eventPurges, eventDecodeErrors } = this.#metrics
     for (const reason in feed.purges)
       this.#byReason(eventPurges, reason, feed.purges[reason as keyof FeedStatus['purges']])
@@ -65,9 +67,8 @@ class FeedSeries {
     const { eventsApplied, eventBatches, eventGaps, eventReplays, eventRestarts, eventDropped } = this.#metrics
     const counters = [eventsApplied, eventBatches, eventGaps, eventReplays, eventRestarts, eventDropped]
     const labels = this.#labels
-    for (const state of states) eventState.remove({ ...labels, state })
-    for (const family of [eventSequence, eventBlocks, eventLag]) family.remove(labels)
-    for (const family of counters) family.remove(labels)
+    for (const family of [eventState, eventSequence, eventBlocks, eventLag]) family.remove(this.#text)
+    for (const family of counters) family.remove(this.#text)
     for (const { family, reason } of this.#reasons?.values() ?? []) family.remove({ ...labels, reason })
   }
 
@@ -78,61 +79,47 @@ class FeedSeries {
     const reasons = (this.#reasons ??= new Map())
     let known = reasons.get(key)
     if (!known) {
-      known = { counted: new Counted(family.with({ ...this.#labels, reason })), family, reason }
+      known = { counted: family.with({ ...this.#labels, reason }), family, reason }
       reasons.set(key, known)
     }
-    known.counted.show(count)
-  }
-}
-
-/** A counter that follows a number: a stream that is followed anew counts from zero again. */
-class Counted {
-  readonly #counter: Counter
-  #told = 0
-
-  constructor(counter: Counter) {
-    this.#counter = counter
-  }
-
-  show(value: number): void {
-    this.#counter.inc(value >= this.#told ? value - this.#told : value)
-    this.#told = value
+    known.counted.follow(count)
   }
 }
 
 export class EventGauges {
   readonly #metrics: Metrics
-  readonly #series = new Map<string, FeedSeries>()
-  #scrape = 0
+  readonly #model: string
+  readonly #worker: string
+  #series: readonly FeedSeries[] = []
 
-  constructor(metrics: Metrics) {
+  constructor(metrics: Metrics, model: string, worker: string) {
     this.#metrics = metrics
+    this.#model = model
+    this.#worker = worker
   }
 
-  begin(): void {
-    this.#scrape++
+  get isEmpty(): boolean {
+    return this.#series.length === 0
   }
 
-  show(model: string, worker: string, feeds: readonly FeedStatus[]): void {
-    for (const feed of feeds) {
-      const key = `${model}\0${worker}\0${feed.dpRank}`
-      let series = this.#series.get(key)
-      if (!series) {
-        series = new FeedSeries(this.#metrics, { model, worker, dp_rank: String(feed.dpRank) })
-        this.#series.set(key, series)
-      }
-      series.scrape = this.#scrape
-      series.show(feed)
-    }
+  /** All streams that there are: what is not among them is gone. */
+  show(feeds: readonly FeedStatus[]): void {
+    if (this.#series.length !== feeds.length || this.#series.some(({ dpRank }, at) => dpRank !== feeds[at]!.dpRank))
+      this.#follow(feeds)
+    for (let at = 0; at < feeds.length; at++) this.#series[at]!.show(feeds[at]!)
   }
 
-  /** After every worker was shown: what was not shown again is gone. */
-  *end(): Generator<void> {
-    for (const [key, series] of this.#series) {
-      if (series.scrape === this.#scrape) continue
-      series.end()
-      this.#series.delete(key)
-      yield
-    }
+  end(): void {
+    this.show([])
+  }
+
+  #follow(feeds: readonly FeedStatus[]): void {
+    const before = this.#series
+    this.#series = feeds.map(
+      ({ dpRank }) =>
+        before.find((series) => series.dpRank === dpRank) ??
+        new FeedSeries(this.#metrics, this.#model, this.#worker, dpRank),
+    )
+    for (const series of before) if (!this.#series.includes(series)) series.end()
   }
 }

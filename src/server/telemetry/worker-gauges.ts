@@ -1,6 +1,6 @@
 /** Gauges that are read from the gateway's state before each scrape, and end with their worker. */
-import type { Gauge, Labels, Metrics } from '../../telemetry/index.js'
-import { instanceId } from '../../telemetry/index.js'
+import type { Gauge, Metrics } from '../../telemetry/index.js'
+import { instanceId, LabelText } from '../../telemetry/index.js'
 import type { Model } from '../model.js'
 import type { ModelHub } from '../model-hub.js'
 import type { IndexFigures } from '../options.js'
@@ -9,14 +9,20 @@ import type { Worker } from '../workers/worker.js'
 import { EventGauges } from './event-gauges.js'
 import { LoopCanary } from './loop-canary.js'
 
-const modes = ['exact', 'degraded', 'approximate', 'load-only'] as const
+const labelNames = ['model', 'worker'] as const
 
-interface WorkerHandles {
-  readonly labels: Labels
+/** How often it is looked for workers whose series do not exist yet, and at how many of them. */
+const aheadMs = 10
+const workersAhead = 4
+
+/** The series of one worker. */
+interface Shown {
+  readonly id: bigint
+  readonly labels: LabelText
   readonly available: Gauge
   readonly inFlight: Gauge
-  /** As `modes` has them. */
-  readonly modes: readonly Gauge[]
+  readonly mode: ReturnType<Metrics['workerMode']['with']>
+  readonly events: EventGauges
 }
 
 export class WorkerGauges {
@@ -25,24 +31,25 @@ export class WorkerGauges {
   readonly #canary: LoopCanary
   readonly #startedAt = performance.now()
   readonly #stop: () => void
-  readonly #events: EventGauges
-  readonly #handles = new Map<Worker, WorkerHandles>()
-  /** Workers that share a name, while one takes the place of another. */
-  readonly #holders = new Map<string, number>()
+  readonly #ahead: NodeJS.Timeout
+  /** By model and by label: whoever takes the place of a worker takes over its series. */
+  readonly #shown = new Map<string, Map<string, Shown>>()
   #isCollecting = false
-  /** What was counted so far, by model: a scrape adds what came since. */
-  readonly #evicted = new Map<string, number>()
 
   constructor(metrics: Metrics, hub: ModelHub) {
     this.#metrics = metrics
     this.#hub = hub
-    this.#events = new EventGauges(metrics)
     this.#canary = new LoopCanary(metrics)
     this.#stop = metrics.registry.onCollect(() => this.#collect())
+    const steps = this.#lookAhead()
+    this.#ahead = setInterval(() => {
+      for (let at = 0; at < workersAhead; at++) steps.next()
+    }, aheadMs).unref()
   }
 
   close(): void {
     this.#canary.close()
+    clearInterval(this.#ahead)
     this.#stop()
   }
 
@@ -60,46 +67,71 @@ export class WorkerGauges {
   }
 
   *#look(): Generator<void> {
-    const seen = new Set<Worker>()
-    this.#events.begin()
     for (const model of this.#hub.all()) {
       this.#describe(model)
       const figures = model.spec.figures?.()
       if (figures?.index) this.#showIndex(model.name, figures.index)
       for (const worker of model.workers()) {
-        seen.add(worker)
         this.#show(model, worker)
         yield
       }
     }
-    for (const [worker, { labels }] of this.#handles) {
-      if (seen.has(worker)) continue
-      this.#remove(worker, labels)
+    yield* this.#endGone()
+  }
+
+  /**
+   * Makes the series of newcomers a few at a time, long before most scrapes: made in a scrape, those of a thousand workers
+   * are copied by the collector while the loop waits (docs/decisions/0181-series-before-the-scrape.md).
+   */
+  *#lookAhead(): Generator<void> {
+    for (;;) {
+      for (const model of this.#hub.all()) {
+        for (const worker of model.workers()) {
+          if (this.#shown.get(model.name)?.get(worker.label)?.events.isEmpty !== false) this.#show(model, worker)
+          yield
+        }
+      }
+      yield* this.#endGone()
       yield
     }
-    yield* this.#events.end()
   }
 
   #show(model: Model, worker: Worker): void {
-    let handles = this.#handles.get(worker)
-    if (!handles) {
-      this.#handles.set(worker, (handles = this.#open(model.name, worker.label)))
-      this.#holders.set(nameOf(handles.labels), (this.#holders.get(nameOf(handles.labels)) ?? 0) + 1)
-    }
-    handles.available.set(worker.mayServe ? 1 : 0)
-    handles.inFlight.set(worker.inFlight)
-    for (let at = 0; at < modes.length; at++) handles.modes[at]!.set(worker.mode === modes[at] ? 1 : 0)
-    this.#events.show(model.name, worker.label, model.spec.feedsOf?.(worker.id) ?? [])
+    let ofModel = this.#shown.get(model.name)
+    if (!ofModel) this.#shown.set(model.name, (ofModel = new Map()))
+    let shown = ofModel.get(worker.label)
+    if (!shown) ofModel.set(worker.label, (shown = this.#open(model.name, worker)))
+    shown.available.set(worker.mayServe ? 1 : 0)
+    shown.inFlight.set(worker.inFlight)
+    shown.mode.set(worker.mode)
+    shown.events.show(model.spec.feedsOf?.(worker.id) ?? [])
   }
 
-  #open(model: string, worker: string): WorkerHandles {
+  #open(model: string, { id, label }: Worker): Shown {
     const { workerAvailable, workerInFlight, workerMode } = this.#metrics
-    const labels = { model, worker }
+    const labels = new LabelText({ model, worker: label }, labelNames)
     return {
+      id,
       labels,
       available: workerAvailable.with(labels),
       inFlight: workerInFlight.with(labels),
-      modes: modes.map((mode) => workerMode.with({ ...labels, mode })),
+      mode: workerMode.with(labels),
+      events: new EventGauges(this.#metrics, model, label),
+    }
+  }
+
+  *#endGone(): Generator<void> {
+    const { workerAvailable, workerInFlight, workerMode } = this.#metrics
+    for (const [name, ofModel] of this.#shown) {
+      for (const [label, { id, labels, events }] of ofModel) {
+        if (!this.#hub.get(name)?.fleetOf(id)) {
+          for (const family of [workerAvailable, workerInFlight, workerMode]) family.remove(labels)
+          events.end()
+          ofModel.delete(label)
+        }
+        yield
+      }
+      if (ofModel.size === 0) this.#shown.delete(name)
     }
   }
 
@@ -125,23 +157,6 @@ export class WorkerGauges {
     const { indexBlocks, indexBytes, indexEvicted } = this.#metrics
     indexBlocks.set({ model }, blocks)
     indexBytes.set({ model }, bytes)
-    indexEvicted.inc({ model }, Math.max(0, evictedBlocks - (this.#evicted.get(model) ?? 0)))
-    this.#evicted.set(model, evictedBlocks)
+    indexEvicted.with({ model }).follow(evictedBlocks)
   }
-
-  /** Ends its series, unless another worker of the same name has come. */
-  #remove(worker: Worker, labels: Labels): void {
-    this.#handles.delete(worker)
-    const others = (this.#holders.get(nameOf(labels)) ?? 1) - 1
-    if (others > 0) return void this.#holders.set(nameOf(labels), others)
-    this.#holders.delete(nameOf(labels))
-    const { workerAvailable, workerInFlight, workerMode } = this.#metrics
-    workerAvailable.remove(labels)
-    workerInFlight.remove(labels)
-    for (const mode of modes) workerMode.remove({ ...labels, mode })
-  }
-}
-
-function nameOf(labels: Labels): string {
-  return `${labels['model']}\0${labels['worker']}`
 }
