@@ -60,6 +60,8 @@ describe('worker admin', () => {
     [{ model: 'x', url: 'http://x' }, 404],
     [{ model: 'm', url: 'http://x', id: 'x' }, 400],
     [{ model: 'm', url: 'http://x', data_parallel_size: -1 }, 400],
+    [{ model: 'm', url: 'http://x', role: 'prefill' }, 400],
+    [{ model: 'm', url: 'http://x', role: 'prefill', engine: 'vllm' }, 400],
   ])('refuses %j', async (body, status) => {
     const { url } = await open({ engines: 1 })
     const refused = await post(url, '/workers', JSON.stringify(body))

@@ -9,11 +9,11 @@ import {
 } from '../../core/protocol/index.js'
 import type { JsonObject } from '../../core/protocol/index.js'
 import type { EngineKind, TransferFacts } from '../../engines/index.js'
-import { connectors, engineKinds } from '../../engines/index.js'
+import { connectorOf, connectors, engineKinds } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
 import { bodyText, readBody } from '../http/read-body.js'
-import type { AddedWorker } from '../options.js'
+import type { AddedWorker, WorkerSpec } from '../options.js'
 import { workerRoles } from '../options.js'
 import { roleOfLabels } from '../workers/label-role.js'
 import type { Route, WorkerAdmin } from './route.js'
@@ -34,7 +34,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
         const bytes = await readBody(request, response, { bytesMax: 64 * 1024, timeoutMs: context.deadlines.bodyMs })
         const worker = readWorker(bodyText(bytes), () => nextId(admin))
         refuseTwin(admin, worker)
-        if (admin.steward && !context.hub.knows(worker.model)) {
+        if (admin.steward && (!context.hub.knows(worker.model) || isUnread(worker.spec))) {
           admin.removeWorker(worker.spec.id) // of whatever model it was
           admin.steward.added(worker)
           answerJson(response, 202, { worker: absentOf(admin).find((it) => it.id === String(worker.spec.id)) })
@@ -42,7 +42,7 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
         }
         const { name: model } = context.hub.resolve(worker.model).model
         refuseOtherModel(admin, worker, model)
-        admin.setWorker(model, worker.spec)
+        setAsAsked(admin, model, worker.spec)
         admin.steward?.added({ ...worker, model })
         answerJson(response, 201, { worker: admin.workers().find((it) => it.id === String(worker.spec.id)) })
       },
@@ -74,6 +74,21 @@ export function workerRoutes(context: GatewayContext, admin: WorkerAdmin): reado
       },
     },
   ]
+}
+
+/** How its KV is read nobody says here: its engine has to be asked. */
+function isUnread({ role, engine, transfer }: WorkerSpec): boolean {
+  return role === 'prefill' && connectorOf(engine, transfer) === undefined
+}
+
+/** What cannot be half of a pair is a fault of the body, not of our configuration. */
+function setAsAsked(admin: WorkerAdmin, model: string, spec: WorkerSpec): void {
+  try {
+    admin.setWorker(model, spec)
+  } catch (error) {
+    if (!(error instanceof WarmrouteError) || error.code !== 'WR_INVALID_CONFIG') throw error
+    throw refused(String(error.details['reason']))
+  }
 }
 
 function readWorker(text: string, freeId: () => bigint): AddedWorker {
