@@ -3,7 +3,7 @@ import type { ChildProcess, StdioOptions } from 'node:child_process'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -87,14 +87,16 @@ it('serve lets a stream end when its terminal is closed, and keeps what it knew'
 
 it('serve ends cleanly also while an engine has not answered its first look', async () => {
   const { url } = await engine()
-  const silent = createServer().listen(0, '127.0.0.1') // accepts, and says nothing
+  const asked: Socket[] = []
+  const silent = createServer((socket) => void asked.push(socket)).listen(0, '127.0.0.1') // accepts, and says nothing
   await once(silent, 'listening')
   const child = start('serve', url, `127.0.0.1:${(silent.address() as AddressInfo).port}`, '--port', '0')
   const errors = createInterface({ input: child.stderr! })
   await once(errors, 'line') // the other engine has joined: requests are served
   child.kill('SIGTERM')
   const [out, [status]] = await Promise.all([collect(child.stdout!), once(child, 'exit')])
-  silent.close()
+  for (const socket of asked) socket.destroy()
+  await new Promise((resolve) => silent.close(resolve))
   expect({ status, isTold: out.includes('SIGTERM') }).toEqual({ status: 0, isTold: true })
   expect(out).toContain('waiting')
 })

@@ -351,8 +351,9 @@ describe('what it refuses', () => {
   })
 
   it('a port that is taken, and leaves nothing running', async () => {
-    const { port, url } = await engine()
-    await expect(serve({ words: [url, '--port', String(port), '--log', 'off'], env: {} })).rejects.toMatchObject({
+    const { port } = await engine()
+    const words = ['127.0.0.1:1', '--port', String(port), '--log', 'off']
+    await expect(serve({ words, env: {} })).rejects.toMatchObject({
       code: 'WR_BOOT_FAILED',
       details: { isAdmin: false },
       cause: { code: 'EADDRINUSE' },
@@ -404,7 +405,7 @@ it('writes a decision log that can be replayed, and starts from an engine profil
   writeFileSync(profile, 'no profile')
   await expect(start(['127.0.0.1:1', '--engine-profile', profile])).rejects.toMatchObject({
     code: 'WR_INVALID_CONFIG',
-    message: expect.stringContaining('engine_profile: line 1'),
+    message: expect.stringContaining(`engine_profile: ${profile}: line 1`),
   })
   const { url } = await engine()
   const served = await start([url, '--decision-log', path, '--engine-profile', 'h200-llama8b'])
