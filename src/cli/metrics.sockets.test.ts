@@ -15,6 +15,8 @@ const house = serveOfEachTest()
 /** Shown by tests of their own, since serve in front of engines that behave, with settings as they come, gives no reason for them. */
 const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
   ['queueBackpressure', 'src/routing/metrics-observer.test.ts'],
+  ['routerNonMaxOverlap', 'src/routing/metrics-observer.test.ts'],
+  ['routerOverlapLost', 'src/routing/metrics-observer.test.ts'],
   ['kvCacheEventWarnings', 'src/routing/metrics-observer.test.ts'],
   ['answersUnedited', 'src/server/waiting.sockets.test.ts'],
   ['requestsRetried', 'src/server/telemetry.sockets.test.ts'],
@@ -89,9 +91,14 @@ it('the families of both legs move where prefill and decode are two workers, and
   const seen = new Highest(await scrape(served))
   await (await chat(served, 'a question '.repeat(60), { stream: true })).text()
   await seen.look(served)
-  expect(await scrape(served)).toContain('worker_id="1",worker_type="prefill"')
+  const known = await scrape(served)
+  expect(known).toContain('dp_rank="0",worker_id="1",worker_type="prefill"')
+  expect(known).toMatch(/worker_registered\{.*router_worker_id="1",.*worker_type="prefill"\} 1\n/)
+  expect(known).toMatch(/worker_registered\{.*router_worker_id="2",.*worker_type="decode"\} 1\n/)
+  expect(known).toMatch(/kv_selected_cached_prefix_tokens_total\{.*phase="prefill".*\} \d/)
   await fetch(`${served.address.url}/workers/1`, { method: 'DELETE' })
-  for (const label of ['worker_id="1",worker_type', 'worker="1"']) expect(await scrape(served)).not.toContain(label)
+  for (const label of ['router_worker_id="1"', 'dp_rank="0",worker_id="1",worker_type', 'worker="1"'])
+    expect(await scrape(served)).not.toContain(label)
   await (await chat(served, 'another question '.repeat(60))).text()
   await seen.look(served)
   const late = await servePair(1)
@@ -104,7 +111,7 @@ it("a departed worker's series end, of every family", async () => {
   const engines = [await engine('vllm'), await engine('vllm')]
   const served = await serveThem(engines)
   await (await chat(served, 'question '.repeat(40), { nvext: { backend_instance_id: 2 } })).text()
-  const labels = ['worker_id="2",', 'worker="2"']
+  const labels = ['worker_id="2",worker_type', 'router_worker_id="2"', 'worker="2"']
   const before = await scrape(served)
   for (const label of labels) expect(before).toContain(label)
   await fetch(`${served.address.url}/workers/2`, { method: 'DELETE' })
@@ -131,7 +138,11 @@ it.each([
   while (!(await reader.read().catch(() => ({ done: true }))).done);
   await (await chat(served, question)).text()
   const text = await scrape(served)
-  for (const label of [`worker_id="${worker}",worker_type`, `worker="${worker}"`])
+  for (const label of [
+    `router_worker_id="${worker}"`,
+    `dp_rank="0",worker_id="${worker}",worker_type`,
+    `worker="${worker}"`,
+  ])
     expect(text.split('\n').filter((line) => line.includes(label))).toEqual([])
 })
 

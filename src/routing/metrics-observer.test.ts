@@ -4,7 +4,7 @@ import type { PolicyConfig } from '../core/queue/index.js'
 import { EventCounts } from '../core/index/index.js'
 import { SharedCacheHits } from '../core/selection/index.js'
 import { exportEventCounts, exportLoads, newMetricsObserver } from './metrics-observer.js'
-import { openScene, tokensFrom } from './router.case.js'
+import { openScene, storedEvent, tokensFrom } from './router.case.js'
 
 it('a routed request shows in the metrics by the names of upstream', async () => {
   const metrics = createMetrics()
@@ -100,4 +100,25 @@ it('shows what became of events, at zero from the start and counted once however
     expect(text).toMatch(/dynamo_component_kv_cache_event_warnings\{.*warning_kind="duplicate_store".*\} 1\n/)
   }
   stop()
+})
+
+it.each([
+  ['prefill', 1, 3],
+  ['decode', 0, 0], // as upstream: nobody compares there
+] as const)('counts %s workers that were chosen though another held more of the prompt', async (type, times, lost) => {
+  const metrics = createMetrics()
+  const identity = new RouterMetrics(metrics, { namespace: 'n', component: 'c', routerId: 7n })
+  const worker = { workerId: 0n, dpRank: 0 }
+  const selector = {
+    selectWorker: () => ({ worker, requiredBlocks: 4, effectiveOverlapBlocks: 0, cachedTokens: 0 }),
+  }
+  const { router } = await openScene({}, { selector, observer: newMetricsObserver(metrics, identity, type) })
+  const tokens = tokensFrom(0, 16)
+  router.applyEvents([storedEvent(1n, tokens, 3)])
+  await router.findBestMatch({ contextId: 'a', tokens, updateStates: true })
+  await Promise.resolve() // told after the answer
+  const labels = { ...identity.requestLabels, worker_type: 'prefill' }
+  const { routerNonMaxOverlap, routerOverlapLost } = metrics
+  expect([routerNonMaxOverlap.with(labels).value, routerOverlapLost.with(labels).sum]).toEqual([times, lost])
+  await router.close()
 })

@@ -1,6 +1,7 @@
 /** What a router does, as metrics by upstream's names. */
 import type { EventCounts, EventKind } from '../core/index/index.js'
 import type { LimitKind } from '../core/queue/index.js'
+import type { LesserOverlap } from '../core/selection/index.js'
 import type { Metrics, RouterMetrics, WorkerType } from '../telemetry/index.js'
 import type { KvRouter } from './kv-router.js'
 import type { RouterObserver } from './router-ports.js'
@@ -37,6 +38,11 @@ export function newMetricsObserver(
       pendingRequests.set(pendingCount)
       pendingIslTokens.set(islTokens)
     },
+    // For prefill workers alone, as upstream: comparing everybody costs where everybody is asked.
+    ...(workerType === 'prefill' && {
+      lesserOverlap: (_: string, { highestOverlapBlocks, selectedOverlapBlocks }: LesserOverlap) =>
+        router.requestGaveUp(highestOverlapBlocks - selectedOverlapBlocks),
+    }),
     queueRejected({ policyClass, limitKind }) {
       const reason = backpressureReasons[limitKind]
       metrics.queueBackpressure.inc({ ...queueLabels, model, policy_class: policyClass, reason })

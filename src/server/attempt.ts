@@ -131,8 +131,10 @@ export class Attempt {
     }
     const leg = pair && (await pair.decodeLeg(worker))
     signal.throwIfAborted()
-    if (pair?.isRemote !== true && model.looksAtPrompts)
+    if (pair?.isRemote !== true && model.looksAtPrompts) {
       model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
+      model.routerMetrics.requestSent(answer.cachedTokens)
+    }
     return leg
   }
 
@@ -245,6 +247,9 @@ export class Attempt {
     if (status < 400 && !hasError) pair?.hasRead()
     const foretold = prepared.model.looksAtPrompts ? (pair?.prefilled ?? answer).cachedTokens : undefined
     record.settled(usage, { label: pair?.prefilled?.label ?? worker.label, cachedTokens: foretold })
+    const { routerMetrics, prefill } = prepared.model
+    if (usage?.cachedTokens !== undefined)
+      (pair?.prefilled ? prefill?.metrics : routerMetrics)?.requestReused(usage.cachedTokens)
     this.#guard.end(hasError ? 'failed' : 'completed')
   }
 }

@@ -142,7 +142,7 @@ export class Model {
     const other = isPrefill ? this.fleet : this.prefill?.fleet
     other?.remove(spec.id)
     if (isPrefill) this.prefill!.setWorker(spec)
-    else this.fleet.set(spec)
+    else this.routerMetrics.workerRegistered(spec.id, this.fleet.set(spec).config, 'decode')
     this.meters.know(String(spec.id))
   }
 
@@ -234,6 +234,7 @@ export class Model {
   /** Nothing of it is shown or remembered, whichever half of requests it did. */
   #gone(worker: Worker): void {
     this.meters.forget(worker.label)
+    for (const router of [this.routerMetrics, this.prefill?.metrics]) router?.workerLeft(worker.id)
     this.agents.removeWorker(worker.id)
     this.affinity?.removeWorker(worker.id)
     this.prefillAffinity?.removeWorker(worker.id)

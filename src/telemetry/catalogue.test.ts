@@ -6,15 +6,38 @@ import { catalogue, leftOut } from './catalogue.js'
 import { createMetrics } from './metrics.js'
 
 const recorded = readExposition(readFileSync('test/fixtures/dynamo/v1.2.1/metrics.txt', 'utf8'))
+const newer = readExposition(readFileSync('test/fixtures/dynamo/v1.6.1/metrics.txt', 'utf8'))
 const rows: readonly MetricRow[] = Object.values(catalogue)
 
-it('has every family of the recorded system, or says why not', () => {
+it.each([
+  ['1.2.1', recorded],
+  ['1.6.1', newer],
+])('has every family of the recorded %s system, or says why not', (_, families) => {
   const known = new Set(rows.map((row) => row.name))
-  const missing = [...recorded.keys()].filter(
+  const missing = [...families.keys()].filter(
     (name) => !known.has(name) && !Object.keys(leftOut).some((prefix) => name.startsWith(prefix)),
   )
   expect(missing).toEqual([])
 })
+
+it('gives a reason only for families that were recorded and are not shown', () => {
+  const names = [...recorded.keys(), ...newer.keys()].filter((name) => !rows.some((row) => row.name === name))
+  for (const prefix of Object.keys(leftOut))
+    expect(
+      names.some((name) => name.startsWith(prefix)),
+      prefix,
+    ).toBe(true)
+})
+
+it.each(rows.filter((row) => row.since === '1.6.1' && newer.has(row.name)).map((row) => [row.name, row] as const))(
+  '%s is as recorded with 1.6.1',
+  (name, row) => {
+    const family = newer.get(name)!
+    expect({ type: row.type, help: row.help }).toEqual({ type: family.type, help: family.help })
+    expect([...row.labels].sort()).toEqual([...family.labels].sort())
+    expect(row.buckets ?? []).toEqual(family.bounds.map(Number))
+  },
+)
 
 it.each(rows.filter((row) => recorded.has(row.name)).map((row) => [row.name, row] as const))(
   '%s is as recorded',

@@ -1,7 +1,7 @@
 /**
  * Every metric we expose: one row each, in one place. `docs/reference/metrics.md` is generated from it. Names, help, labels
  * and buckets of the `dynamo_*` rows are those of a recorded v1.2.1 system (test/fixtures/dynamo/v1.2.1/metrics.txt);
- * rows marked otherwise come from 1.6.1. `warmroute_*` rows are ours.
+ * rows marked otherwise come from 1.6.1 (test/fixtures/dynamo/v1.6.1/metrics.txt). `warmroute_*` rows are ours.
  */
 import { exponentialBuckets, linearBuckets, logBuckets } from './buckets.js'
 import type { FamilyType } from './families.js'
@@ -109,6 +109,11 @@ export const catalogue = {
   routerKvTransferLatency: { name: 'dynamo_component_router_kv_transfer_estimated_latency_seconds', type: 'histogram', labels: router, buckets: logBuckets(0.001, 10, 15), help: 'Upper-bound estimation of KV cache transfer latency in disaggregated serving (prefill_complete to first_token)' },
   routerSharedCacheHitRate: { name: 'dynamo_component_router_shared_cache_hit_rate', type: 'histogram', labels: router, buckets: rate, help: 'Fraction of request blocks found in the shared KV cache (0.0-1.0)' },
   routerSharedCacheBeyond: { name: 'dynamo_component_router_shared_cache_beyond_blocks', type: 'histogram', labels: router, buckets: exponentialBuckets(1, 2, 12), help: 'Shared cache blocks beyond device overlap for the selected worker' },
+  routerNonMaxOverlap: { name: 'dynamo_component_router_non_max_overlap_selections_total', type: 'counter', labels: [...router, 'worker_type'], help: 'Total admitted prefill scheduler selections with less KV cache overlap than another eligible worker', since: '1.6.1' },
+  routerOverlapLost: { name: 'dynamo_component_router_overlap_blocks_lost', type: 'histogram', labels: [...router, 'worker_type'], buckets: exponentialBuckets(0.25, 2, 16), help: 'Difference in effective KV cache overlap between the highest-overlap eligible prefill worker and selected worker', since: '1.6.1' },
+  routerKvSelectedCached: { name: 'dynamo_component_router_kv_selected_cached_prefix_tokens_total', type: 'counter', labels: [...router, 'model', 'phase'], help: 'Raw cached prefix tokens on the selected worker and DP rank', since: '1.6.1' },
+  routerKvWorkerReused: { name: 'dynamo_component_router_kv_worker_reused_tokens_total', type: 'counter', labels: [...router, 'model', 'phase'], help: 'Worker-reported reused tokens per routing attempt', since: '1.6.1' },
+  routerWorkerRegistered: { name: 'dynamo_component_router_worker_registered', type: 'gauge', labels: [...component, 'dp_rank', 'router_worker_id', 'worker_type'], help: 'Whether the router currently has this worker/dp_rank registered (1 = registered)', since: '1.6.1' },
   uptime: { name: 'dynamo_component_uptime_seconds', type: 'gauge', labels: ['worker_id'], help: 'Total uptime of the DistributedRuntime in seconds' },
   workerMode: { name: 'warmroute_worker_mode', type: 'gauge', labels: ['model', 'worker', 'mode'], states: { label: 'mode', values: ['exact', 'degraded', 'approximate', 'load-only'] }, help: 'What is claimed about a worker, 1 for the mode that holds: exact, degraded, approximate or load-only.' },
   workerAvailable: { name: 'warmroute_worker_available', type: 'gauge', labels: ['model', 'worker'], help: 'Whether a worker may take requests: 0 while it drains or does not answer.' },
@@ -181,10 +186,34 @@ export const idle: Readonly<Partial<Record<MetricKey, string>>> = {
   routerSharedCacheBeyond: 'no shared cache is attached; a router that is given one observes it',
 }
 
-/** Families of the recorded 1.2.1 system that we do not expose, and why. */
+/** Families of the recorded 1.2.1 and 1.6.1 systems that we do not expose, and why. */
 export const leftOut: Readonly<Record<string, string>> = {
   dynamo_frontend_detokenize_token_count: 'the engine detokenizes; its bytes are relayed untouched',
   dynamo_frontend_detokenize_total_us: 'the engine detokenizes; its bytes are relayed untouched',
   dynamo_tokio_: 'describes the Rust runtime; the event loop has dynamo_frontend_event_loop_delay_seconds',
   dynamo_transport_tcp_: 'there is no request plane of our own: engines are reached over HTTP',
+  dynamo_component_ckf_: '1.6.1: outcomes of another index; ours are in dynamo_component_kv_cache_events_applied',
+  dynamo_component_router_active_sequence_:
+    '1.6.1: workers announce their running requests; stock engines do not, and warmroute_event_ families have the streams that they do send',
+  dynamo_component_router_approximate_:
+    '1.6.1: predictions here end by time and by what is known of a cache, without a queue or leases; warmroute_worker_mode says where they stand in for events',
+  dynamo_component_router_kv_best_eligible_cached_prefix_tokens_total:
+    '1.6.1: what the best worker holds is worked out where it is asked for (receipts, prefill workers), not for every request',
+  dynamo_component_router_kv_event_source_mismatch_workers:
+    '1.6.1: compares announcements of discovery; warmroute_worker_mode and warmroute_event_state say of every worker what is known of its cache',
+  dynamo_component_router_kv_zmq_ingress_:
+    '1.6.1: sums over streams whose states are others; warmroute_event_ families have every stream with its own',
+  dynamo_frontend_audio_per_request:
+    '1.6.1: a body is read for its tokens only, by parts that differ between engines; what it holds of media is not counted',
+  dynamo_frontend_images_per_request: '1.6.1: likewise',
+  dynamo_frontend_videos_per_request: '1.6.1: likewise',
+  dynamo_frontend_image_tokens_per_request: '1.6.1: likewise; how many tokens an image has the engine decides',
+  dynamo_frontend_failures_total:
+    '1.6.1: classes of its own errors; dynamo_frontend_requests_total has error_type, warmroute_requests_shed_total the reasons',
+  dynamo_frontend_router_admission_:
+    '1.6.1: admission by deadlines, which do not exist here; dynamo_component_router_requests_started_total counts who was admitted',
+  dynamo_frontend_router_queue_pending_cached_tokens:
+    '1.6.1: the queue keeps it by class, where a limit asks for it, and not as a sum over all',
+  dynamo_frontend_tokenizer_cache_:
+    '1.6.1: one cache of prefixes; here there are several, with hits and misses of their own in warmroute_token_cache_ families',
 }

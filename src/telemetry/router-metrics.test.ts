@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Metrics } from './metrics.js'
 import { createMetrics } from './metrics.js'
-import { removeWorkerSeries, RouterMetrics, workerLabels } from './router-metrics.js'
+import { removeWorkerSeries, RouterMetrics, routerMetricsOf, workerLabels } from './router-metrics.js'
 
 const identity = { namespace: 'ns', component: 'backend', routerId: 255n }
 
@@ -120,6 +120,49 @@ it('observes each request as the guard tells it, and no rate for a prompt withou
     [1, 5],
     [1, 0.03],
   ])
+})
+
+it('counts what was held of prompts, what workers found of them, and what was given up, by model and phase', () => {
+  const metrics = createMetrics()
+  const router = routerMetricsOf(metrics, 'm', 'prefill')
+  const lines = (): string[] =>
+    metrics.registry.text().match(/^\S*router_(kv_selected|kv_worker|non_max|overlap_blocks_lost_sum).*$/gm) ?? []
+  const at = (name: string, rest: string, value: number): string =>
+    `dynamo_component_router_${name}{dynamo_component="m/prefill",dynamo_namespace="warmroute",${rest}} ${value}`
+  const [phase, type] = [
+    'model="m",phase="prefill",router_id="1",worker_id="1"',
+    'router_id="1",worker_id="1",worker_type="prefill"',
+  ]
+  const all = (selected: number, reused: number, gaveUp: number, lost: number): string[] => [
+    at('kv_selected_cached_prefix_tokens_total', phase, selected),
+    at('kv_worker_reused_tokens_total', phase, reused),
+    at('non_max_overlap_selections_total', type, gaveUp),
+    at('overlap_blocks_lost_sum', type, lost),
+  ]
+  expect(lines()).toEqual(all(0, 0, 0, 0))
+  for (const tokens of [32, 16]) router.requestSent(tokens)
+  router.requestReused(48)
+  for (const blocks of [2, 0.5]) router.requestGaveUp(blocks)
+  expect(lines()).toEqual(all(48, 48, 2, 2.5))
+})
+
+it('shows which workers a router knows, by rank, until they leave', () => {
+  const metrics = createMetrics()
+  const [router, other] = [routerMetricsOf(metrics, 'm'), routerMetricsOf(metrics, 'n')]
+  const known = (): string[] =>
+    [...metrics.registry.text().matchAll(/^dynamo_component_router_worker_registered\{(.*)\} 1$/gm)].map(
+      ([, it]) => it!,
+    )
+  const one = (rank: number, id: number, model = 'm'): string =>
+    `dp_rank="${rank}",dynamo_component="${model}",dynamo_namespace="warmroute",router_worker_id="${id}",worker_id="1",worker_type="decode"`
+  router.workerRegistered(7n, { dataParallelStartRank: 0, dataParallelSize: 2 }, 'decode')
+  other.workerRegistered(7n, { dataParallelStartRank: 0, dataParallelSize: 1 }, 'decode')
+  expect(known()).toEqual([one(0, 7), one(0, 7, 'n'), one(1, 7)])
+  router.workerRegistered(7n, { dataParallelStartRank: 3, dataParallelSize: 1 }, 'decode')
+  expect(known()).toEqual([one(0, 7, 'n'), one(3, 7)])
+  router.workerLeft(7n)
+  router.workerLeft(8n)
+  expect(known()).toEqual([one(0, 7, 'n')])
 })
 
 it('scrapes as zero before the first request, for each router of a process', () => {

@@ -2,7 +2,7 @@
  * What the router observes, with its labels bound once (follows lib/llm/src/kv_router/metrics.rs at v1.0.2 and v1.2.0).
  * Several routers in one process share the families and differ in their labels.
  */
-import type { Counter, Histogram } from './families.js'
+import type { Counter, Histogram, Labels } from './families.js'
 import type { Metrics } from './metrics.js'
 
 /** Cumulative instants of one routing, in milliseconds since it began. */
@@ -24,8 +24,8 @@ export const instanceId = 1n
 
 /** What the router of one model observes; models, and the two halves of one, are told apart by their component. */
 export function routerMetricsOf(metrics: Metrics, model: string, type: WorkerType = 'decode'): RouterMetrics {
-  const component = type === 'prefill' ? `${model}/prefill` : model
-  return new RouterMetrics(metrics, { namespace: 'warmroute', component, routerId: instanceId })
+  const [component, phase] = type === 'prefill' ? [`${model}/prefill`, 'prefill'] : [model, 'aggregated']
+  return new RouterMetrics(metrics, { namespace: 'warmroute', component, routerId: instanceId, model, phase })
 }
 
 /** Stands for an unknown rank in the `worker_last_*` gauges. */
@@ -41,21 +41,38 @@ interface RequestSeries {
   readonly outputTokens: Histogram
   readonly hitRate: Histogram
   readonly transfer: Histogram
+  readonly gaveUp: Counter
+  readonly blocksLost: Histogram
+  readonly selectedCached: Counter
+  readonly workerReused: Counter
+}
+
+interface RouterIdentity {
+  readonly namespace: string
+  readonly component: string
+  readonly routerId: bigint
+  /** The component, unless told. */
+  readonly model?: string
+  /** What its workers do with a prompt: `aggregated`, unless told. */
+  readonly phase?: string
+}
+
+/** As a worker says it of itself. */
+interface RanksOf {
+  readonly dataParallelStartRank: number
+  readonly dataParallelSize: number
 }
 
 export class RouterMetrics {
   readonly #metrics: Metrics
+  readonly #registered = new Map<bigint, readonly Labels[]>()
   readonly #requests: RequestSeries
   readonly #generation: '1.0' | '1.2'
   readonly #overhead: Readonly<Record<'hash' | 'find' | 'seq' | 'schedule' | 'total' | 'shared', Histogram>>
   readonly requestLabels: Readonly<Record<string, string>>
   readonly routerLabels: { readonly router_id: string }
 
-  constructor(
-    metrics: Metrics,
-    identity: { readonly namespace: string; readonly component: string; readonly routerId: bigint },
-    generation: '1.0' | '1.2' = metrics.generation,
-  ) {
+  constructor(metrics: Metrics, identity: RouterIdentity, generation: '1.0' | '1.2' = metrics.generation) {
     this.#metrics = metrics
     this.#generation = generation
     this.routerLabels = { router_id: String(identity.routerId) }
@@ -73,6 +90,11 @@ export class RouterMetrics {
       total: metrics.overheadTotal.with(this.routerLabels),
       shared: metrics.overheadSharedCache.with(this.routerLabels),
     }
+    const cached = {
+      ...this.requestLabels,
+      model: identity.model ?? identity.component,
+      phase: identity.phase ?? 'aggregated',
+    }
     this.#requests = {
       started: metrics.routerRequestsStarted.with(this.requestLabels),
       total: metrics.routerRequests.with(this.requestLabels),
@@ -82,6 +104,10 @@ export class RouterMetrics {
       outputTokens: metrics.routerOutputTokens.with(this.requestLabels),
       hitRate: metrics.routerKvHitRate.with(this.requestLabels),
       transfer: metrics.routerKvTransferLatency.with(this.requestLabels),
+      gaveUp: metrics.routerNonMaxOverlap.with({ ...this.requestLabels, worker_type: 'prefill' }),
+      blocksLost: metrics.routerOverlapLost.with({ ...this.requestLabels, worker_type: 'prefill' }),
+      selectedCached: metrics.routerKvSelectedCached.with(cached),
+      workerReused: metrics.routerKvWorkerReused.with(cached),
     }
     this.#registerAtZero()
   }
@@ -92,6 +118,22 @@ export class RouterMetrics {
     started.inc()
     if (promptBlocks > 0) hitRate.observe(overlapBlocks / promptBlocks)
     inputTokens.observe(promptTokens)
+  }
+
+  /** The prompt goes to the worker that was chosen, which holds so much of it. */
+  requestSent(cachedTokens: number): void {
+    this.#requests.selectedCached.inc(cachedTokens)
+  }
+
+  /** What the worker says that it found of it. */
+  requestReused(cachedTokens: number): void {
+    this.#requests.workerReused.inc(cachedTokens)
+  }
+
+  /** Another prefill worker held more of the prompt, by so many blocks, than the one that was chosen. */
+  requestGaveUp(blocks: number): void {
+    this.#requests.gaveUp.inc()
+    this.#requests.blocksLost.observe(blocks)
   }
 
   requestFirstToken(sinceStartMs: number): void {
@@ -137,6 +179,23 @@ export class RouterMetrics {
     const labels = workerLabels(workerId, String(dpRank), type)
     this.#metrics.workerActiveDecodeBlocks.set(labels, decodeBlocks)
     this.#metrics.workerActivePrefillTokens.set(labels, prefillTokens)
+  }
+
+  /** The router knows a worker now, or knows it with other ranks. */
+  workerRegistered(workerId: bigint, ranks: RanksOf, type: WorkerType): void {
+    this.workerLeft(workerId)
+    const { router_id: _, ...component } = this.requestLabels
+    const series = Array.from({ length: ranks.dataParallelSize }, (_, at) => {
+      const dpRank = ranks.dataParallelStartRank + at
+      return { ...component, router_worker_id: String(workerId), dp_rank: String(dpRank), worker_type: type }
+    })
+    for (const labels of series) this.#metrics.routerWorkerRegistered.set(labels, 1)
+    this.#registered.set(workerId, series)
+  }
+
+  workerLeft(workerId: bigint): void {
+    for (const labels of this.#registered.get(workerId) ?? []) this.#metrics.routerWorkerRegistered.remove(labels)
+    this.#registered.delete(workerId)
   }
 
   /** Families that nobody may ever observe still scrape as zero. */

@@ -17,6 +17,8 @@ const unnamed: Readonly<Partial<Record<MetricKey, Unit>>> = {
   modelContextLength: 'tokens',
   modelKvCacheBlockSize: 'tokens',
   modelReady: 'flag',
+  routerOverlapLost: 'blocks',
+  routerWorkerRegistered: 'flag',
   workerMode: 'flag',
   workerAvailable: 'flag',
   tokenSource: 'flag',

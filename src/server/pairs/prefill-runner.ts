@@ -179,7 +179,10 @@ export class PrefillRunner {
     })
     this.#leg = leg
     const { meters, looksAtPrompts } = prepared.model
-    if (looksAtPrompts) meters.routed(leg.worker.label, prompt?.tokens.length ?? 0, choice.cachedTokens)
+    if (looksAtPrompts) {
+      meters.routed(leg.worker.label, prompt?.tokens.length ?? 0, choice.cachedTokens)
+      side.metrics?.requestSent(choice.cachedTokens)
+    }
     const span = this.#options.record.legSpan('warmroute.prefill', choice)
     try {
       const answer = await this.#answerOf(leg, edit, span)

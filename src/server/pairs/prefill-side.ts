@@ -65,7 +65,7 @@ export class PrefillSide {
       ...options.fleet,
       model: options.model,
       router: {
-        setWorker: (id, config) => this.#inner?.setWorker(id, config),
+        setWorker: (id, config) => this.#inner && this.#register(this.#inner, id, config),
         removeWorker: (id) => this.#inner?.removeWorker(id),
       },
     })
@@ -160,7 +160,12 @@ export class PrefillSide {
   #use(inner: RouterPort): void {
     this.#inner = inner
     this.#metrics ??= this.#options.openMetrics?.()
-    for (const worker of this.fleet.all()) inner.setWorker(worker.id, worker.config)
+    for (const worker of this.fleet.all()) this.#register(inner, worker.id, worker.config)
+  }
+
+  #register(inner: RouterPort, id: bigint, config: Worker['config']): void {
+    inner.setWorker(id, config)
+    this.#metrics?.workerRegistered(id, config, 'prefill')
   }
 
   #membership(): void {
