@@ -153,8 +153,8 @@ export class Inference implements Timed {
   }
 
   async #serve(): Promise<number> {
-    const { limits, deadlines, buffers, clock, turns, now } = this.#context
-    requireJson(this.#request)
+    const { limits, deadlines, buffers, clock, turns, now, isStrict } = this.#context
+    requireJson(this.#request, isStrict)
     const bytes = await readBody(this.#request, this.#response, {
       bytesMax: limits.bodyBytesMax,
       timeoutMs: deadlines.bodyMs,

@@ -191,6 +191,16 @@ describe('busy thresholds', () => {
       422,
       'active_decode_blocks_threshold: invalid type, expected a number',
     ],
+    [
+      { model: '', active_decode_blocks_threshold: 0.5 },
+      404,
+      "Model '' not found. Thresholds can only be set for discovered models.",
+    ],
+    [
+      { model: 'm', active_prefill_tokens_threshold: 1.5 },
+      422,
+      'active_prefill_tokens_threshold: invalid value, expected an unsigned integer',
+    ],
     [{ active_decode_blocks_threshold: 0.5 }, 422, 'missing field `model`'],
     ['{', 422, 'the body is not JSON'],
   ])('%j is %i', async (body, status, error) => {

@@ -76,3 +76,27 @@ it('does not mend by default: the client is told', async () => {
   expect((await post(house.url, '/v1/chat/completions', raw)).status).toBe(400)
   expect(house.engines[0]!.seen).toHaveLength(0)
 })
+
+describe('when strict', () => {
+  it('a method that a route has not gets no body, as recorded', async () => {
+    const { url } = await strictHouse(200, '{}')
+    const answer = await fetch(`${url}/v1/chat/completions`)
+    expect([answer.status, answer.headers.get('allow'), await answer.text()]).toEqual([405, 'POST', ''])
+  })
+
+  it.each([undefined, 'text/plain', 'application/xml'])('a body of the type %s is no JSON', async (type) => {
+    const { url, engines } = await strictHouse(200, '{}')
+    const headers: Record<string, string> = type === undefined ? {} : { 'content-type': type }
+    const body = new Blob([chatBody()]) // says no type by itself
+    const answer = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body })
+    const message = 'Expected request with Content-Type application/json'
+    expect([answer.status, await answer.json()]).toEqual([415, { message, type: 'Unsupported Media Type', code: 415 }])
+    expect(engines[0]!.seen).toEqual([])
+  })
+
+  it('an unknown route is told flat', async () => {
+    const { url } = await strictHouse(200, '{}')
+    const answer = await fetch(`${url}/v1/nope`)
+    expect(await answer.json()).toEqual({ message: 'Route not found: GET /v1/nope', type: 'Not Found', code: 404 })
+  })
+})

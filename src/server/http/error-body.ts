@@ -16,7 +16,8 @@ export function errorAnswer(error: unknown, shape: ErrorShape, overloadStatus: n
   const body =
     shape === 'dynamo' ? dynamoBody(error, status, overloadStatus) : nestedBody(error, shape, status, overloadStatus)
   const isTemporary = status === overloadStatus || status === 503
-  return { status, body: JSON.stringify(body), retryAfter: isTemporary ? 1 : undefined }
+  const isBare = shape === 'dynamo' && status === 405 // upstream says no more than the header `allow`
+  return { status, body: isBare ? '' : JSON.stringify(body), retryAfter: isTemporary ? 1 : undefined }
 }
 
 /** The same as frames of a stream whose head is gone already; ends the stream. */

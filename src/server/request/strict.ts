@@ -12,6 +12,7 @@ interface Range {
   readonly max: number
   /** The minimum itself is refused. */
   readonly isOpen?: boolean
+  readonly isWhole?: boolean
 }
 
 const ranges: Readonly<Record<string, Range>> = {
@@ -20,11 +21,11 @@ const ranges: Readonly<Record<string, Range>> = {
   frequency_penalty: { min: -2, max: 2 },
   presence_penalty: { min: -2, max: 2 },
   repetition_penalty: { min: 0, max: 2, isOpen: true },
-  top_k: { min: -1, max: Number.MAX_SAFE_INTEGER },
+  top_k: { min: -1, max: Number.MAX_SAFE_INTEGER, isWhole: true },
   min_p: { min: 0, max: 1 },
-  top_logprobs: { min: 0, max: 20 },
-  n: { min: 1, max: 128 },
-  best_of: { min: 0, max: 20 },
+  top_logprobs: { min: 0, max: 20, isWhole: true },
+  n: { min: 1, max: 128, isWhole: true },
+  best_of: { min: 0, max: 20, isWhole: true },
 }
 
 // biome-ignore format: a list of names
@@ -46,16 +47,17 @@ export function validateStrictly(row: EndpointRow, body: Body): void {
   if (unknown.length > 0)
     throw refused(`Unsupported parameter(s): ${unknown.map((name) => `\`${name}\``).join(', ')}`, unknown[0]!)
   for (const [name, range] of Object.entries(ranges)) checkRange(name, body[name], range)
-  if (row.endpoint === 'completions') checkRange('logprobs', body['logprobs'], { min: 0, max: 5 })
+  if (row.endpoint === 'completions') checkRange('logprobs', body['logprobs'], { min: 0, max: 5, isWhole: true })
   checkCounts(row, body)
   checkTools(body['tools'])
   checkNvext(body['nvext'])
 }
 
-function checkRange(name: string, value: unknown, { min, max, isOpen = false }: Range): void {
+function checkRange(name: string, value: unknown, { min, max, isOpen = false, isWhole = false }: Range): void {
   if (value === undefined || value === null) return
   const isInside = typeof value === 'number' && value <= max && (isOpen ? value > min : value >= min)
-  if (!isInside) throw refused(`Validation: ${name} must be between ${min} and ${max}, got ${shown(value)}`, name)
+  if (!isInside || (isWhole && !Number.isInteger(value)))
+    throw refused(`Validation: ${name} must be between ${min} and ${max}, got ${shown(value)}`, name)
 }
 
 function checkCounts(row: EndpointRow, body: Body): void {

@@ -66,8 +66,9 @@ export function endInTime(response: ServerResponse, ms: number): void {
   if (ms > 0 && !response.writableFinished) response.socket?.setTimeout(ms)
 }
 
-export function requireJson(request: IncomingMessage): void {
-  const type = request.headers['content-type']
+/** Who says nothing of the type is believed to send JSON, except where upstream's strictness is asked for. */
+export function requireJson(request: IncomingMessage, isStrict: boolean): void {
+  const type = request.headers['content-type'] ?? (isStrict ? '' : undefined)
   if (type !== undefined && !/^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(type))
     throw new WarmrouteError('WR_UNSUPPORTED_MEDIA_TYPE', {})
   const encoding = request.headers['content-encoding']

@@ -28,7 +28,7 @@ export function busyThresholdRoutes(context: GatewayContext): readonly Route[] {
       path: '/busy_threshold',
       access: 'admin',
       async handle({ request, response }) {
-        const { status, body } = change(
+        const { status, body } = await change(
           context,
           await readBody(request, response, { bytesMax: 64 * 1024, timeoutMs: context.deadlines.bodyMs }),
         )
@@ -38,30 +38,25 @@ export function busyThresholdRoutes(context: GatewayContext): readonly Route[] {
   ]
 }
 
-function change(context: GatewayContext, bytes: Buffer): { status: number; body: object } {
+async function change(context: GatewayContext, bytes: Buffer): Promise<{ status: number; body: object }> {
   const request = parsed(bytes, context)
   if (typeof request === 'string') return { status: 422, body: { error: request } }
   const { model: name, values } = request
   const isChange = Object.keys(values).length > 0
   const bad = outOfRange(values)
   if (bad !== undefined) return { status: 400, body: { error: bad } }
-  let model
-  try {
-    model = context.hub.resolve(name).model
-  } catch (error) {
-    if (!(error instanceof WarmrouteError)) throw error
+  if (!context.hub.knows(name)) {
     if (!isChange) return { status: 200, body: shown(name, {}) }
     return {
       status: 404,
       body: { error: `Model '${name}' not found. Thresholds can only be set for discovered models.` },
     }
   }
+  const { model } = context.hub.resolve(name)
   if (isChange) {
     model.monitor.setThresholds(values)
-    void model.spec.router.loads().then((loads) => {
-      for (const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } of loads)
-        model.monitor.report({ workerId, dpRank, activeDecodeBlocks, activePrefillTokens })
-    })
+    for (const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } of await model.spec.router.loads())
+      model.monitor.report({ workerId, dpRank, activeDecodeBlocks, activePrefillTokens })
     context.log.info({ model: model.name, ...values }, 'busy thresholds changed')
   }
   return { status: 200, body: shown(name, model.monitor.thresholds) }
