@@ -1,4 +1,8 @@
 // Who may ask, and how workers are managed.
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { get } from 'node:http'
+import { hostname } from 'node:os'
 import { describe, expect, it } from 'vitest'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
@@ -108,6 +112,24 @@ describe('keys', () => {
     expect(await errorOf(refused)).toMatchObject({ status: 403, code: 'WR_FORBIDDEN' })
     const { workers } = (await json(await fetch(`${url}/workers`))) as unknown as { workers: { url: string }[] }
     expect(workers.map((worker) => worker.url)).toEqual([engines[0]!.url])
+  })
+
+  it.each([
+    ['evil.example', 403],
+    ['evil.example:8080', 403],
+    ['127.0.0.1.evil.example', 403],
+    ['127.0.0.1:1', 200],
+    ['[::1]:1', 200],
+    ['localhost', 200],
+    ['Warm.LOCALHOST.:1', 200],
+    ['gpu7:8080', 200],
+    [`${hostname()}:1`, 200],
+  ])('of an admin are needed where a name of somebody else leads to this machine: %s', async (host, status) => {
+    const { url } = await open({ engines: 1 })
+    const asked = get(`${url}/workers`, { headers: { host }, agent: false })
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+    await once(answer.resume(), 'end')
+    expect(answer.statusCode).toBe(status)
   })
 })
 

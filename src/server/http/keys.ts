@@ -1,6 +1,8 @@
 /** API keys: only their SHA-256 is held, and comparing takes the same time whatever was sent. */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { isIP } from 'node:net'
+import { hostname } from 'node:os'
 
 /** What a configuration holds instead of the key. */
 export function hashKey(key: string): string {
@@ -45,10 +47,18 @@ const onBehalfOf = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via', 'origin'
 
 /**
  * Asked by somebody on this machine, for himself: not through a proxy here, and not by a page in his browser, which may
- * be anybody's and can send an order without reading the answer.
+ * be anybody's and can send an order without reading the answer, or read it where its own name leads to this machine.
  */
 export function isFromHere({ socket, headers }: IncomingMessage): boolean {
-  return isLoopback(socket.remoteAddress) && onBehalfOf.every((name) => headers[name] === undefined)
+  const isForHimself = onBehalfOf.every((name) => headers[name] === undefined)
+  return isLoopback(socket.remoteAddress) && isForHimself && isOwnName(headers.host)
+}
+
+/** Nobody else can give this machine such a name: an address, one without a dot, or what it calls itself. */
+function isOwnName(host = ''): boolean {
+  const name = host.replace(/:\d+$/, '').replace(/\.$/, '').toLowerCase()
+  const isPrivate = !name.includes('.') || name.endsWith('.localhost') || name === hostname().toLowerCase()
+  return isPrivate || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0
 }
 
 function isLoopback(address: string | undefined): boolean {
