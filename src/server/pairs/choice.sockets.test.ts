@@ -54,6 +54,15 @@ describe('conditional disaggregation', () => {
     expect(said(await ask(long('moss')), 'prefill-worker-id')).toBe('1')
   })
 
+  it('who decodes is chosen by what it holds, though the prompt is computed elsewhere', async () => {
+    await open('vllm', { newRouter: kv, disagg: { conditional: { ...conditional, effIslThreshold: 0 } } })
+    await ask(long('tides'), { 'x-worker-instance-id': '12' })
+    for (let at = 0; at < 8; at++) {
+      const response = await ask(long('tides'))
+      expect([said(response, 'prefill-skipped'), said(response, 'worker-id')]).toEqual([null, '12'])
+    }
+  })
+
   it('a busy decode worker, or one of unknown size, takes on no prefill', async () => {
     await open('vllm', {
       newRouter: kv,
