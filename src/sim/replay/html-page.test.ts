@@ -57,14 +57,14 @@ it('has something to say of a single run, and shows a single value where it can 
 
 it('shows what a sweep changed, beside policies that have no settings', () => {
   const sweep = { key: 'prefill_load_scale', values: [1, 4, 16] }
-  const swept = runExperiment(trace, { workers: 3, policies: ['dynamo', 'random'], sweep, isIdealWanted: true })
+  const swept = runExperiment(trace, { workers: 3, policies: ['random', 'dynamo'], sweep, isIdealWanted: true })
   const text = htmlPage(swept, { title: 't', command: 'c' })
   const section = /What the sweep changed[\s\S]*?<\/section>/.exec(text)![0]
   const lines = [...section.matchAll(/<path class="line" d="([^"]+)"[^>]*><title>([^<]+)/g)]
   expect(lines.map(([, path, label]) => [label, path!.match(/[ML]/g)!.length])).toEqual(
     Array.from({ length: 4 }, () => [
-      ['dynamo', 3],
       ['random', 2],
+      ['dynamo', 3],
     ]).flat(), // two figures, two widths
   )
   expect(page).not.toContain('What the sweep changed')

@@ -119,12 +119,12 @@ function arrivalAxis(results: readonly PolicyResult[]): Axis & { readonly unitMs
 function sweepSections(results: readonly PolicyResult[]): string[] {
   const contestants = results.filter(({ policy }) => policy !== 'ideal')
   const policies = [...new Set(contestants.map(({ policy }) => policy))]
-  const key = Object.keys(contestants[0]?.settings ?? {}).find(
-    (name) =>
-      new Set(contestants.map(({ settings }) => settings[name]).filter((value) => value !== undefined)).size > 1,
-  )
+  const valuesOf = (name: string): string[] => contestants.flatMap(({ settings }) => settings[name] ?? [])
+  const key = contestants
+    .flatMap(({ settings }) => Object.keys(settings))
+    .find((name) => new Set(valuesOf(name)).size > 1)
   if (key === undefined) return []
-  const values = contestants.flatMap(({ settings }) => (settings[key] === undefined ? [] : [Number(settings[key])]))
+  const values = valuesOf(key).map(Number)
   const looks = policies.map((policy, index) => ({
     label: policy,
     color: colors[index % colors.length]!,
