@@ -60,6 +60,8 @@ export interface EngineFacts {
   readonly eventSources?: Fact<readonly EventSourceFact[]>
   /** False: the model pools, and answers with numbers. A request for text then ends an SGLang. */
   readonly generates?: Fact<boolean>
+  /** Of an SGLang, which writes thoughts as this parser reads them; null: it has none. */
+  readonly reasoningParser?: Fact<string | null>
   /** Differs between incarnations of the process. */
   readonly incarnation?: Fact<string>
 }

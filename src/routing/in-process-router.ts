@@ -71,6 +71,7 @@ export class InProcessRouter implements RouterPort {
       tokens: request.tokens,
       tokenCount: request.tokenCount,
       hashes: request.hashes,
+      encodings: request.encodings,
       blockMmInfos: request.blockMmInfos,
       routerConfigOverride: request.override,
       updateStates: request.isQueryOnly !== true,

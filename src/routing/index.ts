@@ -1,5 +1,5 @@
 /** The router alive: what the server asks, and the router that answers. */
-export type { PromptHashes, RankLoad, RouteAnswer, RouterPort, RouteRequest } from './router-port.js'
+export type { PromptEncoding, PromptHashes, RankLoad, RouteAnswer, RouterPort, RouteRequest } from './router-port.js'
 export { RequestGuard } from './request-guard.js'
 export type { BookingPort, GuardedRequest, GuardEnd, GuardHooks, GuardSummary } from './request-guard.js'
 export { WorkerMonitor } from './worker-monitor.js'

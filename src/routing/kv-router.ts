@@ -18,6 +18,7 @@ import {
   completeOverride,
   completeRouterConfig,
   hashAt,
+  hashCount,
   tracksPrefillTokens,
   WarmrouteError,
 } from '../core/protocol/index.js'
@@ -36,6 +37,7 @@ import { listPotentialLoads, newLoadColumns } from '../core/sequences/index.js'
 import type { WorkerType } from '../telemetry/index.js'
 import type { BestMatchDetails, FindBestMatch, WorkerCacheHitEstimate } from './best-match.js'
 import { roundedOverlapBlocks, toSchedulingRequest } from './best-match.js'
+import { encodingFor, matchesByEncoding } from './encodings.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import { LiveCore } from './live-core.js'
 import type { PrefillLearning } from './metrics-observer.js'
@@ -43,7 +45,7 @@ import { missingParts } from './missing-parts.js'
 import type { Prompt } from './prompt.js'
 import { hashPrompt, nameBlocks, PromptScratch } from './prompt.js'
 import { PromptHashing } from './prompt-hashing.js'
-import type { RankLoad } from './router-port.js'
+import type { PromptEncoding, PromptHashes, RankLoad } from './router-port.js'
 import { inSpan, inSpanAsync } from './spans.js'
 
 export interface PromptQuestion {
@@ -164,8 +166,8 @@ export class KvRouter<Client = undefined> {
   }
 
   /** Rejects with a `WarmrouteError`. Waits while every rank is busy. */
-  async findBestMatchDetails(asked: FindBestMatch): Promise<BestMatchDetails> {
-    const input = this.#complete(asked)
+  async findBestMatchDetails(given: FindBestMatch): Promise<BestMatchDetails> {
+    const input = this.#complete(given)
     const { clock, tracer, lookups, observer } = this.#live
     const startedMs = clock.nowMs()
     const sinceStart = (): number => clock.nowMs() - startedMs
@@ -174,7 +176,7 @@ export class KvRouter<Client = undefined> {
       throw invalidArgument('context_id must be provided when update_states is true')
     // Without an await before the decision the columns can be lent; otherwise the next request would fill them.
     const mustAwait = lookups.mustAwait(input)
-    const scratch = mustAwait ? new PromptScratch() : this.#scratch
+    const scratch = mustAwait || input.encodings ? new PromptScratch() : this.#scratch
     if (!mustAwait) this.#live.expireDue()
     const prompt = inSpan(tracer, 'kv_router.compute_block_hashes', () => this.#hash(input, scratch))
     this.#logInput(input.contextId, prompt)
@@ -184,12 +186,17 @@ export class KvRouter<Client = undefined> {
     )
     const seqHashMs = sinceStart()
     const found = mustAwait ? await lookups.ask(input, prompt, this.#live.stop) : undefined
+    const foundElsewhere =
+      input.encodings && !this.indexer ? await this.#askEncodings(input, input.encodings) : undefined
     this.#live.refuseIfOver(input.signal)
     if (mustAwait) this.#live.expireDue()
     const findFromMs = sinceStart()
-    const matches = found?.matches?.() ?? inSpan(tracer, 'kv_router.find_matches', () => this.#live.find(prompt))
+    const usual = found?.matches?.() ?? inSpan(tracer, 'kv_router.find_matches', () => this.#live.find(prompt))
+    const matches = input.encodings ? this.#byEncoding(input.encodings, usual, foundElsewhere) : usual
     const foundMs = sinceStart()
-    const request = toSchedulingRequest(input, prompt, named, found?.sharedHits)
+    const asked = toSchedulingRequest(input, prompt, named, found?.sharedHits)
+    // What was found is laid together of several lookups, which one column of hashes could not repeat after a wait.
+    const request = input.encodings ? { ...asked, localHashes: undefined } : asked
     const picked = await inSpanAsync(tracer, 'kv_router.schedule', () =>
       this.#live.place(request, matches, input.signal, (it, parked) => this.#remember(input, prompt, it, parked)),
     )
@@ -399,15 +406,42 @@ export class KvRouter<Client = undefined> {
     return (await this.#live.lookups.ask({ ...input, tokens: undefined }, prompt, this.#live.stop)).matches!()
   }
 
+  /** Of a remote index: what it knows of the prompt as others encode it. */
+  #askEncodings(
+    input: FindBestMatch,
+    encodings: readonly PromptEncoding[],
+  ): Promise<readonly (MatchColumns | undefined)[]> {
+    const ask = async ({ hashes }: PromptEncoding): Promise<MatchColumns | undefined> =>
+      hashes && (await this.#remoteMatches(input, promptOf(hashes)))
+    return Promise.all(encodings.map(ask))
+  }
+
+  #byEncoding(
+    encodings: readonly PromptEncoding[],
+    usual: MatchColumns,
+    elsewhere: readonly (MatchColumns | undefined)[] | undefined,
+  ): MatchColumns {
+    const find = (hashes: PromptHashes, index: number): MatchColumns =>
+      elsewhere?.[index] ?? this.#live.find(promptOf(hashes))
+    return matchesByEncoding(this.#live.core.ranks, usual, encodings, find)
+  }
+
   #remember(input: FindBestMatch, prompt: Prompt, picked: Picked, parked: ParkedRequest | undefined): void {
     const { recordsDecision } = input
     if (!recordsDecision || !input.updateStates || !this.indexer) return
     if (recordsDecision !== true && !recordsDecision(picked.worker)) return
     try {
+      const own = encodingFor(input.encodings, picked.worker.workerId)
+      if (own) {
+        if (own.hashes) this.recordHashes(own.hashes.local, own.hashes.sequence, picked.worker)
+        return
+      }
       // Whoever waited has copies of its own; the lent columns are somebody else's by now.
-      const local = parked ? parked.request.localHashes : prompt.local?.subarray(0, 2 * prompt.blockCount)
+      const local =
+        parked && !input.encodings ? parked.request.localHashes : prompt.local?.subarray(0, 2 * prompt.blockCount)
       if (!local) return
-      const sequence = parked ? this.#hashing.chain(local, input) : prompt.sequence!.subarray(0, local.length)
+      const sequence =
+        parked && !input.encodings ? this.#hashing.chain(local, input) : prompt.sequence!.subarray(0, local.length)
       this.recordHashes(local, sequence, picked.worker)
     } catch (error) {
       this.#live.log.warn({ requestId: input.contextId, error }, 'failed to record a routing decision')
@@ -430,6 +464,11 @@ export class KvRouter<Client = undefined> {
       '[ROUTING_INPUT] request local hashes',
     )
   }
+}
+
+function promptOf({ local, sequence }: PromptHashes): Prompt {
+  const blockCount = hashCount(local)
+  return { tokenCount: blockCount, blockCount, local, sequence }
 }
 
 /** Blocks of a decision that are remembered in one turn of the loop: about a millisecond. */

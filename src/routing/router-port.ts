@@ -28,6 +28,8 @@ export interface RouteRequest {
   readonly tokenCount?: number | undefined
   /** Hashes of the complete blocks where the caller has them already; `tokens` is then not hashed again. */
   readonly hashes?: PromptHashes | undefined
+  /** Where some engines of the model make other tokens of the prompt: their workers are judged by these hashes, not by the above. */
+  readonly encodings?: readonly PromptEncoding[] | undefined
   /** Images and other media per block of the prompt; null where there are none. */
   readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
   readonly loraName?: string | undefined
@@ -60,6 +62,13 @@ export interface RouteRequest {
 export interface PromptHashes {
   readonly local: HashColumn
   readonly sequence: HashColumn
+}
+
+/** A prompt as some of the workers encode it. */
+export interface PromptEncoding {
+  readonly workerIds: ReadonlySet<bigint>
+  /** Absent: nobody knows, so that nothing of it can be found there. */
+  readonly hashes?: PromptHashes | undefined
 }
 
 export interface RouteAnswer extends WorkerRank {

@@ -19,7 +19,9 @@ import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
 import type { Prepared } from './request/prepare.js'
 import { prepare, promptOf } from './request/prepare.js'
+import { hashAhead, hashesOf, withHashes } from './request/hash-prompt.js'
 import type { PromptTokens } from './request/prompt.js'
+import { promptOn } from './request/prompt.js'
 import { answerDryRun } from './request/nvext-answer.js'
 import type { Place } from './request/route-request.js'
 import { placeOf, routeRequestOf } from './request/route-request.js'
@@ -195,10 +197,11 @@ export class Inference implements Timed {
   }
 
   /** Routes and dispatches; a worker that fails before the first byte is replaced, once. */
-  async #askWorkers(prepared: Prepared, prompt: PromptTokens | undefined): Promise<number> {
+  async #askWorkers(prepared: Prepared, known: PromptTokens | undefined): Promise<number> {
     const { model, hints } = prepared
-    if (prompt?.hashAhead) await model.hashAhead(prompt.hashAhead, hints.cacheSalt, prepared.loraName)
-    const hashes = prompt?.hash && model.hashesOf(prompt.hash, hints.cacheSalt, prepared.loraName)
+    if (known?.hashAhead) await hashAhead(prepared, known)
+    const hashes = hashesOf(prepared, known)
+    const prompt = known?.encodings ? await withHashes(prepared, known) : known
     const failed = new Set<bigint>()
     const pair = (this.#pair = this.#openPair(prepared, prompt, hashes))
     let firstError: WarmrouteError | undefined
@@ -218,10 +221,18 @@ export class Inference implements Timed {
         continue
       }
       if (hints.isDryRun)
-        return answerDryRun(this.#response, prepared, prompt, answer, this.publicId, pair?.prefillChoice)
+        return answerDryRun(
+          this.#response,
+          prepared,
+          promptOn(prompt, answer.workerId),
+          answer,
+          this.publicId,
+          pair?.prefillChoice,
+        )
       this.#record.chosen(answer)
       const isLast = asked === attemptsMax || place.isFixed
-      const attempt = (this.#attempt = this.#attemptAt(answer, prepared, prompt, isLast))
+      const own = promptOn(prompt, answer.workerId)
+      const attempt = (this.#attempt = this.#attemptAt(answer, prepared, own, isLast))
       const outcome = await attempt.run()
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
       if (this.#givenUp) throw this.#givenUp
@@ -253,8 +264,9 @@ export class Inference implements Timed {
   async #route(prepared: Prepared, prompt: PromptTokens | undefined, request: RouteRequest): Promise<RouteAnswer> {
     const { fleet, spec } = prepared.model
     const answer = await this.#record.during(this.#context.stages.route, () => spec.router.route(request))
-    this.#record.routed(prepared, prompt, answer)
-    return asReusable(answer, prompt, spec.blockSize, fleet)
+    const own = promptOn(prompt, answer.workerId)
+    this.#record.routed(prepared, own, answer)
+    return asReusable(answer, own, spec.blockSize, fleet)
   }
 
   /** Undefined for almost every model: nobody there only prefills. */

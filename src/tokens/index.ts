@@ -1,6 +1,10 @@
 /** The engine's exact tokens for a request, at a fraction of the usual cost. */
 export { plainRules } from './chat/build-prompt.js'
 export type { PromptRules } from './chat/build-prompt.js'
+export { convertMessages } from './chat/convert-messages.js'
+export { convertResponses } from './chat/convert-responses.js'
+export type { EngineRules, TemplateHabits } from './chat/converted.js'
+export { LoadOnlyError } from './chat/request.js'
 export type { Body, Dialect, LoadOnlyReason, Route } from './chat/request.js'
 export { Encoder } from './encode/encoder.js'
 export type { EncoderCounts, EncoderOptions } from './encode/encoder.js'

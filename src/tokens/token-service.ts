@@ -4,7 +4,7 @@
  */
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { PromptRules } from './chat/build-prompt.js'
-import type { Body, LoadOnlyReason, Route } from './chat/request.js'
+import type { Body, Dialect, LoadOnlyReason, Route } from './chat/request.js'
 import { isMediaReason } from './chat/media.js'
 import { LoadOnlyError } from './chat/request.js'
 import type { ModelCounts, TokenizeOptions } from './model/model-tokens.js'
@@ -81,8 +81,16 @@ interface Served {
   /** An engine beside files of the model, which may know what they cannot: where media lie. */
   readonly engine?: EngineTokens | undefined
   readonly status: ModelStatus
+  /** Where they are others than those of the source itself. */
+  readonly rules?: Partial<PromptRules> | undefined
   /** Begins anew what failed when the source was found, and may pass. */
   readonly goOn?: ((signal: AbortSignal) => Promise<void>) | undefined
+}
+
+/** An engine of another kind than the one by whose rules the model's prompts are built. */
+interface OtherEngine {
+  readonly rules: Partial<PromptRules>
+  readonly engine: EngineTokens | undefined
 }
 
 interface PromptMaps {
@@ -117,6 +125,7 @@ export class TokenService {
   readonly #models = new Map<string, Served>()
   readonly #loadOnly = new Map<LoadOnlyReason, number>()
   readonly #prompts = new Map<string, PromptMaps>()
+  readonly #others = new Map<string, Map<Dialect, OtherEngine>>()
   /** Of the source that serves the model now. */
   readonly #counted = new Map<string, CountedPrompts>()
   /** For each model the number of the search whose outcome serves it: a search that began earlier never replaces it. */
@@ -173,7 +182,30 @@ export class TokenService {
     this.#ending.add(going)
   }
 
+  /**
+   * The model is also served by engines of another kind, which may make other tokens of the same request: those of its files by the
+   * engine's rules, or what this engine says where there are none. Undefined: it is not any more.
+   */
+  setOther(model: string, dialect: Dialect, other: Pick<ModelSources, 'engine' | 'rules'> | undefined): void {
+    const others = this.#others.get(model) ?? new Map<Dialect, OtherEngine>()
+    if (!other) others.delete(dialect)
+    else {
+      const { engine, rules } = other
+      const isAsked = engine && engine.dialect !== 'trtllm'
+      others.set(dialect, { rules: { ...rules, dialect }, engine: isAsked ? this.#engine(engine, other) : undefined })
+    }
+    this.#others.set(model, others)
+  }
+
+  /** Why no tokens come for the workers of another kind of engine. Files serve them all. */
+  otherTrouble(model: string, dialect: Dialect): string | undefined {
+    const other = this.#others.get(model)?.get(dialect)
+    if (!other || !(this.#models.get(model)?.source instanceof EngineTokens)) return undefined
+    return other.engine ? other.engine.trouble : trtllmTrouble
+  }
+
   removeModel(model: string): void {
+    this.#others.delete(model)
     this.#goingOn.get(model)?.abort()
     this.#goingOn.delete(model)
     this.#models.delete(model)
@@ -216,18 +248,21 @@ export class TokenService {
   /**
    * The tokens of a request, or why it can only be balanced by load. Rejects only when `options.signal` aborts: a router must
    * be able to go on without tokens. A body that would hold the loop while it is parsed is left out, and `options.raw` read in a thread.
+   * `dialect`: as another kind of engine makes them, of which `setOther` told.
    */
   async tokenizeRequest(
     model: string,
     route: Route,
     body: Body | undefined,
     options: TokenizeOptions = {},
+    dialect?: Dialect,
   ): Promise<Tokens | LoadOnly> {
-    const served = this.#models.get(model)
+    const served = dialect === undefined ? this.#models.get(model) : this.#servedBy(model, dialect)
     if (!served?.source)
       return this.#count(model, { loadOnly: 'no-tokenizer', detail: served?.status.reason ?? nothing.reason! })
     try {
-      const tokens = await this.#tokensFrom(served.source, served.engine, route, body, options)
+      const asked = served.rules ? { ...options, rules: served.rules } : options
+      const tokens = await this.#tokensFrom(served.source, served.engine, route, body, asked)
       this.#tokenized++
       add(this.#prompts.get(model)?.tokenized, `${tokens.source}/${tokens.exactness}`)
       return tokens
@@ -235,6 +270,15 @@ export class TokenService {
       options.signal?.throwIfAborted()
       return this.#count(model, asLoadOnly(error))
     }
+  }
+
+  /** Files serve every kind of engine; of an engine's tokens each kind has its own. */
+  #servedBy(model: string, dialect: Dialect): Served | undefined {
+    const usual = this.#models.get(model)
+    const other = this.#others.get(model)?.get(dialect)
+    if (!usual || !other) return undefined
+    const source = usual.source instanceof EngineTokens ? other.engine : usual.source
+    return { source, engine: other.engine, status: usual.status, rules: other.rules }
   }
 
   async #tokensFrom(
@@ -256,6 +300,7 @@ export class TokenService {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#models.clear()
+    this.#others.clear()
     this.#prompts.clear()
     for (const stop of this.#goingOn.values()) stop.abort()
     this.#goingOn.clear()

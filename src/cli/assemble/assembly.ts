@@ -5,7 +5,15 @@
  */
 import type { EngineFacts } from '../../engines/index.js'
 import { namesPairs } from '../../engines/index.js'
-import type { AbsentWorker, AddedWorker, Gateway, GatewayAddress, Log, WorkerSteward } from '../../server/index.js'
+import type {
+  AbsentWorker,
+  AddedWorker,
+  Gateway,
+  GatewayAddress,
+  Log,
+  OtherDialect,
+  WorkerSteward,
+} from '../../server/index.js'
 import { createGateway, observeTokens } from '../../server/index.js'
 import { TokenService } from '../../tokens/index.js'
 import { absenceOf } from './absence.js'
@@ -337,7 +345,9 @@ export class Assembly implements KeeperHouse {
       memory: this.#memory,
       prefillProfile: this.#options.prefillProfile,
       onModel: (runtime, facts, disagg) => {
-        const parts = { config, rules: this.#options.rules?.(runtime.name), tokens: this.#tokens, joined: this.#joined }
+        const others = (): readonly OtherDialect[] => this.#tokenHosts.others(runtime.name)
+        const said = { config, rules: this.#options.rules?.(runtime.name) }
+        const parts = { ...said, tokens: this.#tokens, others, joined: this.#joined }
         this.gateway.addModel(modelSpecOf({ runtime, facts, disagg, ...parts }))
       },
     })
@@ -390,12 +400,13 @@ export class Assembly implements KeeperHouse {
       if (batches !== joined.batches) this.gateway.noteProgress(keeper.id)
       joined.batches = batches
       runtime.withholdDoubtful(keeper.id)
+      const tokenTrouble = this.#tokenHosts.troubleOf(joined)
       const now = judgeMode({
         facts,
         blockSize: runtime.looksAtCaches ? runtime.blockSize : undefined,
         isEagle: runtime.isEagle,
-        hasTokens: this.#tokenHosts.hasTokens(runtime.name),
-        tokenTrouble: this.#tokenHosts.status(runtime.name).trouble,
+        hasTokens: this.#tokenHosts.status(runtime.name).source !== 'none' && tokenTrouble === undefined,
+        tokenTrouble,
         feeds: runtime.feedsOf(keeper.id),
         keepsNoPrompts: joined.role === 'decode' && facts.kind.value === 'sglang',
         wasExact: verdict.mode === 'exact' || verdict.mode === 'degraded',

@@ -1,7 +1,7 @@
 /** What the gateway is told of a model, from the first engine that serves it and from the settings. */
 import type { RouterConfig } from '../../core/protocol/index.js'
 import type { EngineFacts } from '../../engines/index.js'
-import type { DisaggSpec, ModelSpec } from '../../server/index.js'
+import type { DisaggSpec, ModelSpec, OtherDialect } from '../../server/index.js'
 import { createServiceTokenizer } from '../../server/index.js'
 import type { TokenService } from '../../tokens/index.js'
 import type { Joined } from './joined.js'
@@ -14,10 +14,13 @@ export interface ModelSpecParts {
   readonly config: RouterConfig
   readonly rules: Pick<ModelSpec, 'thresholds' | 'monitor' | 'sessionAffinityTtlSecs'> | undefined
   readonly tokens: TokenService
+  /** Engines of other kinds than the one by whose rules its prompts are built. */
+  readonly others: () => readonly OtherDialect[]
   readonly joined: ReadonlyMap<bigint, Joined>
 }
 
-export function modelSpecOf({ runtime, facts, disagg, config, rules, tokens, joined }: ModelSpecParts): ModelSpec {
+export function modelSpecOf(parts: ModelSpecParts): ModelSpec {
+  const { runtime, facts, disagg, config, rules, tokens, others, joined } = parts
   const { name, blockSize, isEagle } = runtime
   const names = facts.models!.value.map((model) => model.name)
   return {
@@ -28,7 +31,7 @@ export function modelSpecOf({ runtime, facts, disagg, config, rules, tokens, joi
     blockSize,
     isEagle,
     router: runtime.port,
-    tokenizer: createServiceTokenizer(tokens, { model: name }),
+    tokenizer: createServiceTokenizer(tokens, { model: name, others }),
     // A cost in milliseconds learns from them how long answers are.
     tracksOutputBlocks: config.routerTrackOutputBlocks || config.policy === 'warm',
     disagg,

@@ -1,14 +1,16 @@
 /**
  * Where each model's tokens come from: its files first, and an engine that serves it where there are none. The engine is
  * one of the model's workers; when it leaves another is asked, and what failed is tried again at the next look. Where
- * engines of several kinds serve a model it is always one of the same kind, whoever answered first.
+ * engines of several kinds serve a model it is always one of the same kind, whoever answered first; of each other kind one is asked
+ * for what its own workers will see.
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { dialectOf } from './joined.js'
 import type { Joined } from './joined.js'
 import type { TokenPlaces } from './token-places.js'
 import { placesFor } from './token-places.js'
-import type { ModelSources, ModelStatus, TokenService } from '../../tokens/index.js'
+import type { OtherDialect } from '../../server/index.js'
+import type { Dialect, ModelSources, ModelStatus, TokenService } from '../../tokens/index.js'
 
 export interface TokenHostsOptions {
   readonly tokens: TokenService
@@ -24,6 +26,10 @@ export class TokenHosts {
   readonly #hosts = new Map<string, Joined>()
   /** Folders that an admin named while we run, by model. */
   readonly #named = new Map<string, string>()
+  /** By whose rules prompts are built, by model; with files also after the last engine of that kind has left. */
+  readonly #usual = new Map<string, Dialect | undefined>()
+  /** Of other kinds, by model: who is asked, and for whom. */
+  readonly #others = new Map<string, readonly (OtherDialect & { readonly host: Joined })[]>()
 
   constructor(options: TokenHostsOptions) {
     this.#options = options
@@ -38,12 +44,19 @@ export class TokenHosts {
     return source !== 'none' && trouble === undefined
   }
 
+  /** Why nobody knows the tokens of this worker's prompts, where somebody said so. */
+  troubleOf({ runtime: { name }, facts }: Joined): string | undefined {
+    const dialect = dialectOf(facts)
+    const isOther = this.others(name).some((it) => it.dialect === dialect)
+    return isOther ? this.#options.tokens.otherTrouble(name, dialect!) : this.status(name).trouble
+  }
+
   /** Never rejects: a worker is worth having without tokens. */
   async find(model: string): Promise<void> {
     const host = this.#hostOf(model)
     if (!host?.runtime.looksAtCaches) return
     const present = this.#hosts.get(model)
-    if (present && kindRank(present) <= kindRank(host)) return
+    if (present && kindRank(present) <= kindRank(host)) return this.#findOthers(model)
     this.#hosts.set(model, host)
     try {
       await this.#ask(model, host)
@@ -61,23 +74,62 @@ export class TokenHosts {
     const { tokens, signal: stop } = this.#options
     const status = await tokens.replaceModel(model, sources, AbortSignal.any([signal, stop]))
     this.#hosts.set(model, host)
+    this.#usual.set(model, dialectOf(host.facts))
+    this.#findOthers(model)
     if (path !== undefined) this.#named.set(model, path)
     return status
   }
 
-  left({ keeper, runtime: { name } }: Joined): void {
+  /** Whose workers make their own tokens of a request. */
+  others(model: string): readonly OtherDialect[] {
+    return this.#others.get(model) ?? nobody
+  }
+
+  left(leaver: Joined): void {
+    const { keeper, runtime } = leaver
+    const { name } = runtime
+    this.#findOthers(name, leaver)
     if (this.#hosts.get(name)?.keeper !== keeper) return
     this.#hosts.delete(name)
     if (this.status(name).source === 'engine') void this.find(name)
   }
 
   #hostOf(model: string): Joined | undefined {
-    return preferredHost([...this.#options.joined()].filter((it) => it.runtime.name === model))
+    return preferredHost(this.#joinedTo(model))
+  }
+
+  #joinedTo(model: string): readonly Joined[] {
+    return [...this.#options.joined()].filter((it) => it.runtime.name === model)
+  }
+
+  /** `left` is asked anew where it is still there: it was restarted. */
+  #findOthers(model: string, left?: Joined): void {
+    const usual = this.#usual.get(model)
+    if (usual === undefined) return
+    const before = this.#others.get(model) ?? nobody
+    const byDialect = new Map<Dialect, Joined[]>()
+    for (const it of this.#joinedTo(model)) {
+      const dialect = dialectOf(it.facts)
+      if (dialect === undefined || dialect === usual) continue
+      byDialect.set(dialect, [...(byDialect.get(dialect) ?? []), it])
+    }
+    const found = [...byDialect].map(([dialect, workers]) => {
+      const host = preferredHost(workers)!
+      return { dialect, workerIds: new Set(workers.map(({ keeper }) => keeper.id)), host }
+    })
+    const { tokens } = this.#options
+    for (const { dialect } of before) if (!byDialect.has(dialect)) tokens.setOther(model, dialect, undefined)
+    for (const { dialect, host } of found)
+      if (host === left || before.find((it) => it.dialect === dialect)?.host !== host)
+        tokens.setOther(model, dialect, this.#sourcesOf(model, host, undefined))
+    this.#others.set(model, found)
   }
 
   async #ask(model: string, host: Joined): Promise<void> {
     const { tokens, signal } = this.#options
     await tokens.setModel(model, this.#sourcesOf(model, host, undefined), signal)
+    this.#usual.set(model, dialectOf(host.facts))
+    this.#findOthers(model)
   }
 
   #sourcesOf(model: string, { keeper, facts }: Joined, named: string | undefined): ModelSources {
@@ -89,11 +141,13 @@ export class TokenHosts {
       ...places,
       path: named ?? this.#named.get(model) ?? places.path,
       model: facts.tokenizer?.value,
-      rules: { dialect },
+      rules: { dialect, reasoningParser: facts.reasoningParser?.value },
       engine: { url, dialect, ...headers },
     }
   }
 }
+
+const nobody: readonly (OtherDialect & { readonly host: Joined })[] = []
 
 /** Who tells most of its tokenizer: a vLLM may tell its pieces, and TensorRT-LLM tokenizes no chats for others. */
 const kinds = ['vllm', 'sglang', 'trtllm'] as const

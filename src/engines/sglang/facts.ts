@@ -47,6 +47,9 @@ function factsOf(info: JsonRecord, host: string): Omit<EngineFacts, 'kind'> {
     ...(typeof info['disable_radix_cache'] === 'boolean' && {
       hasPrefixCache: fact(!info['disable_radix_cache'], `${source} disable_radix_cache`),
     }),
+    ...(info['reasoning_parser'] !== undefined && {
+      reasoningParser: fact(asText(info['reasoning_parser']) ?? null, `${source} reasoning_parser`),
+    }),
     isEagle: fact(bigramAlgorithms.has(String(info['speculative_algorithm'])), `${source} speculative_algorithm`),
     ...(batchTokens && { batchTokensMax: fact(batchTokens, source) }),
     ...(running && { runningRequestsMax: fact(running, source) }),

@@ -33,6 +33,7 @@ export function prefillRouteRequest(question: PrefillQuestion): RouteRequest {
     tokens: prompt?.tokens,
     tokenCount: prompt ? undefined : guessedTokens(prepared.bytes),
     hashes: isSameBlocks ? hashes : undefined,
+    encodings: isSameBlocks ? prompt?.encodings : prompt?.encodings?.map(({ workerIds }) => ({ workerIds })),
     blockMmInfos: isSameBlocks ? prompt?.blockMmInfos : undefined,
     loraName,
     cacheNamespace: hints.cacheSalt,

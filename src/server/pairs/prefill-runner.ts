@@ -13,6 +13,7 @@ import { engineControlFields } from '../request/engine-fields.js'
 import { engineRequest } from '../request/engine-request.js'
 import type { Prepared } from '../request/prepare.js'
 import type { PromptTokens } from '../request/prompt.js'
+import { promptOn } from '../request/prompt.js'
 import { asReusable } from '../request/verdicts.js'
 import type { RequestRecord } from '../telemetry/request-record.js'
 import type { LegSpan } from '../telemetry/request-span.js'
@@ -266,7 +267,7 @@ export class PrefillRunner {
 
   #asReusable(answer: RouteAnswer): RouteAnswer {
     const { prompt, side } = this.#options
-    return asReusable(answer, prompt, side.blockSize, side.fleet)
+    return asReusable(answer, promptOn(prompt, answer.workerId), side.blockSize, side.fleet)
   }
 
   #question(

@@ -14,7 +14,7 @@ import type { RoutingHints } from './hints.js'
 import { readHints } from './hints.js'
 import { readNvext } from './nvext.js'
 import { parseBody } from './parse-body.js'
-import type { PromptTokens } from './prompt.js'
+import type { PromptTokens, TokenizerAnswer } from './prompt.js'
 import { byteTokens, carriedTokens } from './prompt.js'
 import { validateStrictly } from './strict.js'
 
@@ -85,8 +85,12 @@ export function promptOf(
     bytes,
     signal,
   })
-  if (!(answer instanceof Promise)) return answer ?? fromBytes()
-  return answer.then((tokens) => tokens ?? fromBytes())
+  const known = (it: TokenizerAnswer): PromptTokens | undefined => {
+    if (it?.tokens) return it
+    const bytesOnly = fromBytes()
+    return bytesOnly && it ? { ...bytesOnly, encodings: it.encodings } : bytesOnly
+  }
+  return answer instanceof Promise ? answer.then(known) : known(answer)
 }
 
 function scanOrRefuse(bytes: Buffer): readonly FieldSpan[] {

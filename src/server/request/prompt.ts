@@ -5,6 +5,7 @@
  */
 import type { BlockHasher, BlockHashes, HashScheme } from '../../core/hashing/index.js'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
+import type { PromptEncoding } from '../../routing/index.js'
 import type { BufferPool } from '../http/buffer-pool.js'
 import type { FieldSpan } from '../scan-fields.js'
 import type { EndpointRow } from './endpoints.js'
@@ -33,14 +34,36 @@ export interface PromptTokens {
   /** Tells whoever made the tokens how many the engine counted in all prompts; absent where that would prove nothing. */
   readonly counted?: ((engines: number) => void) | undefined
   readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
+  /** Where some of the model's engines make other tokens of the same request. */
+  readonly encodings?: readonly EncodedPrompt[] | undefined
   /** Milliseconds, for the metrics. */
   readonly templateMs?: number | undefined
   readonly tokenizeMs?: number | undefined
 }
 
+/** A prompt as some of the model's workers encode it. */
+export interface EncodedPrompt extends PromptEncoding {
+  /** Undefined: nobody knows. */
+  readonly prompt: PromptTokens | undefined
+}
+
+/** Only what some of the workers make of a request is known. */
+export interface PartlyKnown {
+  readonly tokens?: undefined
+  readonly encodings: readonly EncodedPrompt[]
+}
+
+export type TokenizerAnswer = PromptTokens | PartlyKnown | undefined
+
 /** Finds the tokens that the engine will see. `undefined`: they cannot be known, and the bytes are used. */
 export interface PromptTokenizer {
-  tokenize(request: PromptRequest): Promise<PromptTokens | undefined> | PromptTokens | undefined
+  tokenize(request: PromptRequest): Promise<TokenizerAnswer> | TokenizerAnswer
+}
+
+/** The prompt as this worker computes it. */
+export function promptOn(prompt: PromptTokens | undefined, workerId: bigint): PromptTokens | undefined {
+  const other = prompt?.encodings?.find(({ workerIds }) => workerIds.has(workerId))
+  return other ? other.prompt : prompt
 }
 
 /** Token ids that the request itself carries; these need no tokenizer. */

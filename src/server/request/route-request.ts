@@ -67,6 +67,7 @@ export function routeRequestOf(
     tokens: prompt?.tokens,
     tokenCount: prompt ? undefined : guessedTokens(prepared.bytes),
     hashes,
+    encodings: prompt?.encodings,
     blockMmInfos: prompt?.blockMmInfos,
     loraName,
     cacheNamespace: hints.cacheSalt,

@@ -1,8 +1,8 @@
 /** The token service as a model's tokenizer: which of its routes a request takes, and what to do when it has no tokens. */
-import type { Body, Route, TokenService } from '../../tokens/index.js'
+import type { Body, Dialect, Route, TokenService } from '../../tokens/index.js'
 import { Tokens } from '../../tokens/index.js'
 import type { Endpoint } from './endpoints.js'
-import type { PromptTokenizer } from './prompt.js'
+import type { EncodedPrompt, PromptRequest, PromptTokenizer, PromptTokens, TokenizerAnswer } from './prompt.js'
 
 const routes: Readonly<Partial<Record<Endpoint, Route>>> = {
   chat_completions: 'chat',
@@ -17,37 +17,67 @@ const counts: ReadonlySet<Route> = new Set<Route>(['chat', 'completions'])
 export interface ServiceTokenizerOptions {
   /** The name under which the service knows the model. */
   readonly model: string
+  /** Engines of other kinds that serve the model: their workers may make other tokens of the same request. */
+  readonly others?: (() => readonly OtherDialect[]) | undefined
   /** How long a request waits for its tokens before it goes by its bytes. */
   readonly deadlineMs?: number
 }
 
+export interface OtherDialect {
+  readonly dialect: Dialect
+  readonly workerIds: ReadonlySet<bigint>
+}
+
+const nobody: readonly OtherDialect[] = []
+
 /** Where the service cannot know the tokens (media, no tokenizer, too slow) the prompt's bytes are used. */
 export function createServiceTokenizer(service: TokenService, options: ServiceTokenizerOptions): PromptTokenizer {
-  const { model, deadlineMs = 5_000 } = options
+  const { model, deadlineMs = 5_000, others = () => nobody } = options
+
+  async function tokensOf(request: PromptRequest, route: Route, dialect?: Dialect): Promise<PromptTokens | undefined> {
+    const { blockSize, body, bytes, signal } = request
+    const asked = { raw: bytes, signal, deadlineMs }
+    const result = await service.tokenizeRequest(model, route, body as Body | undefined, asked, dialect)
+    if (!(result instanceof Tokens)) return undefined
+    return {
+      tokens: result.ids,
+      isExact: true,
+      totalTokens: result.totalCount,
+      counted:
+        counts.has(route) && result.source !== 'request'
+          ? (engines) => service.counted(model, result.totalCount, engines)
+          : undefined,
+      blockMmInfos: result.mediaByBlock(blockSize),
+      templateMs: result.took?.templateMs,
+      tokenizeMs: result.took?.encodeMs,
+      hash: (scheme, hasher) => result.blockHashes(scheme, hasher),
+      hashAhead: result.isLong ? (scheme, hasher) => result.hashAhead(scheme, hasher) : undefined,
+    }
+  }
+
   return {
-    async tokenize({ row, blockSize, body, bytes, signal }) {
-      const route = routes[row.endpoint]
+    async tokenize(request): Promise<TokenizerAnswer> {
+      const route = routes[request.row.endpoint]
       if (!route) return undefined
-      const result = await service.tokenizeRequest(model, route, body as Body | undefined, {
-        raw: bytes,
-        signal,
-        deadlineMs,
-      })
-      if (!(result instanceof Tokens)) return undefined
-      return {
-        tokens: result.ids,
-        isExact: true,
-        totalTokens: result.totalCount,
-        counted:
-          counts.has(route) && result.source !== 'request'
-            ? (engines) => service.counted(model, result.totalCount, engines)
-            : undefined,
-        blockMmInfos: result.mediaByBlock(blockSize),
-        templateMs: result.took?.templateMs,
-        tokenizeMs: result.took?.encodeMs,
-        hash: (scheme, hasher) => result.blockHashes(scheme, hasher),
-        hashAhead: result.isLong ? (scheme, hasher) => result.hashAhead(scheme, hasher) : undefined,
+      const usual = await tokensOf(request, route)
+      const encodings: EncodedPrompt[] = []
+      // One after the other: what both make alike the second finds remembered.
+      for (const { dialect, workerIds } of others()) {
+        const prompt = await tokensOf(request, route, dialect)
+        if (usual ? !isSame(usual, prompt) : prompt) encodings.push({ workerIds, prompt })
       }
+      if (encodings.length === 0) return usual
+      return usual ? { ...usual, encodings } : { encodings }
     },
   }
+}
+
+function isSame(one: PromptTokens, other: PromptTokens | undefined): boolean {
+  if (one.tokens.length !== other?.tokens.length || one.totalTokens !== other.totalTokens) return false
+  const isEqual = Buffer.compare(bytesOf(one.tokens), bytesOf(other.tokens)) === 0
+  return isEqual && one.blockMmInfos === undefined && other.blockMmInfos === undefined
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Uint32Array): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength)
 }

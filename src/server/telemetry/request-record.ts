@@ -109,6 +109,7 @@ export class RequestRecord {
   /** The router answered; `answer` as it was given, before it is made to fit what an engine reuses. */
   routed({ model, hints }: Prepared, prompt: PromptTokens | undefined, answer: RouteAnswer): void {
     const tokens = prompt?.tokens.length ?? 0
+    this.#counted = prompt?.counted
     if (model.looksAtPrompts && !hints.isDryRun) {
       const blocks = Math.ceil(tokens / model.spec.blockSize)
       model.routerMetrics.requestRouted(tokens, answer.effectiveOverlapBlocks, blocks)

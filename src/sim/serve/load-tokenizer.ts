@@ -34,9 +34,10 @@ export function loadTokenizer(folder: string): SimTokenizer {
       ? Array.from(own.encoder.encode(text, isBosAdded))
       : library.encode(text, { add_special_tokens: isBosAdded }).ids
   const applyTemplate = (messages: readonly ChatMessage[], options: ChatOptions): string => {
-    const { tools, isGenerationPromptAdded: isAdded } = options
-    const body = { messages, add_generation_prompt: isAdded, ...(tools?.length ? { tools } : {}) }
-    return own.renderChat(body as unknown as Body)
+    const { tools, toolChoice, isGenerationPromptAdded: isAdded, dialect } = options
+    const shown = tools?.length ? { tools, tool_choice: toolChoice } : {}
+    const body = { messages, add_generation_prompt: isAdded, ...shown }
+    return own.renderChat(body as unknown as Body, dialect)
   }
   return {
     name: folder,

@@ -14,6 +14,10 @@ export interface ChatMessage {
 export interface ChatOptions {
   readonly tools?: readonly unknown[] | undefined
   readonly isGenerationPromptAdded: boolean
+  /** Which of the tools may be called, where that decides what is shown of them. */
+  readonly toolChoice?: unknown
+  /** Whose rules shape the messages before a real template sees them; vLLM's unless told. */
+  readonly dialect?: 'vllm' | 'sglang' | undefined
 }
 
 /**

@@ -9,10 +9,14 @@ import type { Body } from './request.js'
 import { asList, asRecord, LoadOnlyError, malformed } from './request.js'
 
 /** The conversation may lie on the engine, and then nobody else knows its tokens. */
-export function convertResponses(body: Body, { dialect }: EngineRules, habits: TemplateHabits): Body {
+export function refuseStored(body: Body): void {
   if (body['previous_response_id'] ?? body['conversation'] ?? body['prompt']) {
     throw new LoadOnlyError('stored-response', 'the conversation is stored by the engine')
   }
+}
+
+export function convertResponses(body: Body, { dialect }: EngineRules, habits: TemplateHabits): Body {
+  refuseStored(body)
   const isSglang = dialect === 'sglang'
   const items = itemsOf(body['input'])
   const system: Message[] = isText(body['instructions']) ? [{ role: 'system', content: body['instructions'] }] : []

@@ -3,7 +3,7 @@ import type { PromptRules } from '../chat/build-prompt.js'
 import { buildPrompt, plainRules } from '../chat/build-prompt.js'
 import type { ChosenTemplate } from '../chat/chat-template.js'
 import { ChatTemplates, renderChat } from '../chat/chat-template.js'
-import type { Body } from '../chat/request.js'
+import type { Body, Dialect } from '../chat/request.js'
 import { LoadOnlyError } from '../chat/request.js'
 import { Encoder } from '../encode/encoder.js'
 import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
@@ -34,13 +34,13 @@ export class FolderTokenizer {
   }
 
   /** The text that an engine makes of the body of a chat. Throws where it would refuse the body. */
-  renderChat(body: Body): string {
+  renderChat(body: Body, dialect: Dialect = this.#rules.dialect): string {
     const choose = (hasTools: boolean): ChosenTemplate => {
       const chosen = this.#templates.choose(hasTools)
       if (!chosen) throw new LoadOnlyError('no-template', 'the model has no chat template')
       return chosen
     }
-    const prompt = buildPrompt('chat', body, this.#rules, choose)
+    const prompt = buildPrompt('chat', body, { ...this.#rules, dialect }, choose)
     if (prompt.kind !== 'chat') throw new LoadOnlyError('malformed', 'only chats are rendered')
     const { render } = prompt
     const options = { limits, now: () => performance.now(), date: () => new Date() }

@@ -43,6 +43,8 @@ export interface ModelTokensOptions {
 }
 
 export interface TokenizeOptions {
+  /** As this engine builds prompts, where that is another than the model's usual one. */
+  readonly rules?: Partial<PromptRules> | undefined
   /** The request's own bytes, when there are any: they keep `1.0` apart from `1`. */
   readonly raw?: Uint8Array | undefined
   readonly signal?: AbortSignal | undefined
@@ -143,7 +145,7 @@ export class ModelTokens {
   async tokenize(route: Route, body: Body | undefined, options: TokenizeOptions = {}): Promise<Tokens> {
     const exact = body && this.#exactBody(route, body, options.raw)
     if (exact === undefined) return this.#readInThread(route, options.raw ?? noBytes, options)
-    const prompt = buildPrompt(route, exact, this.#rules, (hasTools) => this.#choose(hasTools))
+    const prompt = buildPrompt(route, exact, this.#rulesOf(options), (hasTools) => this.#choose(hasTools))
     if (prompt.kind === 'ids') {
       const ids = truncate(prompt.ids[0]!, prompt.truncation)
       const totalCount = prompt.ids.reduce((sum, it) => sum + truncate(it, prompt.truncation).length, 0)
@@ -177,6 +179,10 @@ export class ModelTokens {
   /** Ids of a text alone, through every cache. */
   async encode(text: string, addSpecialTokens: boolean, options: TokenizeOptions = {}): Promise<Uint32Array> {
     return (await this.#encodeText(text, addSpecialTokens, options)).ids
+  }
+
+  #rulesOf({ rules }: TokenizeOptions): PromptRules {
+    return rules ? { ...this.#rules, ...rules } : this.#rules
   }
 
   #choose(hasTools: boolean): ChosenTemplate {
@@ -218,7 +224,8 @@ export class ModelTokens {
     const deadlineMs = options.deadlineMs ?? deadlineMsDefault
     const { key, specials } = this.#loaded
     const templates = this.#loaded.templates.map(({ name, source }) => ({ name, source }))
-    const task = { key, templates, specials, route, raw, rules: this.#rules, outputMax: this.#textMax, deadlineMs }
+    const rules = this.#rulesOf(options)
+    const task = { key, templates, specials, route, raw, rules, outputMax: this.#textMax, deadlineMs }
     const transfer = [raw.buffer]
     return this.#pool.run('render', task, { deadlineMs: deadlineMs + 100, signal: options.signal, transfer })
   }

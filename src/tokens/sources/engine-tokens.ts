@@ -14,7 +14,7 @@ import type { PromptRules } from '../chat/build-prompt.js'
 import { plainRules } from '../chat/build-prompt.js'
 import { contentTexts } from '../chat/chat-vllm.js'
 import { convertMessages } from '../chat/convert-messages.js'
-import { convertResponses } from '../chat/convert-responses.js'
+import { convertResponses, refuseStored } from '../chat/convert-responses.js'
 import type { TemplateHabits } from '../chat/converted.js'
 import { unknownHabits } from '../chat/converted.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
@@ -158,6 +158,7 @@ export class EngineTokens implements TokenSource {
 
   async tokenize(route: Route, body: Body | undefined, options: TokenizeOptions): Promise<Tokens> {
     if (!body) return this.#renderLong(route, options.raw ?? noBytes, options)
+    if (route === 'responses') refuseStored(body)
     const carried =
       carriedIds(body) ?? (route === 'completions' && isIds(body['prompt']) ? toIds(body['prompt']) : undefined)
     if (carried) {

@@ -1,7 +1,6 @@
 /** `POST /v1/messages`: Anthropic's shape over a chat, as each engine serves it. */
 import type { Choice } from '../generation.js'
 import type { GenerationSpec } from '../generation.js'
-import type { ChatMessage } from '../tokenizer.js'
 import { isSet } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json } from './exchange.js'
@@ -58,13 +57,6 @@ function sglangUsage({ prompt, cachedTokens }: Choice, outputTokens: number): Js
     output_tokens: outputTokens,
     ...(cachedTokens > 0 ? { cache_read_input_tokens: cachedTokens } : {}),
   }
-}
-
-/** Anthropic's body as a chat's: the system text becomes the first message. */
-export function anthropicMessages(body: Json): ChatMessage[] {
-  const system = body['system']
-  const messages = Array.isArray(body['messages']) ? (body['messages'] as ChatMessage[]) : []
-  return system === undefined || system === null ? messages : [{ role: 'system', content: system }, ...messages]
 }
 
 export function answerMessages(

@@ -103,7 +103,12 @@ export function chatTokens(exchange: Exchange, body: Json): number[] {
   const messages = body['messages']
   if (!Array.isArray(messages) || messages.length === 0) throw sglangRefusal('Messages cannot be empty')
   const tools = body['tool_choice'] === 'none' ? undefined : body['tools']
-  const options = { tools: Array.isArray(tools) ? tools : undefined, isGenerationPromptAdded: true }
+  const options = {
+    tools: Array.isArray(tools) ? tools : undefined,
+    toolChoice: body['tool_choice'],
+    isGenerationPromptAdded: true,
+    dialect: 'sglang',
+  } as const
   const tokens = encodeChat(tokenizer, templated(exchange.server, messages as ChatMessage[]), options, refusals)
   return misread(exchange.server, tokens)
 }

@@ -1,7 +1,7 @@
 /** `POST /v1/responses` of SGLang, whole and streamed, for plain text in and out, as recorded from 0.5.23. */
 import type { Choice } from '../generation.js'
-import type { ChatMessage } from '../tokenizer.js'
 import { isSet, numberOf, objectOf, textOf } from './body.js'
+import { chatOf } from './converted-chat.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json } from './exchange.js'
 import { Refusal, sendJson } from './exchange.js'
@@ -15,7 +15,7 @@ export async function sglangResponses(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await sglangBody(exchange)
   const head = headOf(exchange, body)
-  const prompt = chatTokens(exchange, { ...body, messages: messagesOf(body) })
+  const prompt = chatTokens(exchange, chatOfResponse(body))
   const { modelTokensMax } = server.options
   if (prompt.length > modelTokensMax)
     throw refused(
@@ -49,9 +49,8 @@ function headOf({ server }: Exchange, body: Json): ResponseHead {
   return { id: `resp_${id()}`, messageId: `msg_${id()}`, created: Math.floor(server.unixSeconds()), model }
 }
 
-function messagesOf(body: Json): ChatMessage[] {
+function chatOfResponse(body: Json): Json {
   const input = body['input']
-  const instructions = textOf(body, 'instructions')
   if (typeof input !== 'string' && !Array.isArray(input))
     throw new Refusal(400, {
       error: {
@@ -61,8 +60,7 @@ function messagesOf(body: Json): ChatMessage[] {
         code: 400,
       },
     })
-  const said: ChatMessage[] = typeof input === 'string' ? [{ role: 'user', content: input }] : (input as ChatMessage[])
-  return instructions === undefined ? said : [{ role: 'system', content: instructions }, ...said]
+  return chatOf('responses', body, 'sglang', (message) => refused(message, null))
 }
 
 /** Nested here, flat on SGLang's other routes. */

@@ -1,7 +1,8 @@
 /** Every route of a simulated SGLang. */
 import type { Choice } from '../generation.js'
 import type { SimServer } from '../sim-engine.js'
-import { anthropicMessages, answerMessages, sglangMessages } from './anthropic-messages.js'
+import { answerMessages, sglangMessages } from './anthropic-messages.js'
+import { chatOf } from './converted-chat.js'
 import { isSet, isTokens, numberOf, objectOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json, Routes } from './exchange.js'
@@ -204,7 +205,7 @@ function messageTokens(exchange: Exchange, body: Json): number[] {
   const messages = body['messages']
   if (!Array.isArray(messages)) throw anthropicRefusal('messages: Field required')
   if (messages.length === 0) throw anthropicRefusal('Messages cannot be empty.')
-  return chatTokens(exchange, { ...body, messages: anthropicMessages(body) })
+  return chatTokens(exchange, chatOf('messages', body, 'sglang', anthropicRefusal))
 }
 
 function anthropicRefusal(message: string): Refusal {

@@ -1,20 +1,21 @@
 /** `POST /v1/responses` of vLLM, whole and streamed, for plain text in and out. Its prompt begins with BOS twice, as recorded. */
 import type { Choice } from '../generation.js'
-import type { ChatMessage } from '../tokenizer.js'
 import { isSet, numberOf, textOf } from './body.js'
+import { chatOf } from './converted-chat.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json } from './exchange.js'
-import { sendJson } from './exchange.js'
+import { Refusal, sendJson } from './exchange.js'
 import type { ResponseHead } from './responses-parts.js'
 import { textPart } from './responses-parts.js'
 import { runGeneration } from './run-generation.js'
-import { checkSampling, invalid, outputLimit, vllmBody, vllmModel } from './vllm-errors.js'
+import { badRequest, checkSampling, invalid, outputLimit, vllmBody, vllmError, vllmModel } from './vllm-errors.js'
 import { chatPrompt, toSpec } from './vllm-spec.js'
 
 export async function vllmResponses(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await vllmBody(exchange)
   const { name, adapter } = vllmModel(server, body)
+  refuseStored(body)
   const prompt = responsesPrompt(exchange, body)
   checkSampling(body)
   const limit = outputLimit(server, numberOf(body, 'max_output_tokens'), prompt.length)
@@ -33,16 +34,21 @@ export async function vllmResponses(exchange: Exchange): Promise<void> {
   })
 }
 
+/** Nothing is stored unless the server was started to. */
+function refuseStored(body: Json): void {
+  const id = textOf(body, 'previous_response_id')
+  if (id === undefined) return
+  const message = `Response with id '${id}' not found.`
+  throw new Refusal(404, vllmError(message, 'invalid_request_error', 'response_id', 404))
+}
+
 /** Tokens of an `input`: text, or messages, after the instructions. */
 export function responsesPrompt(exchange: Exchange, body: Json): number[] {
   const { tokenizer } = exchange.server.options
   const input = body['input']
-  const instructions = textOf(body, 'instructions')
   if (typeof input !== 'string' && !Array.isArray(input))
     throw invalid("{'type': 'string_type', 'loc': 'body.input', 'msg': 'Input should be a valid string'}", 'body.input')
-  const said = typeof input === 'string' ? [{ role: 'user', content: input }] : (input as ChatMessage[])
-  const messages = instructions === undefined ? said : [{ role: 'system', content: instructions }, ...said]
-  const tokens = chatPrompt(exchange, { ...body, messages })
+  const tokens = chatPrompt(exchange, chatOf('responses', body, 'vllm', badRequest))
   const bos = tokenizer.encode('', { isBosAdded: true })
   return [...bos, ...tokens]
 }

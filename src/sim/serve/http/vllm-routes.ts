@@ -1,13 +1,14 @@
 /** Every route of a simulated vLLM. */
 import type { SimServer } from '../sim-engine.js'
-import { anthropicMessages, answerMessages, vllmMessages } from './anthropic-messages.js'
+import { answerMessages, vllmMessages } from './anthropic-messages.js'
+import { chatOf } from './converted-chat.js'
 import { isTokens, numberOf } from './body.js'
 import type { Exchange, Routes } from './exchange.js'
 import { sendJson, sendText } from './exchange.js'
 import { vllmChat } from './vllm-chat.js'
 import { vllmCompletions } from './vllm-completions.js'
 import { devRoutes } from './vllm-dev-routes.js'
-import { checkSampling, invalid, outputLimit, vllmBody, vllmModel, vllmRank } from './vllm-errors.js'
+import { badRequest, checkSampling, invalid, outputLimit, vllmBody, vllmModel, vllmRank } from './vllm-errors.js'
 import { vllmMetrics } from './vllm-metrics.js'
 import { vllmPoolingRoutes } from './vllm-pooling.js'
 import { vllmResponses } from './vllm-responses.js'
@@ -65,7 +66,7 @@ async function tokenize(exchange: Exchange): Promise<void> {
   const tokens =
     typeof prompt === 'string'
       ? tokenizer.encode(prompt, { isBosAdded: body['add_special_tokens'] !== false })
-      : chatPrompt(exchange, body)
+      : [...tokenizer.encode('', { isBosAdded: body['add_special_tokens'] === true }), ...chatPrompt(exchange, body)]
   sendJson(exchange, 200, {
     count: tokens.length,
     max_model_len: modelTokensMax,
@@ -86,7 +87,7 @@ async function messages(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await vllmBody(exchange)
   const { name, adapter } = vllmModel(server, body)
-  const prompt = chatPrompt(exchange, { ...body, messages: anthropicMessages(body) })
+  const prompt = chatPrompt(exchange, chatOf('messages', body, 'vllm', badRequest))
   checkSampling(body)
   const outputTokensMax = outputLimit(server, numberOf(body, 'max_tokens'), prompt.length)
   const spec = toSpec(exchange, body, [prompt], { outputTokensMax, adapter })
@@ -97,7 +98,7 @@ async function messages(exchange: Exchange): Promise<void> {
 async function countTokens(exchange: Exchange): Promise<void> {
   const body = await vllmBody(exchange)
   vllmModel(exchange.server, body)
-  const { length } = chatPrompt(exchange, { ...body, messages: anthropicMessages(body) })
+  const { length } = chatPrompt(exchange, chatOf('messages', body, 'vllm', badRequest))
   sendJson(exchange, 200, { input_tokens: length, context_management: { original_input_tokens: length } })
 }
 

@@ -1,6 +1,6 @@
 /** vLLM's scale-out routes: rendering without running, and running from tokens. Refused unless switched on. */
 import type { Choice } from '../generation.js'
-import { anthropicMessages } from './anthropic-messages.js'
+import { chatOf } from './converted-chat.js'
 import { isSet, isTokens, numberOf, objectOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Handler, Json } from './exchange.js'
@@ -38,7 +38,7 @@ export async function renderChat(exchange: Exchange): Promise<void> {
 export async function renderMessages(exchange: Exchange): Promise<void> {
   const body = await vllmBody(exchange)
   const { name } = vllmModel(exchange.server, body)
-  const tokens = chatPrompt(exchange, { ...body, messages: anthropicMessages(body) })
+  const tokens = chatPrompt(exchange, chatOf('messages', body, 'vllm', badRequest))
   sendJson(exchange, 200, rendered(body, name, `chatcmpl-${requestId(exchange, body)}`, tokens))
 }
 
