@@ -5,6 +5,7 @@ import { get } from 'node:http'
 import { hostname } from 'node:os'
 import { describe, expect, it } from 'vitest'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
+import { createGateway } from './gateway.js'
 import { hashKey } from './http/keys.js'
 import { createPolicyRouter } from './policies/policy-router.js'
 
@@ -131,6 +132,34 @@ describe('keys', () => {
     await once(answer.resume(), 'end')
     expect(answer.statusCode).toBe(status)
   })
+})
+
+it('a key in place of its hash is refused before anything is served', async () => {
+  const gateway = createGateway({ listen: { port: 0 }, apiKeyHashes: ['my plain key'] })
+  await expect(gateway.listen()).rejects.toThrow('a key hash has 64 hex digits')
+  await gateway.close()
+})
+
+it("an admin's key opens the routes of clients, and a client's none of the admin's", async () => {
+  const gateway = { apiKeyHashes: [hashKey('client')], adminKeyHashes: [hashKey('boss')] }
+  const { url } = await open({ engines: 1, gateway })
+  const status = async (path: string, key: string): Promise<number> =>
+    (await fetch(url + path, { headers: { authorization: `Bearer ${key}`, via: 'a proxy' } })).status
+  expect([await status('/v1/models', 'boss'), await status('/workers', 'boss')]).toEqual([200, 200])
+  expect([await status('/v1/models', 'client'), await status('/workers', 'client')]).toEqual([200, 403])
+})
+
+it('every answer of our own repeats the name of its request', async () => {
+  const { url } = await open({ engines: 1 })
+  for (const [path, status] of [
+    ['/workers', 200],
+    ['/live', 200],
+    ['/v1/models', 200],
+    ['/nowhere', 404],
+  ] as const) {
+    const response = await fetch(url + path, { headers: { 'x-request-id': 'mine' } })
+    expect([path, response.status, response.headers.get('x-request-id')]).toEqual([path, status, 'mine'])
+  }
 })
 
 it('moves admin routes to a port of their own', async () => {

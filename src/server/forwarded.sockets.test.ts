@@ -4,7 +4,7 @@ import { InProcessRouter } from '../routing/index.js'
 import { createMetrics } from '../telemetry/index.js'
 import type { Responder } from './fake-engine.case.js'
 import { answerChat } from './fake-engine.case.js'
-import { chatBody, errorOf, houseOfEachTest, json, post } from './house.case.js'
+import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
 import { endpointRows } from './request/endpoints.js'
 
@@ -83,6 +83,64 @@ describe('what an engine is sent', () => {
     await (await post(url, '/v1/chat/completions', chatBody(), { authorization: 'Bearer client' })).text()
     expect(engines[0]!.seen[0]!.headers.authorization).toBe('Bearer engine-key')
     expect(JSON.stringify(gateway.workers())).not.toContain('engine-key')
+  })
+
+  it.each([
+    ['where neither we nor the worker have one', [], 'Bearer client'],
+    ['never where we have', [hashKey('client')], undefined],
+  ])("gets the client's key: %s", async (_says, apiKeyHashes, expected) => {
+    const { url, engines } = await open({ engines: 1, gateway: { apiKeyHashes } })
+    await (await post(url, '/v1/chat/completions', chatBody(), { authorization: 'Bearer client' })).text()
+    expect(engines[0]!.seen[0]!.headers.authorization).toBe(expected)
+  })
+
+  it.each([
+    ['vllm', 'x-vllm-priority', undefined],
+    ['sglang', undefined, 7],
+  ] as const)('gets a priority where the configuration allows it: %s', async (engine, header, field) => {
+    for (const allowedEngineFields of [[], ['priority']]) {
+      const one = await openHouse({ engines: 1, engine, gateway: { allowedEngineFields } })
+      const headers = { 'x-dynamo-request-priority': '7' }
+      await (await post(one.url, '/v1/chat/completions', chatBody(), headers)).text()
+      const seen = one.engines[0]!.seen[0]!
+      const told =
+        header === undefined ? (JSON.parse(seen.text) as { priority?: number }).priority : seen.headers[header]
+      const expected = allowedEngineFields.length === 0 ? undefined : (field ?? '-7') // vLLM serves low numbers first
+      expect(told).toBe(expected)
+      await one.close()
+    }
+  })
+
+  it.each([
+    ['x-dynamo-session-id', 's'],
+    ['x-claude-code-session-id', 's'],
+    ['thread-id', 's'],
+    ['x-session-id', 's'],
+  ])('is told the conversation that %s names', async (name, id) => {
+    const { url, engines } = await open({ engines: 1 })
+    await (await post(url, '/v1/chat/completions', chatBody(), { [name]: id })).text()
+    expect(engines[0]!.seen[0]!.headers['x-session-id']).toBe(id)
+  })
+
+  it('gets the request id, also by its older name where that is a UUID', async () => {
+    const { url, engines } = await open({ engines: 1 })
+    const uuid = '0b8f1c52-6a0e-4d1c-9f5e-2f1f4e7a9b10'
+    const ask = async (headers: Record<string, string>): Promise<(string | null)[]> => {
+      const response = await post(url, '/v1/chat/completions', chatBody(), headers)
+      await response.text()
+      return [response.headers.get('x-request-id'), engines[0]!.seen.at(-1)!.headers['x-request-id'] as string]
+    }
+    expect(await ask({ 'x-dynamo-request-id': uuid })).toEqual([uuid, uuid])
+    expect(await ask({ 'x-dynamo-request-id': uuid, 'x-request-id': 'mine' })).toEqual(['mine', 'mine'])
+    const [made, told] = await ask({ 'x-dynamo-request-id': 'no-uuid' })
+    expect([made === told, made === 'no-uuid']).toEqual([true, false])
+  })
+
+  it("gets what Anthropic's clients say of their version", async () => {
+    const { url, engines } = await open({ engines: 1 })
+    const headers = { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'a,b', 'user-agent': 'me', accept: 'x/y' }
+    await (await post(url, '/v1/messages', chatBody(), headers)).text()
+    expect(engines[0]!.seen[0]!.headers).toMatchObject(headers)
   })
 
   it('gets the trace context, the request id, and no other header', async () => {

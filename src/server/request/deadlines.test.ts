@@ -1,0 +1,79 @@
+// Every way to run out of time, by a clock of the test's own: connect and body have deadlines where they are waited for.
+import { expect, it } from 'vitest'
+import type { WarmrouteError } from '../../core/protocol/index.js'
+import { defaultDeadlines } from '../options.js'
+import type { Timed } from './deadlines.js'
+import { DeadlineClock } from './deadlines.js'
+
+const limits = { totalMs: 1_000, idleMs: 100, noProgressMs: 300 }
+
+/** What becomes of a request that stands as described when it is so late; `comment` where it is only kept alive. */
+function fateAt(nowMs: number, stands: Partial<Timed>, changes: Partial<typeof limits> = {}, keepAliveMs = 0): string {
+  const clock = new DeadlineClock({ ...defaultDeadlines, ...limits, ...changes }, keepAliveMs, () => nowMs)
+  let fate = 'goes on'
+  const timed: Timed = {
+    countsFromMs: 0,
+    dispatchedAtMs: 10,
+    byteAtMs: 10,
+    workerProgressAtMs: 10,
+    isStream: true,
+    silentSinceMs: 0,
+    clockSeat: -1,
+    comment: () => (fate = 'comment'),
+    expire: (error: WarmrouteError) => (fate = `${error.code}: ${String(error.details['reason'])}`),
+    ...stands,
+  }
+  clock.add(timed)
+  clock.tick()
+  clock.delete(timed)
+  return fate
+}
+
+const tooLong = 'WR_REQUEST_TIMEOUT: not finished within 1000 ms'
+const idle = 'WR_ENGINE_TIMEOUT: no byte within 100 ms'
+const still = 'WR_ENGINE_TIMEOUT: no progress within 300 ms'
+const noIdle = { idleMs: 0 }
+
+it.each<[string, number, Partial<Timed>, Partial<typeof limits>, string]>([
+  ['a stream that flows', 350, { byteAtMs: 300 }, {}, 'goes on'],
+  ['a stream that flows for too long', 1_001, { byteAtMs: 1_000 }, {}, tooLong],
+  ['a wait for a worker', 900, { dispatchedAtMs: 0 }, {}, 'goes on'],
+  ['a wait for a worker that is too long', 1_001, { dispatchedAtMs: 0 }, {}, tooLong],
+  ['a stream between two bytes, though its worker works', 201, { byteAtMs: 100, workerProgressAtMs: 200 }, {}, idle],
+  ['a stream between two bytes, just in time', 200, { byteAtMs: 100, workerProgressAtMs: 200 }, {}, 'goes on'],
+  ['the same without such a limit', 301, { byteAtMs: 100, workerProgressAtMs: 200 }, noIdle, 'goes on'],
+  ['a stream without a byte, whose worker moved', 350, { workerProgressAtMs: 100 }, noIdle, 'goes on'],
+  ['a stream with a byte, whose worker shows nothing else', 350, { byteAtMs: 100 }, noIdle, 'goes on'],
+  ['a stream without either', 311, {}, noIdle, still],
+  ['a whole answer, which has no bytes before its end', 309, { isStream: false }, {}, 'goes on'],
+  ['a whole answer whose worker moves', 900, { isStream: false, workerProgressAtMs: 700 }, {}, 'goes on'],
+  ['a whole answer whose worker stands still', 311, { isStream: false, byteAtMs: 200 }, {}, still],
+  ['a worker that stood still before it was asked', 305, { dispatchedAtMs: 300, byteAtMs: 300 }, noIdle, 'goes on'],
+  ['nobody who is judged by progress', 999, {}, { idleMs: 0, noProgressMs: 0 }, 'goes on'],
+  [
+    'a client that does not read, however its worker moves',
+    311,
+    { isHeldUp: true, workerProgressAtMs: 310 },
+    {},
+    'WR_REQUEST_TIMEOUT: the client read nothing within 300 ms',
+  ],
+  ['a client that does not read, for a while', 250, { isHeldUp: true }, {}, 'goes on'],
+  [
+    'a first token that is late',
+    81,
+    { answerBeforeMs: 80, byteAtMs: 80 },
+    {},
+    'WR_ENGINE_TIMEOUT: no answer within 70 ms',
+  ],
+])('%s', (_says, nowMs, stands, changes, fate) => {
+  expect(fateAt(nowMs, stands, changes)).toBe(fate)
+})
+
+it.each<[string, number, Partial<Timed>, string]>([
+  ['a silent stream', 50, {}, 'comment'],
+  ['one that spoke', 59, { silentSinceMs: 10 }, 'goes on'],
+  ['one that waits for a worker', 50, { dispatchedAtMs: 0 }, 'comment'],
+  ['one whose client does not read', 50, { isHeldUp: true }, 'goes on'],
+])('keeps alive: %s', (_says, nowMs, stands, fate) => {
+  expect(fateAt(nowMs, stands, {}, 50)).toBe(fate)
+})
