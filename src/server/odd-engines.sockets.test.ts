@@ -51,6 +51,16 @@ it('a trickle of single bytes arrives whole, and is progress', async () => {
   expect(await response.text()).toBe(frames[0]! + frames.at(-1)!)
 })
 
+it('a read of which nothing may be sent yet does not end the stream', async () => {
+  const last = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+  const usage = 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}\n\n'
+  const done = 'data: [DONE]\n\n'
+  const pieces = [streamHead + chunk(frames[0]!), chunk(last), chunk(usage), chunk(done), '0\r\n\r\n']
+  await open((socket) => void slowly(socket, pieces), { usageSampleEvery: 1 })
+  const response = await stream()
+  expect(await response.text()).toBe(frames[0]! + last + done)
+})
+
 it('chunk extensions and trailers do not reach the payload', async () => {
   await open((socket) => {
     socket.write(streamHead + chunk(frames[0]!, ';name="a value";b') + chunk(frames.at(-1)!, ';c'))

@@ -3,7 +3,8 @@
  * our own, so that a worker which fails before can still be replaced; from then on the answer is this worker's.
  *
  * Three ways, cheapest first:
- *   framed  the engine's chunks go to the client's socket as they came, framing included (HTTP/1.1, `chunked`, unchanged)
+ *   framed  the engine's chunks go to the client's socket as they came, framing included (HTTP/1.1, `chunked`); where events
+ *           are edited, what came at once as one chunk of ours
  *   whole   a short answer of known length is sent in one write
  *   plain   payload through `response.write`: everything else
  */
@@ -130,6 +131,11 @@ export class AnswerRelay implements AnswerHandlers {
     this.#call = call
   }
 
+  /** What the client has ends with a whole chunk: with the engine's own framing that is the engine's to say. */
+  get #isBetweenChunks(): boolean {
+    return this.#editor !== undefined || (this.#call?.isBetweenChunks ?? false)
+  }
+
   get isStream(): boolean {
     return this.#watch !== undefined
   }
@@ -171,8 +177,10 @@ export class AnswerRelay implements AnswerHandlers {
       if (this.#editBody && this.#partsBytes > this.#request.editedBytesMax) this.#passUnedited()
       return
     }
-    if (this.#way === 'framed') this.#sendFramed(rawEnd === buffer.length ? buffer : buffer.subarray(0, rawEnd))
-    else for (let at = 0; at < ranges.length; at += 2) this.#sendPlain(buffer.subarray(ranges[at], ranges[at + 1]))
+    if (this.#way === 'framed') {
+      const raw = rawEnd === buffer.length ? buffer : buffer.subarray(0, rawEnd)
+      this.#sendFramed(this.#editor ? edited(this.#editor, buffer, ranges) : raw)
+    } else for (let at = 0; at < ranges.length; at += 2) this.#sendPlain(buffer.subarray(ranges[at], ranges[at + 1]))
   }
 
   onEnd(): void {
@@ -208,14 +216,13 @@ export class AnswerRelay implements AnswerHandlers {
     if (!this.isCommitted) return this.#keepOpen()
     if (!this.#watch?.isBetweenEvents) return
     if (this.#way === 'plain') response.write(comment)
-    else if (this.#call?.isBetweenChunks) response.socket?.write(keepAliveChunk, 'latin1')
+    else if (this.#isBetweenChunks) response.socket?.write(keepAliveChunk, 'latin1')
   }
 
   /** After a failure in the middle of a stream: says so in the stream and ends it, or cuts the connection where it cannot. */
   endWithFrames(frames: string): void {
     const { response } = this.#request
-    const canSpeak =
-      !this.isHeldUp && this.#watch !== undefined && (this.#way !== 'framed' || (this.#call?.isBetweenChunks ?? false))
+    const canSpeak = !this.isHeldUp && this.#watch !== undefined && (this.#way !== 'framed' || this.#isBetweenChunks)
     if (!canSpeak || !response.socket) {
       response.destroy()
       return
@@ -244,7 +251,6 @@ export class AnswerRelay implements AnswerHandlers {
     const knownBytes = head.framing.kind === 'length' ? head.framing.bytes : undefined
     if (!this.#watch && !this.#editBody && knownBytes !== undefined && knownBytes <= wholeBytesMax) return 'whole'
     if (this.#editBody && (knownBytes ?? 0) <= this.#request.editedBytesMax) return 'whole'
-    if (this.#editor) return 'plain'
     const canFrame = head.framing.kind === 'chunked' && response.req.httpVersionMinor === 1 && response.socket !== null
     return canFrame ? 'framed' : 'plain'
   }
@@ -354,3 +360,20 @@ export class AnswerRelay implements AnswerHandlers {
     this.#hooks.onOutcome(outcome)
   }
 }
+
+/** What the editor lets through of the payload, as one chunk of ours; empty where it holds everything back. */
+function edited(editor: EventEditor, buffer: Buffer, ranges: readonly number[]): Buffer {
+  const parts: Buffer[] = []
+  let bytes = 0
+  for (let at = 0; at < ranges.length; at += 2) {
+    const part = editor.push(buffer.subarray(ranges[at], ranges[at + 1]))
+    if (!part) continue
+    parts.push(part)
+    bytes += part.length
+  }
+  // A chunk of no bytes would be the last one.
+  return bytes === 0 ? nothing : Buffer.concat([Buffer.from(`${bytes.toString(16)}\r\n`), ...parts, lineEnd])
+}
+
+const nothing = Buffer.alloc(0)
+const lineEnd = Buffer.from('\r\n')

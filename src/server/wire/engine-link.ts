@@ -2,12 +2,13 @@
  * The way to one engine: its address, its key, and a pool of connections. A call is one request and its answer, told to
  * handlers; giving it up closes the connection, which is how an engine learns to stop.
  */
-import { connect, isIP } from 'node:net'
+import { isIP } from 'node:net'
 import type { Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { AnswerHandlers, ConnectionOwner, EngineRequest } from './engine-connection.js'
 import { EngineConnection } from './engine-connection.js'
+import { openEngineSocket } from './engine-socket.js'
 
 export interface EngineLinkOptions {
   /** `http://host:port` or `https://…`; a path is put in front of every request path. */
@@ -55,7 +56,7 @@ export class EngineLink implements ConnectionOwner {
       idleConnectionsMax: 512,
       ...options,
       now: options.now ?? (() => performance.now()),
-      connect: options.connect ?? ((address) => connect(address)),
+      connect: options.connect ?? openEngineSocket,
     }
     if (options.apiKey !== undefined && !/^[\x20-\x7e]*$/.test(options.apiKey))
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'an API key with other than plain characters' })
