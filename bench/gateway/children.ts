@@ -2,6 +2,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { runSteps } from '../../scripts/run-step.js'
 
 export interface Started<T> {
   readonly child: ChildProcess
@@ -9,11 +10,28 @@ export interface Started<T> {
   readonly first: T
 }
 
+/** Where the processes' files lie, and which flags run them. */
+export interface Code {
+  readonly folder: URL
+  readonly flags: readonly string[]
+}
+
+export const sources: Code = { folder: new URL('./', import.meta.url), flags: ['--import', 'tsx'] }
+
+/**
+ * Compiled, as the package ships. Run from its sources a process would also hold the compiler, with a thread and 50 MB of its
+ * own, and give every closure its name at run time.
+ */
+export function compileSources(): Code {
+  runSteps([{ name: 'compile', command: ['tsc', '-p', fileURLToPath(new URL('tsconfig.json', sources.folder))] }])
+  return { folder: new URL('../../.bench/compiled/bench/gateway/', sources.folder), flags: [] }
+}
+
 /** A file of this folder. It ends itself when its channel closes. */
-export async function startChild<T>(file: string, argument?: unknown): Promise<Started<T>> {
-  const path = fileURLToPath(new URL(file, import.meta.url))
+export async function startChild<T>({ folder, flags }: Code, file: string, argument?: unknown): Promise<Started<T>> {
+  const path = fileURLToPath(new URL(flags.length > 0 ? file : file.replace(/ts$/, 'js'), folder))
   const child = fork(path, argument === undefined ? [] : [JSON.stringify(argument)], {
-    execArgv: ['--import', 'tsx', ...profileFlags()],
+    execArgv: [...flags, ...profileFlags()],
   })
   const first = await message<T>(child)
   child.unref()

@@ -5,8 +5,8 @@
 import type { ChildProcess } from 'node:child_process'
 import type { BenchContext } from '../harness.js'
 import { defineBench, summarise } from '../harness.js'
-import type { Started } from './children.js'
-import { ask, startChild } from './children.js'
+import type { Code, Started } from './children.js'
+import { ask, compileSources, sources, startChild } from './children.js'
 import type { Shape } from './shapes.js'
 import type { Use } from './use.js'
 
@@ -14,6 +14,11 @@ type Subject = 'gateway' | 'exact' | 'floor' | 'pairs'
 
 interface Sample extends Use {
   readonly errors: number
+}
+
+interface Measured extends Readonly<Record<Subject, readonly Sample[]>> {
+  /** The turn before the first that counts, while the processes compile what they run. */
+  readonly cold: Partial<Record<Subject, Sample>>
 }
 
 const base = { isStream: true, groups: 64, shared: 0.9, chunkMs: 0 } as const
@@ -84,10 +89,12 @@ async function perRequest(bench: BenchContext, name: 'W5' | 'W1' | 'W2'): Promis
 
 async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
   const shape = shapesOf(bench)[name]
-  const { gateway, floor } = await measure(bench, shape, name === 'W4' ? 1 : 3, ['gateway', 'floor'])
+  const { gateway, floor, cold } = await measure(bench, shape, 3, ['gateway', 'floor'])
   const perUs = 1 / (shape.requests * shape.chunks)
   besideFloor(bench, `gateway.${name}`, { what: 'cpu_us_per_chunk', unit: 'us', perUs, ours: gateway, floor })
   if (name === 'W3') return
+  if (cold.gateway && cold.floor)
+    report(bench, 'gateway.W4.cold_over_floor', 'x', [cold.gateway.cpuUs / cold.floor.cpuUs])
   report(
     bench,
     'gateway.W4.errors',
@@ -187,12 +194,13 @@ interface Stage {
 
 const everybody: readonly Subject[] = ['gateway', 'exact', 'floor', 'pairs']
 let smokeStage: Promise<Stage> | undefined
+let compiled: Code | undefined
 
 /** Each process ends itself when its channel closes. */
-async function openStage(wanted: readonly Subject[]): Promise<Stage> {
+async function openStage(code: Code, wanted: readonly Subject[]): Promise<Stage> {
   const children: ChildProcess[] = []
   const start = async <T>(file: string, argument?: unknown): Promise<Started<T>> => {
-    const started = await startChild<T>(file, argument)
+    const started = await startChild<T>(code, file, argument)
     children.push(started.child)
     return started
   }
@@ -234,9 +242,9 @@ async function measure(
   turns: number,
   wanted: readonly Subject[],
   beside?: Shape,
-): Promise<Record<Subject, Sample[]>> {
-  if (bench.isSmoke) return takeTurns(await (smokeStage ??= openStage(everybody)), shape, 1, wanted, beside)
-  const stage = await openStage(wanted)
+): Promise<Measured> {
+  if (bench.isSmoke) return takeTurns(await (smokeStage ??= openStage(sources, everybody)), shape, 1, wanted, beside)
+  const stage = await openStage((compiled ??= compileSources()), wanted)
   const samples = await takeTurns(stage, shape, turns, wanted, beside)
   stage.close()
   return samples
@@ -249,9 +257,10 @@ async function takeTurns(
   turns: number,
   wanted: readonly Subject[],
   beside?: Shape,
-): Promise<Record<Subject, Sample[]>> {
+): Promise<Measured> {
   await ask(engines, shape)
   const samples: Record<Subject, Sample[]> = { gateway: [], exact: [], floor: [], pairs: [] }
+  const cold: Partial<Record<Subject, Sample>> = {}
   for (let turn = turns === 1 ? 1 : 0; turn <= turns; turn++) {
     for (const subject of wanted) {
       const { child, port } = subjects[subject]!
@@ -261,8 +270,10 @@ async function takeTurns(
       await other
       const after = await ask<Use>(child, 'use')
       if (subject !== 'floor' && errors > 0 && shape.name !== 'W4') throw new Error(`${shape.name}: ${errors} errors`)
-      if (turn > 0) samples[subject].push({ ...after, cpuUs: after.cpuUs - before.cpuUs, errors })
+      const sample = { ...after, cpuUs: after.cpuUs - before.cpuUs, errors }
+      if (turn > 0) samples[subject].push(sample)
+      else cold[subject] = sample
     }
   }
-  return samples
+  return { ...samples, cold }
 }

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { defineBench, summarise } from '../harness.js'
 import type { BenchContext } from '../harness.js'
-import { ask, startChild } from './children.js'
+import { ask, compileSources, sources, startChild } from './children.js'
 import type { HostileBody } from './hostile-bodies.js'
 import { hostileBodies } from './hostile-bodies.js'
 import type { Use } from './use.js'
@@ -15,9 +15,10 @@ export const benches = [
 const noLinux = 'this figure needs the times that Linux counts for threads'
 
 async function hostile(bench: BenchContext): Promise<void> {
-  const engines = await startChild<{ ports: number[] }>('./engines.child.ts')
+  const code = bench.isSmoke ? sources : compileSources()
+  const engines = await startChild<{ ports: number[] }>(code, './engines.child.ts')
   const { ports } = engines.first
-  const gateway = await startChild<{ port: number }>('./gateway.child.ts', { ports, isExact: true })
+  const gateway = await startChild<{ port: number }>(code, './gateway.child.ts', { ports, isExact: true })
   const only = process.env['BENCH_ONLY']
   const rounds = bench.size(1, 6)
   const turns = new Map<string, number[]>()
