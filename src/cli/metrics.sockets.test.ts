@@ -20,6 +20,8 @@ const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
   ['kvCacheEventWarnings', 'src/routing/metrics-observer.test.ts'],
   ['answersUnedited', 'src/server/waiting.sockets.test.ts'],
   ['requestsRetried', 'src/server/telemetry.sockets.test.ts'],
+  ['modelMigrations', 'src/server/telemetry.sockets.test.ts'],
+  ['embeddingLatency', 'src/server/telemetry.sockets.test.ts'],
   ['prefillAnswers', 'src/server/pairs/lifetime.sockets.test.ts'],
   ['prefillActivationFailures', 'src/server/pairs/choice.sockets.test.ts'],
   ['heldKvReleased', 'src/server/pairs/lifetime.sockets.test.ts'],

@@ -1,7 +1,7 @@
 import type { Attributes, Span, Tracer } from '@opentelemetry/api'
 import { readFileSync } from 'node:fs'
 import { get } from 'node:https'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { createLog, createMetrics } from '../telemetry/index.js'
 import { chatBody, houseOfEachTest, post } from './house.case.js'
 
@@ -69,12 +69,26 @@ describe('metrics of our own', () => {
     expect(text).not.toMatch(/^warmroute_cached_tokens_total\{.*source="predicted"/m)
   })
 
+  it('time embeddings apart from other requests', async () => {
+    const metrics = createMetrics()
+    const { url, engines } = await open({ engines: 1, gateway: { metrics } })
+    const latency = (): number => metrics.embeddingLatency.with({ model: 'm' }).count
+    await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(latency()).toBe(0)
+    engines[0]!.respond = (_request, response) =>
+      void response.writeHead(200, { 'content-type': 'application/json' }).end('{"object":"list","data":[]}')
+    const embedded = await post(url, '/v1/embeddings', JSON.stringify({ model: 'm', input: 'a text' }))
+    expect([embedded.status, await embedded.text()]).toEqual([200, '{"object":"list","data":[]}'])
+    await vi.waitFor(() => expect(latency()).toBe(1))
+  })
+
   it('say why requests were refused, and how many were moved', async () => {
     const metrics = createMetrics()
     const { url, engines, gateway } = await open({ engines: 2, gateway: { metrics } })
     engines[0]!.respond = (_request, response) => void response.destroy()
     await (await post(url, '/v1/chat/completions', chatBody())).text()
     expect(metrics.requestsRetried.with({ model: 'm' }).value).toBe(1)
+    expect(metrics.modelMigrations.with({ model: 'm', migration_type: 'new_request' }).value).toBe(1)
     for (const id of [1n, 2n]) gateway.removeWorker(id)
     await (await post(url, '/v1/chat/completions', chatBody())).text()
     expect(metrics.requestsShed.with({ model: 'm', reason: 'not_ready' }).value).toBe(1)

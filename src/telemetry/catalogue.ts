@@ -62,11 +62,13 @@ export const catalogue = {
   outputTokens: { name: 'dynamo_frontend_output_tokens_total', type: 'counter', labels: ['model'], help: 'Total number of output tokens generated (updates in real-time)' },
   timeToFirstToken: { name: 'dynamo_frontend_time_to_first_token_seconds', type: 'histogram', labels: ['model'], buckets: ttft, help: 'Time to first token in seconds' },
   interTokenLatency: { name: 'dynamo_frontend_inter_token_latency_seconds', type: 'histogram', labels: ['model'], buckets: itl, help: 'Inter-token latency in seconds' },
+  embeddingLatency: { name: 'dynamo_frontend_embedding_latency_seconds', type: 'histogram', labels: ['model'], buckets: logBuckets(0.001, 10, 14), help: 'Embedding request latency in seconds', since: '1.3' },
   modelContextLength: { name: 'dynamo_frontend_model_context_length', type: 'gauge', labels: ['model'], help: 'Maximum context length in tokens for a worker serving the model' },
   modelKvCacheBlockSize: { name: 'dynamo_frontend_model_kv_cache_block_size', type: 'gauge', labels: ['model'], help: 'KV cache block size in tokens for a worker serving the model' },
   modelMaxNumBatchedTokens: { name: 'dynamo_frontend_model_max_num_batched_tokens', type: 'gauge', labels: ['model'], help: 'Maximum number of batched tokens for a worker serving the model' },
   modelMaxNumSeqs: { name: 'dynamo_frontend_model_max_num_seqs', type: 'gauge', labels: ['model'], help: 'Maximum number of sequences for a worker serving the model' },
   modelMigrationLimit: { name: 'dynamo_frontend_model_migration_limit', type: 'gauge', labels: ['model'], help: 'Maximum number of request migrations allowed for the model' },
+  modelMigrations: { name: 'dynamo_frontend_model_migration_total', type: 'counter', labels: ['model', 'migration_type'], help: 'Total number of request migrations due to worker unavailability', since: '1.0', note: 'Always `new_request`: a request goes to another worker only before the first byte of its answer' },
   modelTotalKvBlocks: { name: 'dynamo_frontend_model_total_kv_blocks', type: 'gauge', labels: ['model'], help: 'Total KV cache blocks available for a worker serving the model' },
   modelReady: { name: 'dynamo_frontend_model_ready', type: 'gauge', labels: ['model'], help: 'Whether the frontend can route at least one inference request for the model (1 = ready, 0 = not ready)', since: '1.6.1' },
   modelRejection: { name: 'dynamo_frontend_model_rejection_total', type: 'counter', labels: ['model', 'endpoint'], help: 'Total number of requests rejected due to resource exhaustion', since: '1.1' },
@@ -213,7 +215,7 @@ export const leftOut: Readonly<Record<string, string>> = {
   dynamo_frontend_router_admission_:
     '1.6.1: admission by deadlines, which do not exist here; dynamo_component_router_requests_started_total counts who was admitted',
   dynamo_frontend_router_queue_pending_cached_tokens:
-    '1.6.1: the queue keeps it by class, where a limit asks for it, and not as a sum over all',
+    '1.6.1: the queue counts it by class for its limits, and tells nobody',
   dynamo_frontend_tokenizer_cache_:
     '1.6.1: one cache of prefixes; here there are several, with hits and misses of their own in warmroute_token_cache_ families',
 }

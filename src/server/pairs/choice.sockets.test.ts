@@ -111,6 +111,27 @@ describe('conditional disaggregation', () => {
   })
 })
 
+it('after a remote prefill who decodes is chosen by its load alone, and no prefill is counted there', async () => {
+  await open('vllm', { newRouter: kv, counts: [1, 2] })
+  const there = { 'content-type': 'application/json', 'x-worker-instance-id': '12' }
+  await ask(long('tides'), there) // so that worker 12 holds the prompt
+  pair.act = (role) => (role === 'decode' ? { kind: 'hang' } : { kind: 'ok' })
+  const client = new AbortController()
+  const waiting = fetch(`${house!.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: there,
+    body: chatBody(long('tides')),
+    signal: client.signal,
+  }).catch(() => undefined)
+  await vi.waitFor(() => expect(pair.decode[1]!.seen).toHaveLength(2))
+  const load = (await house!.main.loads()).find(({ workerId }) => workerId === 12n)
+  expect(load).toMatchObject({ activeRequests: 1, activePrefillTokens: 0 })
+  pair.act = () => ({ kind: 'ok' })
+  expect(said(await ask(long('tides')), 'worker-id')).toBe('11')
+  client.abort()
+  await waiting
+})
+
 describe('pins', () => {
   it('each half has one of its own', async () => {
     await open('vllm')

@@ -234,7 +234,9 @@ export class ModelMeters {
   }
 
   retried(): void {
-    this.#counter('retried', () => this.#metrics.requestsRetried.with({ model: this.model })).inc()
+    const { model } = this
+    this.#counter('retried', () => this.#metrics.requestsRetried.with({ model })).inc()
+    this.#counter('migrated', () => this.#metrics.modelMigrations.with({ model, migration_type: 'new_request' })).inc()
   }
 
   unedited(): void {
@@ -263,6 +265,7 @@ export class ModelMeters {
     this.#inflight.set(--this.#inflightCount)
     this.#active.set(this.#inflightCount)
     this.#duration.observe(durationMs / 1000)
+    if (endpoint === 'embeddings') this.#metrics.embeddingLatency.observe({ model: this.model }, durationMs / 1000)
     if (outputTokens > 0) this.#outputTokens.observe(outputTokens)
     this.#counter(`finished/${endpoint}/${type}/${errorType}`, () =>
       this.#metrics.requests.with({
