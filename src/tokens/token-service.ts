@@ -219,6 +219,12 @@ export class TokenService {
     return [...this.#models.keys()]
   }
 
+  /** The engine that is asked for the model's tokens gives none: every prompt waits for it in vain. */
+  isMute(model: string): boolean {
+    const source = this.#models.get(model)?.source
+    return source instanceof EngineTokens && source.trouble !== undefined
+  }
+
   status(model: string): ModelStatus {
     const served = this.#models.get(model)
     if (!served) return nothing

@@ -110,6 +110,7 @@ export class Assembly implements KeeperHouse {
       joined: () => this.#joined.values(),
       failed: ({ keeper }, error) => this.failed(keeper, error),
       signal: this.#stop.signal,
+      now: () => performance.now(),
     })
     this.#runtimes = this.#newRuntimes()
     this.#timer = setInterval(() => this.#refresh(), refreshMs)
@@ -394,6 +395,7 @@ export class Assembly implements KeeperHouse {
   }
 
   #refresh(): void {
+    this.#tokenHosts.relieve()
     for (const joined of this.#joined.values()) {
       const { keeper, runtime, facts, verdict } = joined
       const batches = runtime.batchesOf(keeper.id)

@@ -1,6 +1,8 @@
 import { expect, it } from 'vitest'
 import type { EngineKind } from '../../engines/index.js'
-import { preferredHost } from './token-hosts.js'
+import type { ModelSources, ModelStatus } from '../../tokens/index.js'
+import type { Joined } from './joined.js'
+import { preferredHost, TokenHosts } from './token-hosts.js'
 
 function worker(id: bigint, kind: EngineKind) {
   return { keeper: { id }, facts: { kind: { value: kind, source: 'test' } } }
@@ -15,4 +17,85 @@ it.each<[says: string, kinds: readonly EngineKind[], id: bigint | undefined]>([
   const workers = kinds.map((kind, at) => worker(BigInt(at + 1), kind))
   expect(preferredHost(workers)?.keeper.id).toBe(id)
   expect(preferredHost(workers.toReversed())?.keeper.id).toBe(id)
+})
+
+/** Workers of model `m`; `mute` are those that give no tokens. An answer is there when `answer` is called. */
+function fleet(...kinds: readonly EngineKind[]) {
+  const joined = kinds.map((kind, at) => ({
+    ...worker(BigInt(at + 1), kind),
+    keeper: { id: BigInt(at + 1), address: { url: `http://gpu${at + 1}` } },
+    runtime: { name: 'm', looksAtCaches: true },
+  })) as unknown as Joined[]
+  const state = { joined, nowMs: 0, mute: new Set<string>(), asked: [] as string[], answer: () => {} }
+  let from: string | undefined
+  const status = (): ModelStatus => ({ source: 'engine', from, encoder: 'engine', reason: undefined, tried: [] })
+  const setModel = async (_: string, { engine }: ModelSources): Promise<ModelStatus> => {
+    state.asked.push(engine!.url)
+    await new Promise<void>((resolve) => (state.answer = resolve))
+    from = engine!.url
+    return status()
+  }
+  const hosts = new TokenHosts({
+    tokens: {
+      status,
+      isMute: () => from !== undefined && state.mute.has(from),
+      setModel,
+      replaceModel: setModel,
+      setOther: () => {},
+      otherTrouble: () => undefined,
+    },
+    places: undefined,
+    joined: () => state.joined,
+    failed: () => {},
+    signal: new AbortController().signal,
+    now: () => state.nowMs,
+  })
+  return { hosts, state }
+}
+
+async function turn(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve))
+}
+
+it('another engine of its kind is asked where the present one gives no tokens, and none while that is being asked', async () => {
+  const { hosts, state } = fleet('vllm', 'sglang', 'vllm', 'vllm')
+  const found = hosts.find('m')
+  state.answer()
+  await found
+  hosts.relieve()
+  expect(state.asked).toEqual(['http://gpu1'])
+  state.mute.add('http://gpu1').add('http://gpu3')
+  hosts.relieve()
+  hosts.relieve()
+  expect(state.asked).toEqual(['http://gpu1', 'http://gpu3'])
+  state.answer()
+  await turn()
+  hosts.relieve()
+  state.answer()
+  await turn()
+  hosts.relieve()
+  expect(state.asked).toEqual(['http://gpu1', 'http://gpu3', 'http://gpu4'])
+})
+
+it('one that gave no tokens is asked again only when it has rested, and never where nobody else is of its kind', async () => {
+  const { hosts, state } = fleet('vllm', 'vllm', 'sglang')
+  const found = hosts.find('m')
+  state.answer()
+  await found
+  state.mute.add('http://gpu1').add('http://gpu2')
+  hosts.relieve()
+  state.answer()
+  await turn()
+  state.nowMs = 59_999
+  hosts.relieve()
+  expect(state.asked).toEqual(['http://gpu1', 'http://gpu2'])
+  state.nowMs = 60_000
+  hosts.relieve()
+  expect(state.asked).toEqual(['http://gpu1', 'http://gpu2', 'http://gpu1'])
+  state.answer()
+  await turn()
+  state.joined.splice(1, 1)
+  state.nowMs = 200_000
+  hosts.relieve()
+  expect(state.asked).toHaveLength(3)
 })

@@ -1,8 +1,8 @@
 /**
  * Where each model's tokens come from: its files first, and an engine that serves it where there are none. The engine is
- * one of the model's workers; when it leaves another is asked, and what failed is tried again at the next look. Where
- * engines of several kinds serve a model it is always one of the same kind, whoever answered first; of each other kind one is asked
- * for what its own workers will see.
+ * one of the model's workers; when it leaves or gives no tokens any more another is asked, and what failed is tried again
+ * at the next look. Where engines of several kinds serve a model it is always one of the same kind, whoever answered first;
+ * of each other kind one is asked for what its own workers will see.
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { dialectOf } from './joined.js'
@@ -13,17 +13,25 @@ import type { OtherDialect } from '../../server/index.js'
 import type { Dialect, ModelSources, ModelStatus, TokenService } from '../../tokens/index.js'
 
 export interface TokenHostsOptions {
-  readonly tokens: TokenService
+  readonly tokens: Pick<TokenService, 'status' | 'isMute' | 'setModel' | 'replaceModel' | 'setOther' | 'otherTrouble'>
   readonly places: TokenPlaces | undefined
   /** Who is in, of every model. */
   readonly joined: () => Iterable<Joined>
   readonly failed: (joined: Joined, error: unknown) => void
   readonly signal: AbortSignal
+  readonly now: () => number
 }
+
+/** An engine that gave no tokens is not asked again for so long, where another can be: it may be slow for good. */
+const restMs = 60_000
 
 export class TokenHosts {
   readonly #options: TokenHostsOptions
   readonly #hosts = new Map<string, Joined>()
+  /** Whose answer is waited for, by model: until it is there tokens still come from the one before. */
+  readonly #asked = new Map<string, Joined>()
+  /** When a worker was found to give no tokens. */
+  readonly #muteSince = new WeakMap<Joined, number>()
   /** Folders that an admin named while we run, by model. */
   readonly #named = new Map<string, string>()
   /** By whose rules prompts are built, by model; with files also after the last engine of that kind has left. */
@@ -57,12 +65,23 @@ export class TokenHosts {
     if (!host?.runtime.looksAtCaches) return
     const present = this.#hosts.get(model)
     if (present && kindRank(present) <= kindRank(host)) return this.#findOthers(model)
-    this.#hosts.set(model, host)
-    try {
-      await this.#ask(model, host)
-    } catch (error) {
-      if (this.#hosts.get(model) === host) this.#hosts.delete(model)
-      if (!this.#options.signal.aborted) this.#options.failed(host, error)
+    await this.#take(model, host)
+  }
+
+  /**
+   * Models whose engine gives no tokens any more get another one of its kind at once: one that hangs is given up only
+   * after several looks, and until then every prompt of the model would wait for it.
+   */
+  relieve(): void {
+    const { tokens, now } = this.#options
+    for (const [model, host] of this.#hosts) {
+      if (this.#asked.has(model) || !tokens.isMute(model)) continue
+      const nowMs = now()
+      this.#muteSince.set(host, nowMs)
+      const isRested = (it: Joined): boolean => nowMs - (this.#muteSince.get(it) ?? -Infinity) >= restMs
+      const alike = this.#joinedTo(model).filter((it) => kindRank(it) === kindRank(host))
+      const next = preferredHost(alike.filter(isRested))
+      if (next) void this.#take(model, next)
     }
   }
 
@@ -92,6 +111,20 @@ export class TokenHosts {
     if (this.#hosts.get(name)?.keeper !== keeper) return
     this.#hosts.delete(name)
     if (this.status(name).source === 'engine') void this.find(name)
+  }
+
+  /** Never rejects. */
+  async #take(model: string, host: Joined): Promise<void> {
+    this.#hosts.set(model, host)
+    this.#asked.set(model, host)
+    try {
+      await this.#ask(model, host)
+    } catch (error) {
+      if (this.#hosts.get(model) === host) this.#hosts.delete(model)
+      if (!this.#options.signal.aborted) this.#options.failed(host, error)
+    } finally {
+      if (this.#asked.get(model) === host) this.#asked.delete(model)
+    }
   }
 
   #hostOf(model: string): Joined | undefined {
