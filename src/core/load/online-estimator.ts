@@ -27,6 +27,8 @@ export interface OnlineEstimatorOptions {
 
 /** Observations after which one has lost half of its weight: ln 2 / (1 - forgetting). */
 const forgetting = 0.9985
+/** Sum of the variances from which on a step forgets only what it brings news of. */
+const unsureMax = 4e5
 /** A residual beyond this many times the usual one is cut to it. */
 const outlierAt = 4
 /** Observations before the shape is trusted without a prior. */
@@ -70,8 +72,7 @@ export class OnlineEstimator implements PrefillEstimator {
         prior.perTokenPrefix * thousand ** 2,
       ])
     }
-    // A prior is believed to be right within its own size; without one every direction is open.
-    for (let i = 0; i < 4; i++) this.#covariance[5 * i] = prior ? Math.max(100, this.#weights[i]! ** 2) : 1000
+    this.#beUnsure()
   }
 
   /** Prefills that were learned from. */
@@ -153,20 +154,36 @@ export class OnlineEstimator implements PrefillEstimator {
     this.#scale = Math.max(0.01, 0.98 * this.#scale + 0.02 * Math.min(Math.abs(residual), 2 * limit))
   }
 
-  /** One step of recursive least squares; updates the covariance and answers with the gain. */
+  /**
+   * One step of recursive least squares; updates the covariance and answers with the gain.
+   *
+   * What is old is forgotten in every direction alike, until we are so unsure in one of them, having had no news of it for
+   * long (prompts of one length, or never a cached prefix), that forgetting on would blow it up: from there on a step
+   * forgets only what it brings news of, and the others wait for theirs.
+   */
   #gainOf(features: readonly number[]): number[] {
     const p = this.#covariance
     const pf = [0, 1, 2, 3].map((i) => features.reduce((sum, f, j) => sum + p[4 * i + j]! * f, 0))
-    const denominator = forgetting + features.reduce((sum, f, i) => sum + f * pf[i]!, 0)
-    const gain = pf.map((value) => value / denominator)
-    let trace = 0
-    for (let i = 0; i < 4; i++) {
-      for (let j = 0; j < 4; j++) p[4 * i + j] = (p[4 * i + j]! - gain[i]! * pf[j]!) / forgetting
-      trace += p[5 * i]!
+    const news = features.reduce((sum, f, i) => sum + f * pf[i]!, 0)
+    if (!(news > 0 && news < Number.POSITIVE_INFINITY)) {
+      this.#beUnsure() // rounding has eaten it up
+      return [0, 0, 0, 0]
     }
-    // Forgetting without news blows the covariance up; held here, it can only ever be unsure, never wild.
-    if (trace > 4e5) for (let k = 0; k < 16; k++) p[k]! *= 4e5 / trace
-    return gain
+    const isSureEnough = p[0]! + p[5]! + p[10]! + p[15]! < unsureMax
+    const kept = isSureEnough ? forgetting : 1 // of every direction
+    const surer = isSureEnough ? 1 / (forgetting + news) : (1 - (1 / forgetting - 1) / news) / (1 + news)
+    for (let i = 0; i < 4; i++) {
+      // Mirrored, not computed twice: rounding makes two halves that differ, and forgetting multiplies the difference for ever.
+      for (let j = 0; j <= i; j++) p[4 * i + j] = p[4 * j + i] = (p[4 * i + j]! - pf[i]! * surer * pf[j]!) / kept
+    }
+    return pf.map((value) => value / (kept + news))
+  }
+
+  /** What we have is believed to be right within its own size; where there is nothing, every direction is open. */
+  #beUnsure(): void {
+    this.#covariance.fill(0)
+    for (let i = 0; i < 4; i++)
+      this.#covariance[5 * i] = this.#hasPrior || this.#count > 0 ? Math.max(100, this.#weights[i]! ** 2) : 1000
   }
 
   #learnSpeed(workerId: bigint, ms: number, predicted: number): void {

@@ -116,3 +116,42 @@ describe('learning', () => {
     expect(estimator.speedOf(9n)).toBe(1) // one too many to be known
   })
 })
+
+describe('learning without end', () => {
+  type Prompts = (draw: () => number) => readonly [newTokens: number, prefixTokens: number]
+  const workloads: readonly (readonly [name: string, prompts: Prompts])[] = [
+    ['prompts of any length', (draw) => [1 + Math.floor(draw() * 6000), Math.floor(draw() * 30_000)]],
+    ['prompts of one length', () => [512, 0]],
+    ['never a cached prefix', (draw) => [1 + Math.floor(draw() * 6000), 0]],
+  ]
+
+  it.each(workloads)(
+    '%s: as well after sixty thousand prefills as at first, and a fleet that changes is followed',
+    (_, prompts) => {
+      const online = new OnlineEstimator()
+      const draw = noise(5)
+      const teach = (prefills: number, factor: number): void => {
+        for (let turn = 0; turn < prefills; turn++) {
+          const [tokens, prefix] = prompts(draw)
+          online.observe(
+            BigInt(turn % 8),
+            tokens,
+            prefix,
+            factor * evaluate(h200, tokens, prefix) * (0.95 + 0.1 * draw()),
+          )
+        }
+      }
+      const worst = (factor: number): number =>
+        Math.max(
+          ...Array.from({ length: 50 }, () => {
+            const [tokens, prefix] = prompts(draw)
+            return Math.abs(Math.log(online.predictMs(1n, tokens, prefix)! / (factor * evaluate(h200, tokens, prefix))))
+          }),
+        )
+      teach(60_000, 1)
+      expect(worst(1)).toBeLessThan(0.05)
+      teach(6000, 2)
+      expect(worst(2)).toBeLessThan(0.35) // not at all would be 0.69
+    },
+  )
+})
