@@ -279,8 +279,8 @@ function slashesBefore(body: Uint8Array, at: number, from: number): number {
   return count
 }
 
-/** A byte order mark, which some clients send and engines accept. */
-function skipMark(body: Uint8Array): number {
+/** Where a body begins: behind a byte order mark, which some clients send and engines accept. */
+export function skipMark(body: Uint8Array): number {
   return body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? 3 : 0
 }
 

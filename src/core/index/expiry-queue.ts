@@ -28,10 +28,18 @@ export interface ExpiryOptions {
   readonly seed: number
 }
 
-const runWords = 8 // rank, bucket, list, length, then next and previous in each of two rings:
+// Words of a run, which stands in two rings:
+const runRank = 0
+const runBucket = 1
+const runList = 2
+const runLength = 3
 const ofList = 0
 const ofRank = 1
-const timerWords = 5 // hashLo, hashHi, run, then next and previous in its run
+// Words of a timer, which stands in one:
+const timerLo = 0
+const timerHi = 1
+const timerRun = 2
+const timerPrevious = 4
 const ofRun = 0
 
 export class ExpiryQueue {
@@ -130,7 +138,7 @@ export class ExpiryQueue {
     const timer = this.#find(rank, hashLo, hashHi)
     if (timer < 0) return false
     this.#forget(rank, timer)
-    this.#release(rank, this.#timers.words[timerWords * timer + 2]!, timer)
+    this.#release(rank, this.#timers.get(timer, timerRun), timer)
     return true
   }
 
@@ -170,12 +178,12 @@ export class ExpiryQueue {
     const runs = this.#runs
     for (let run = this.#lists[list]! - 1; run >= 0; ) {
       const next = runs.after(ofList, this.#lists, list, run)
-      const own = runs.words[runWords * run + 1]!
+      const own = runs.get(run, runBucket)
       if (own !== bucket) {
         const later = this.#buckets.get(own)! // it was made by the refresh, and buckets go in order
         runs.remove(ofList, this.#lists, list, run)
         runs.append(ofList, this.#lists, later, run)
-        runs.words[runWords * run + 2] = later
+        runs.set(run, runList, later)
       }
       run = next
     }
@@ -185,7 +193,7 @@ export class ExpiryQueue {
   #takeRun(list: number, blocksMax: number, into: EventBatch): number {
     const run = this.#lists[list]! - 1
     const length = Math.min(blocksMax, this.#lengthOf(run))
-    const word = into.openRemoved(this.#runs.words[runWords * run]!, length)
+    const word = into.openRemoved(this.#runs.get(run, runRank), length)
     this.#dropFirst(run, length, into.words, word)
     return length
   }
@@ -212,12 +220,10 @@ export class ExpiryQueue {
 
   #newRun(rank: Rank, bucket: number, list: number): number {
     const run = this.#runs.allocate()
-    const { words } = this.#runs
-    const at = runWords * run
-    words[at] = rank
-    words[at + 1] = bucket
-    words[at + 2] = list
-    words[at + 3] = 0
+    this.#runs.set(run, runRank, rank)
+    this.#runs.set(run, runBucket, bucket)
+    this.#runs.set(run, runList, list)
+    this.#runs.set(run, runLength, 0)
     if (run >= this.#heads.length) this.#heads = widened(this.#heads, run + 1)
     if (rank >= this.#ranks.length) {
       this.#ranks = widened(this.#ranks, rank + 1)
@@ -230,9 +236,8 @@ export class ExpiryQueue {
 
   #newTimer(run: number, rank: Rank, hashLo: number, hashHi: number): void {
     const timer = this.#timers.allocate()
-    const { words } = this.#timers
-    words[timerWords * timer] = hashLo
-    words[timerWords * timer + 1] = hashHi
+    this.#timers.set(timer, timerLo, hashLo)
+    this.#timers.set(timer, timerHi, hashHi)
     this.#join(run, timer)
     this.#rankSizes[rank]!++
     this.#size++
@@ -242,12 +247,11 @@ export class ExpiryQueue {
   /** How many blocks of a chain, from this one on, are those of the timer's run from that timer on: one at least. */
   #matched(timer: number, hashes: HashColumn, block: number, blockCount: number): number {
     const timers = this.#timers
-    const run = timers.words[timerWords * timer + 2]!
+    const run = timers.get(timer, timerRun)
     const head = this.#heads[run]! - 1
     const length = this.#lengthOf(run)
     const last = block + length - 1
-    if (timer === head && last < blockCount && this.#isAt(timers.words[timerWords * head + 4]!, hashes, last))
-      return length
+    if (timer === head && last < blockCount && this.#isAt(timers.get(head, timerPrevious), hashes, last)) return length
     let count = 1
     for (let at = timer; block + count < blockCount; count++) {
       at = timers.after(ofRun, this.#heads, run, at)
@@ -258,14 +262,13 @@ export class ExpiryQueue {
 
   /** So many timers, from this one on, end in this bucket now. Those that do not are cut off. */
   #refresh(timer: number, count: number, bucket: number): void {
-    const run = this.#timers.words[timerWords * timer + 2]!
-    const { words } = this.#runs
-    if (words[runWords * run + 1] === bucket) return
+    const run = this.#timers.get(timer, timerRun)
+    if (this.#runs.get(run, runBucket) === bucket) return
     let own = run
     // A chain enters a run at its head, unless somebody made up its hashes.
     if (timer !== this.#heads[run]! - 1) own = this.#move(run, timer, count)
     else if (count < this.#lengthOf(run)) own = this.#cut(run, timer, count)
-    this.#runs.words[runWords * own + 1] = bucket
+    this.#runs.set(own, runBucket, bucket)
   }
 
   /** Parts a run behind its first `count` timers; answers the run that has those. The shorter part gets another number. */
@@ -280,11 +283,10 @@ export class ExpiryQueue {
 
   /** `count` timers of a run, from this one on, become a run of their own that ends when the old one does. */
   #move(run: number, first: number, count: number): number {
-    const at = runWords * run
-    const { words } = this.#runs
-    const rank = words[at]!
+    const runs = this.#runs
+    const rank = runs.get(run, runRank)
     const isHead = first === this.#heads[run]! - 1
-    const moved = this.#newRun(rank, words[at + 1]!, words[at + 2]!)
+    const moved = this.#newRun(rank, runs.get(run, runBucket), runs.get(run, runList))
     for (let timer = first, left = count; left > 0; left--) {
       const next = this.#timers.after(ofRun, this.#heads, run, timer)
       this.#leave(run, timer)
@@ -296,55 +298,53 @@ export class ExpiryQueue {
   }
 
   #join(run: number, timer: number): void {
-    this.#timers.words[timerWords * timer + 2] = run
+    this.#timers.set(timer, timerRun, run)
     this.#timers.append(ofRun, this.#heads, run, timer)
-    this.#runs.words[runWords * run + 3]!++
+    this.#runs.set(run, runLength, this.#lengthOf(run) + 1)
   }
 
   /** A run that has no timer any more is gone. */
   #leave(run: number, timer: number): void {
-    const { words } = this.#runs
-    const at = runWords * run
+    const runs = this.#runs
+    const length = this.#lengthOf(run) - 1
     this.#timers.remove(ofRun, this.#heads, run, timer)
-    if (--words[at + 3]! > 0) return
-    this.#runs.remove(ofRank, this.#ranks, words[at]!, run)
-    this.#runs.remove(ofList, this.#lists, words[at + 2]!, run)
-    this.#runs.release(run)
+    runs.set(run, runLength, length)
+    if (length > 0) return
+    runs.remove(ofRank, this.#ranks, runs.get(run, runRank), run)
+    runs.remove(ofList, this.#lists, runs.get(run, runList), run)
+    runs.release(run)
   }
 
   #lengthOf(run: number): number {
-    return this.#runs.words[runWords * run + 3]!
+    return this.#runs.get(run, runLength)
   }
 
   #find(rank: Rank, hashLo: number, hashHi: number): number {
     const table = this.#table
     const hash = this.#hash(rank, hashLo, hashHi)
-    const { words } = this.#timers
+    const timers = this.#timers
     for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) {
       const timer = table.idAt(slot)
-      const at = timerWords * timer
-      if (words[at] === hashLo && words[at + 1] === hashHi && this.#runs.words[runWords * words[at + 2]!] === rank)
-        return timer
+      if (timers.get(timer, timerLo) !== hashLo || timers.get(timer, timerHi) !== hashHi) continue
+      if (this.#runs.get(timers.get(timer, timerRun), runRank) === rank) return timer
     }
     return -1
   }
 
   #isAt(timer: number, hashes: HashColumn, block: number): boolean {
-    const { words } = this.#timers
-    const at = timerWords * timer
-    return words[at] === hashes[2 * block] && words[at + 1] === hashes[2 * block + 1]
+    const timers = this.#timers
+    return timers.get(timer, timerLo) === hashes[2 * block] && timers.get(timer, timerHi) === hashes[2 * block + 1]
   }
 
   /** The first `count` timers of a run go; their hashes are written down where somebody wants them. */
   #dropFirst(run: number, count: number, names?: Uint32Array, at = 0): void {
-    const rank = this.#runs.words[runWords * run]!
+    const rank = this.#runs.get(run, runRank)
     const isPart = count < this.#lengthOf(run)
-    const { words } = this.#timers
     for (let block = 0; block < count; block++) {
       const timer = this.#heads[run]! - 1
       if (names) {
-        names[at + 2 * block] = words[timerWords * timer]!
-        names[at + 2 * block + 1] = words[timerWords * timer + 1]!
+        names[at + 2 * block] = this.#timers.get(timer, timerLo)
+        names[at + 2 * block + 1] = this.#timers.get(timer, timerHi)
       }
       if (this.#knowsAll || block === 0) this.#forget(rank, timer)
       this.#release(rank, run, timer)
@@ -360,13 +360,11 @@ export class ExpiryQueue {
   }
 
   #learn(rank: Rank, timer: number): void {
-    const { words } = this.#timers
-    this.#table.add(this.#hash(rank, words[timerWords * timer]!, words[timerWords * timer + 1]!), timer)
+    this.#table.add(this.#hash(rank, this.#timers.get(timer, timerLo), this.#timers.get(timer, timerHi)), timer)
   }
 
   #forget(rank: Rank, timer: number): void {
-    const { words } = this.#timers
-    this.#table.deleteId(this.#hash(rank, words[timerWords * timer]!, words[timerWords * timer + 1]!), timer)
+    this.#table.deleteId(this.#hash(rank, this.#timers.get(timer, timerLo), this.#timers.get(timer, timerHi)), timer)
   }
 
   /** From the first question about a single block on, the table knows every timer. */

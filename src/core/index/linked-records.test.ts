@@ -10,7 +10,7 @@ it('lists keep the order of arrival through any removal', () => {
       const records = new LinkedRecords(1, 2)
       for (let id = 0; id <= 20; id++) {
         expect(records.allocate()).toBe(id)
-        records.words[records.stride * id] = id
+        records.set(id, 0, id)
       }
       const heads = new Uint32Array(6)
       const model: number[][] = [[], [], [], [], [], []]
@@ -30,16 +30,36 @@ it('lists keep the order of arrival through any removal', () => {
           expect(ids).toEqual(expected)
         }
       }
-      for (let id = 0; id <= 20; id++) expect(records.words[records.stride * id]).toBe(id)
+      for (let id = 0; id <= 20; id++) expect(records.get(id, 0)).toBe(id)
     }),
   )
 })
 
-it('a released record is used again', () => {
+// Goal: a million records are never copied in one go (docs/decisions/0186), and lists do not care where their records lie.
+it('grows by no more than 32,768 records at a time, and loses none', () => {
   const records = new LinkedRecords(1, 1)
-  const first = records.allocate()
-  records.allocate()
-  records.release(first)
-  expect(records.allocate()).toBe(first)
-  expect(records.allocate()).toBe(2)
+  const heads = new Uint32Array(1)
+  const count = 100_000
+  let grownMax = 0
+  for (let id = 0; id < count; id++) {
+    const before = records.bytesUsed
+    records.allocate()
+    grownMax = Math.max(grownMax, records.bytesUsed - before)
+    records.set(id, 0, id ^ 0x5555)
+    records.append(0, heads, 0, id)
+  }
+  expect(grownMax).toBe(32_768 * 3 * Uint32Array.BYTES_PER_ELEMENT)
+  let seen = 0
+  for (let id = heads[0]! - 1; id >= 0; id = records.after(0, heads, 0, id)) {
+    if (id !== seen || records.get(id, 0) !== (id ^ 0x5555)) break
+    seen++
+  }
+  expect(seen).toBe(count)
+})
+
+it('released records come back, the last one first, until none is left', () => {
+  const records = new LinkedRecords(2, 1)
+  for (let id = 0; id < 5; id++) records.allocate()
+  for (const id of [3, 0, 4]) records.release(id)
+  expect([records.allocate(), records.allocate(), records.allocate(), records.allocate()]).toEqual([4, 0, 3, 5])
 })

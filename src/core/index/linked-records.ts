@@ -3,78 +3,101 @@
  * so following a list touches one cache line per record. Append, remove and first take constant time; a list keeps the
  * order of arrival. Lists are rings, so that the head's predecessor is the tail.
  *
- *   words  [ payload... | next, previous of ring 0 | next, previous of ring 1 | ... ] per record
+ *   record   [ payload... | next, previous of ring 0 | next, previous of ring 1 | ... ]
+ *   segment  32,768 records; only the first one is ever copied, while it grows to that
  *
  * The heads belong to the caller: `heads[at]` holds the first id + 1 of a list, or 0. A record is in at most one list of
  * each ring.
  */
+const segmentBits = 15
+const segmentRecords = 1 << segmentBits
+const inSegment = segmentRecords - 1
+
 export class LinkedRecords {
-  /** Record `id` begins at `stride * id`. Replaced when it grows: read it anew after `allocate`. */
-  words: Uint32Array
-  readonly stride: number
+  readonly #segments: Uint32Array[]
+  readonly #stride: number
   readonly #payloadWords: number
-  readonly #free: number[] = []
+  /** The record that was released last, + 1; its first word leads to the one before. */
+  #free = 0
   #end = 0
 
   constructor(payloadWords: number, ringCount: number) {
     this.#payloadWords = payloadWords
-    this.stride = payloadWords + 2 * ringCount
-    this.words = new Uint32Array(16 * this.stride)
+    this.#stride = payloadWords + 2 * ringCount
+    this.#segments = [new Uint32Array(16 * this.#stride)]
   }
 
   get bytesUsed(): number {
-    return this.words.byteLength
+    return this.#segments.reduce((sum, segment) => sum + segment.byteLength, 0)
   }
 
   allocate(): number {
-    const id = this.#free.pop() ?? this.#end++
-    if (this.stride * (id + 1) > this.words.length) this.words = widened(this.words, this.stride * (id + 1))
+    if (this.#free !== 0) {
+      const id = this.#free - 1
+      this.#free = this.get(id, 0)
+      return id
+    }
+    const id = this.#end++
+    const segment = id >>> segmentBits
+    const own = this.#segments[segment]
+    if (own === undefined) this.#segments.push(new Uint32Array(segmentRecords * this.#stride))
+    else if (this.#placeOf(id) >= own.length) this.#segments[segment] = widened(own, 2 * own.length)
     return id
   }
 
   /** The record is in no list any more. */
   release(id: number): void {
-    this.#free.push(id)
+    this.set(id, 0, this.#free)
+    this.#free = id + 1
+  }
+
+  /** A word of a record: of its payload, or behind that the next and the previous id of each ring. */
+  get(id: number, word: number): number {
+    return this.#segments[id >>> segmentBits]![this.#placeOf(id) + word]!
+  }
+
+  set(id: number, word: number, value: number): void {
+    this.#segments[id >>> segmentBits]![this.#placeOf(id) + word] = value
   }
 
   append(ring: number, heads: Uint32Array, at: number, id: number): void {
-    const { words } = this
-    const link = this.#payloadWords + 2 * ring
-    const own = this.stride * id + link
+    const next = this.#payloadWords + 2 * ring
     const head = heads[at]! - 1
     if (head < 0) {
       heads[at] = id + 1
-      words[own] = words[own + 1] = id
+      this.set(id, next, id)
+      this.set(id, next + 1, id)
       return
     }
-    const first = this.stride * head + link
-    const tail = words[first + 1]!
-    words[own] = head
-    words[own + 1] = tail
-    words[first + 1] = id
-    words[this.stride * tail + link] = id
+    const tail = this.get(head, next + 1)
+    this.set(id, next, head)
+    this.set(id, next + 1, tail)
+    this.set(head, next + 1, id)
+    this.set(tail, next, id)
   }
 
   /** The record must be in this list. */
   remove(ring: number, heads: Uint32Array, at: number, id: number): void {
-    const { words } = this
     const link = this.#payloadWords + 2 * ring
-    const own = this.stride * id + link
-    const next = words[own]!
+    const next = this.get(id, link)
     if (next === id) {
       heads[at] = 0
       return
     }
-    const previous = words[own + 1]!
-    words[this.stride * previous + link] = next
-    words[this.stride * next + link + 1] = previous
+    const previous = this.get(id, link + 1)
+    this.set(previous, link, next)
+    this.set(next, link + 1, previous)
     if (heads[at] === id + 1) heads[at] = next + 1
   }
 
   /** The id that arrived after this one in its list, or -1. */
   after(ring: number, heads: Uint32Array, at: number, id: number): number {
-    const next = this.words[this.stride * id + this.#payloadWords + 2 * ring]!
+    const next = this.get(id, this.#payloadWords + 2 * ring)
     return next + 1 === heads[at] ? -1 : next
+  }
+
+  #placeOf(id: number): number {
+    return this.#stride * (id & inSegment)
   }
 }
 

@@ -30,7 +30,8 @@ const edgeHead = 7
 const edgeSign = 8
 const ownerWords = 4 // first hold + 1, count of holds, sign
 const ownerSign = 2
-const holdWords = 8 // owner, edge, then next and previous in each of three rings:
+const holdOwner = 0 // words of a hold: owner, edge, then next and previous in each of three rings
+const holdEdge = 1
 const nextOfEdge = 2
 const ofEdge = 0
 const ofOwner = 1
@@ -176,26 +177,25 @@ export class LowerTier {
    * directly: this is the innermost loop of a lookup.
    */
   markRanks(edge: number, owners: TierOwners, marks: Uint32Array, mark: number): void {
-    const { words } = this.#holds
+    const holds = this.#holds
     const first = this.#edges[edgeWords * edge + edgeHead]! - 1
     let hold = first
     do {
-      const at = holdWords * hold
-      const owner = words[at]!
+      const owner = holds.get(hold, holdOwner)
       const rank = (owner & 1) === 0 ? owner >>> 1 : owners.rankOf(owner)
       if (rank >= 0 && rank < marks.length) marks[rank] = mark
-      hold = words[at + nextOfEdge]!
+      hold = holds.get(hold, nextOfEdge)
     } while (hold !== first)
   }
 
   /** Does the rank own the edge, itself or through its cache owner? */
   isOwnedBy(edge: number, owners: TierOwners, rank: Rank): boolean {
-    const { words } = this.#holds
+    const holds = this.#holds
     const first = this.#edges[edgeWords * edge + edgeHead]! - 1
     let hold = first
     do {
-      if (owners.rankOf(words[holdWords * hold]!) === rank) return true
-      hold = words[holdWords * hold + nextOfEdge]!
+      if (owners.rankOf(holds.get(hold, holdOwner)) === rank) return true
+      hold = holds.get(hold, nextOfEdge)
     } while (hold !== first)
     return false
   }
@@ -324,9 +324,8 @@ export class LowerTier {
     const ownerAt = ownerWords * owner
     if (ownerAt + ownerWords > this.#owners.length) this.#owners = widened(this.#owners, ownerAt + ownerWords)
     if (this.#owners[ownerAt] === 0) this.#signOwner(owner)
-    const { words } = this.#holds
-    words[holdWords * hold] = owner
-    words[holdWords * hold + 1] = edge
+    this.#holds.set(hold, holdOwner, owner)
+    this.#holds.set(hold, holdEdge, edge)
     this.#holdTable.add(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
     this.#holds.append(ofEdge, this.#edges, edgeWords * edge + edgeHead, hold)
     this.#holds.append(ofOwner, this.#owners, ownerAt, hold)
@@ -370,11 +369,11 @@ export class LowerTier {
   }
 
   #ownerOf(hold: number): Owner {
-    return this.#holds.words[holdWords * hold]!
+    return this.#holds.get(hold, holdOwner)
   }
 
   #edgeOf(hold: number): number {
-    return this.#holds.words[holdWords * hold + 1]!
+    return this.#holds.get(hold, holdEdge)
   }
 
   #edgeHash(kind: number, parentLo: number, parentHi: number, localLo: number, localHi: number): number {

@@ -98,23 +98,24 @@ export function drainAndClose(request: IncomingMessage, response: ServerResponse
 
 /** The object in a body. Throws `WR_INVALID_BODY`. `__proto__` is a key like any other and cannot change a prototype. */
 export function parseObject(body: Buffer, depthMax: number): Record<string, unknown> {
-  if (body.length === 0) throw invalid('EOF while parsing a value at line 1 column 0')
+  if (body.length === 0) throw invalidBody('EOF while parsing a value at line 1 column 0')
   const text = bodyText(body)
   let value: unknown
   try {
     value = JSON.parse(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text)
   } catch {
-    throw invalid('the body is not JSON') // the parser's own text quotes the body, which may hold a prompt
+    throw invalidBody('the body is not JSON') // the parser's own text quotes the body, which may hold a prompt
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('the body is not an object')
-  if (isDeeperThan(value, depthMax)) throw invalid(`nested deeper than ${depthMax}`)
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw invalidBody('the body is not an object')
+  if (isDeeperThan(value, depthMax)) throw invalidBody(`nested deeper than ${depthMax}`)
   return value as Record<string, unknown>
 }
 
 /** Throws `WR_INVALID_BODY`. Most bodies are ASCII, and are then decoded as latin1: 0.02 ms instead of 0.3 ms for 220 KB. */
 export function bodyText(body: Buffer): string {
   if (isAscii(body)) return body.toString('latin1')
-  if (!isUtf8(body)) throw invalid('the body is not UTF-8')
+  if (!isUtf8(body)) throw invalidBody('the body is not UTF-8')
   return body.toString('utf8')
 }
 
@@ -153,7 +154,8 @@ function tooLarge(bytesMax: number): WarmrouteError {
   })
 }
 
-function invalid(reason: string): WarmrouteError {
+/** In upstream's words. */
+export function invalidBody(reason: string): WarmrouteError {
   return new WarmrouteError('WR_INVALID_BODY', {
     message: `Failed to deserialize the JSON body into the target type: ${reason}`,
     reason,

@@ -2,43 +2,73 @@
  * Upstream's second and third try at a body that is not JSON (spec/serving.md 1.2), for `strict: dynamo`: raw control
  * characters inside strings are escaped, then bytes that are not UTF-8 are replaced. The engine gets the mended body.
  */
-import { isUtf8 } from 'node:buffer'
+import { stepBytes } from '../scan-fields.js'
+import type { Steps } from '../steps.js'
+import { checkJson } from './check-json.js'
+import { isUnicode } from './parse-body.js'
 
-/** The body itself where it parses or cannot be mended: then the parser says what is wrong with it. */
-export function forgiveBody(bytes: Buffer): Buffer {
-  if (parses(bytes)) return bytes
-  const escaped = escapeControls(bytes)
-  if (parses(escaped)) return escaped
-  const replaced = escapeControls(Buffer.from(bytes.toString('utf8')))
-  return parses(replaced) ? replaced : bytes
+export interface ForgiveLimits {
+  readonly depthMax: number
+  /** Of the mended body: an escape is six times as long as what it stands for. */
+  readonly bodyBytesMax: number
 }
 
-function parses(bytes: Buffer): boolean {
-  if (!isUtf8(bytes)) return false
-  try {
-    JSON.parse(bytes.toString('utf8'))
-    return true
-  } catch {
-    return false
+/** The body itself where it is JSON; undefined where it cannot be mended. */
+export function* forgiveBody(bytes: Buffer, limits: ForgiveLimits): Steps<Buffer | undefined> {
+  const unicode = (yield* isUnicode(bytes)) ? bytes : yield* replaceBytes(bytes)
+  const verdict = yield* checkJson(unicode, limits.depthMax)
+  if (verdict === 'not json') return undefined
+  return verdict === 'json' ? unicode : yield* escapeControls(unicode, limits.bodyBytesMax)
+}
+
+/** What is no UTF-8 becomes U+FFFD, as `Buffer.toString` has it. */
+function* replaceBytes(bytes: Buffer): Steps<Buffer> {
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+  const parts: Buffer[] = []
+  for (let at = 0; at < bytes.length; at += stepBytes) {
+    if (at > 0) yield
+    parts.push(Buffer.from(decoder.decode(bytes.subarray(at, at + stepBytes), { stream: true })))
   }
+  parts.push(Buffer.from(decoder.decode()))
+  return Buffer.concat(parts)
 }
 
 const quote = 0x22
 const backslash = 0x5c
+const escapeBytes = 6
+const escapeHead = Buffer.from('\\u00')
+const hexDigits = Buffer.from('0123456789abcdef')
 
 /** Bytes below 0x20 between quotes, as `\u00XX`. Works on bytes: no byte of a longer UTF-8 sequence is that low. */
-function escapeControls(bytes: Buffer): Buffer {
-  const parts: Buffer[] = []
+function* escapeControls(bytes: Buffer, bytesMax: number): Steps<Buffer | undefined> {
+  const size = yield* writeEscaped(bytes, undefined)
+  if (size > bytesMax) return undefined
+  const escaped = Buffer.allocUnsafeSlow(size)
+  yield* writeEscaped(bytes, escaped)
+  return escaped
+}
+
+/** Answers how many bytes it has written, or would have. */
+function* writeEscaped(bytes: Buffer, into: Buffer | undefined): Steps<number> {
+  let written = 0
   let isInside = false
-  let copied = 0
+  let isEscaped = false
   for (let at = 0; at < bytes.length; at++) {
+    if (at > 0 && at % stepBytes === 0) yield
     const byte = bytes[at]!
-    if (isInside && byte === backslash) at++
-    else if (byte === quote) isInside = !isInside
-    else if (isInside && byte < 0x20) {
-      parts.push(bytes.subarray(copied, at), Buffer.from(`\\u00${byte.toString(16).padStart(2, '0')}`))
-      copied = at + 1
+    if (isInside && byte < 0x20) {
+      if (into) {
+        into.set(escapeHead, written)
+        into[written + 4] = hexDigits[byte >>> 4]!
+        into[written + 5] = hexDigits[byte & 15]!
+      }
+      written += escapeBytes
+      continue
     }
+    if (into) into[written] = byte
+    written++
+    if (byte === quote && !isEscaped) isInside = !isInside
+    isEscaped = isInside && byte === backslash && !isEscaped
   }
-  return parts.length === 0 ? bytes : Buffer.concat([...parts, bytes.subarray(copied)])
+  return written
 }

@@ -5,8 +5,7 @@
  * takes longer is read in steps, or not at all (docs/decisions/0157).
  */
 import { isAscii, isUtf8 } from 'node:buffer'
-import { WarmrouteError } from '../../core/protocol/index.js'
-import { parseObject } from '../http/read-body.js'
+import { invalidBody, parseObject } from '../http/read-body.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { FieldScan, stepBytes, walkInSteps } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
@@ -46,12 +45,12 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
   if (bytes.length <= wholeBytesMax) {
     return { body: parseObject(bytes, depthMax), isWhole: true, isLight: true, fields: undefined }
   }
-  if (!(yield* isUnicode(bytes))) throw invalid('the body is not UTF-8')
+  if (!(yield* isUnicode(bytes))) throw invalidBody('the body is not UTF-8')
   const scan = new FieldScan(bytes)
   yield* walkInSteps(scan)
   const { fields } = scan
-  if (!fields) throw invalid(scan.problem)
-  if (scan.depth > depthMax) throw invalid(`nested deeper than ${depthMax}`)
+  if (!fields) throw invalidBody(scan.problem)
+  if (scan.depth > depthMax) throw invalidBody(`nested deeper than ${depthMax}`)
   const body = Object.create(null) as Record<string, unknown>
   let isWhole = true
   let parsedBytes = 0
@@ -59,7 +58,7 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
     const size = valueEnd - valueStart
     const isParsed = size <= (longFields.has(name) && isText(bytes, valueStart) ? fieldBytesMax : parsedBytesMax)
     if (!isParsed) {
-      if (readFields.has(name)) throw invalid(`${name} has more than ${parsedBytesMax} bytes`)
+      if (readFields.has(name)) throw invalidBody(`${name} has more than ${parsedBytesMax} bytes`)
       isWhole = false
       body[name] =
         (idFields.has(name) ? yield* readIds(bytes, valueStart, valueEnd) : undefined) ??
@@ -86,7 +85,7 @@ function* unreadBatch(bytes: Buffer, start: number, end: number): Steps<typeof u
 /** What is validated in one step: less than a millisecond. */
 const validatedBytes = 4 * 1024 * 1024
 
-function* isUnicode(bytes: Buffer): Steps<boolean> {
+export function* isUnicode(bytes: Buffer): Steps<boolean> {
   for (let start = 0; start < bytes.length; ) {
     let end = Math.min(bytes.length, start + validatedBytes)
     while (end < bytes.length && end > start && (bytes[end]! & 0xc0) === 0x80) end-- // not inside of a character
@@ -112,13 +111,6 @@ function parseValue(bytes: Buffer, start: number, end: number): unknown {
   try {
     return JSON.parse(bytes.toString('utf8', start, end))
   } catch {
-    throw invalid('the body is not JSON')
+    throw invalidBody('the body is not JSON')
   }
-}
-
-function invalid(reason: string): WarmrouteError {
-  return new WarmrouteError('WR_INVALID_BODY', {
-    message: `Failed to deserialize the JSON body into the target type: ${reason}`,
-    reason,
-  })
 }

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
 import type { BufferPool } from '../http/buffer-pool.js'
-import { parseObject } from '../http/read-body.js'
+import { invalidBody, parseObject } from '../http/read-body.js'
 import type { Model } from '../model.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { scanFields } from '../scan-fields.js'
@@ -16,7 +16,8 @@ import { readNvext } from './nvext.js'
 import { parseBody } from './parse-body.js'
 import type { PromptTokens, TokenizerAnswer } from './prompt.js'
 import { byteTokens, carriedTokens } from './prompt.js'
-import { validateStrictly } from './strict.js'
+import { isCheckedStrictly, validateStrictly } from './strict.js'
+import { outlineBody } from './strict-outline.js'
 
 export interface Prepared {
   readonly row: EndpointRow
@@ -40,12 +41,13 @@ export function* prepare(
   given: Buffer,
 ): Steps<Prepared> {
   const { depthMax } = context.limits
-  const bytes = context.isStrict ? forgiveBody(given) : given
+  const mended = context.isStrict ? yield* forgiveBody(given, context.limits) : given
+  const bytes = mended ?? given
   const parsed = yield* parseBody(bytes, depthMax)
+  if (!mended) throw invalidBody('the body is not JSON')
   const { body, isWhole, isLight } = parsed
   const parseWhole = (): Readonly<Record<string, unknown>> => (isWhole ? body : parseObject(bytes, depthMax))
-  // Upstream's checks need all of it at once, however long that takes.
-  if (context.isStrict) validateStrictly(row, parseWhole())
+  if (context.isStrict && isCheckedStrictly(row)) validateStrictly(row, yield* outlineBody(bytes, parsed))
   const { model, loraName } = context.hub.resolve(body['model'])
   let scanned = parsed.fields
   const fields = (): readonly FieldSpan[] => (scanned ??= scanOrRefuse(bytes))

@@ -35,14 +35,19 @@ const known: ReadonlySet<string> = new Set(common)
 // biome-ignore format: a list of names
 const nvextFields: ReadonlySet<string> = new Set(['backend_instance_id', 'prefill_worker_id', 'decode_worker_id', 'dp_rank', 'prefill_dp_rank', 'token_data', 'use_raw_prompt', 'greed_sampling', 'annotations', 'extra_fields', 'cache_salt', 'max_thinking_tokens', 'agent_hints', 'request_timestamp_ms', 'routing_constraints', 'router', 'metadata_upload', 'session_control'])
 
-const choicesMax = 128
+export const choicesMax = 128
 const stopsMax = 4
-const toolsMax = 1536
-const toolNameMax = 128
+export const toolsMax = 1536
+export const toolNameMax = 128
+
+/** Upstream checks no other requests. */
+export function isCheckedStrictly({ endpoint }: EndpointRow): boolean {
+  return endpoint === 'chat_completions' || endpoint === 'completions'
+}
 
 /** Throws `WR_INVALID_BODY`, or `WR_NOT_IMPLEMENTED` for the old function calls. */
 export function validateStrictly(row: EndpointRow, body: Body): void {
-  if (row.endpoint !== 'chat_completions' && row.endpoint !== 'completions') return
+  if (!isCheckedStrictly(row)) return
   const unknown = Object.keys(body).filter((name) => !known.has(name))
   if (unknown.length > 0)
     throw refused(`Unsupported parameter(s): ${unknown.map((name) => `\`${name}\``).join(', ')}`, unknown[0]!)
