@@ -52,15 +52,15 @@ export type RouterResponse =
       readonly pendingIslTokens: number
     }
 
-/** Throws `WR_INVALID_JSON` or `WR_INVALID_ARGUMENT`. */
-export function parseRouterRequest(text: string): RouterRequest {
+/** `tokens` stand for those of the text, where whoever reads it has read them already. Throws `WR_INVALID_JSON` or `WR_INVALID_ARGUMENT`. */
+export function parseRouterRequest(text: string, tokens?: Uint32Array): RouterRequest {
   const value = parseLosslessJson(text)
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refused('a request is an object')
   const { method } = value
-  if (method === 'new') return readNew(value)
+  if (method === 'new') return readNew(value, tokens)
   if (method === 'mark_prefill' || method === 'mark_free')
     return { method, requestId: optionalText(value, 'request_id') }
-  if (method === 'potential_loads') return { method, ...readPrompt(value) }
+  if (method === 'potential_loads') return { method, ...readPrompt(value, tokens) }
   throw refused('method must be new, mark_prefill, mark_free or potential_loads')
 }
 
@@ -73,22 +73,25 @@ export function requestIdOr(contextId: string, requestId: string | undefined): s
   return requestId === undefined || requestId.trim() === '' ? contextId : requestId
 }
 
-function readNew(value: JsonObject): NewRequest {
+function readNew(value: JsonObject, tokens: Uint32Array | undefined): NewRequest {
   const constraints = value['routing_constraints'] ?? null
   return {
     method: 'new',
-    ...readPrompt(value),
+    ...readPrompt(value, tokens),
     priorityJump: optionalNumber(value, 'priority_jump'),
     strictPriority: optionalNumber(value, 'strict_priority'),
     ...(constraints === null ? {} : readConstraints(constraints)),
   }
 }
 
-function readPrompt(value: JsonObject): Pick<NewRequest, 'tokens' | 'blockMmInfos' | 'loraName' | 'cacheNamespace'> {
+function readPrompt(
+  value: JsonObject,
+  tokens: Uint32Array | undefined,
+): Pick<NewRequest, 'tokens' | 'blockMmInfos' | 'loraName' | 'cacheNamespace'> {
   const infos = value['block_mm_infos'] ?? null
   if (infos !== null && !Array.isArray(infos)) throw refused('block_mm_infos must be a list')
   return {
-    tokens: readTokens(value['tokens']),
+    tokens: tokens ?? readTokens(value['tokens']),
     blockMmInfos: infos === null ? undefined : infos.map((info, index) => readInfo(info, index)),
     loraName: optionalText(value, 'lora_name'),
     cacheNamespace: optionalText(value, 'cache_namespace'),

@@ -55,6 +55,42 @@ describe('the router protocol', () => {
     await ask({ method: 'mark_free' }, 'r1')
   })
 
+  it('reads many tokens in steps, and makes of them what it makes of few', async () => {
+    const router = await kv()
+    const asked: unknown[] = []
+    const answer = router.answer.bind(router)
+    router.answer = (context, request) => {
+      asked.push(request)
+      return answer(context, request)
+    }
+    await open({ engines: 1, router })
+    const tokens = Array.from({ length: 200_000 }, (_, at) => (at * 7919) % 151_643)
+    const more = { lora_name: 'é', priority_jump: 2, block_mm_infos: [null, null] }
+    expect(await ask({ method: 'new', tokens, ...more }, 'r1')).toMatchObject({ method: 'new', overlap_blocks: 0 })
+    expect(await ask({ ...more, method: 'new', tokens: tokens.slice(0, 1000) }, 'r2')).toMatchObject({ method: 'new' })
+    const [long, short] = asked as { tokens: Uint32Array }[]
+    expect(long!.tokens).toEqual(Uint32Array.from(tokens))
+    expect({ ...long, tokens: [] }).toEqual({ ...short, tokens: [] })
+    for (const id of ['r1', 'r2']) await ask({ method: 'mark_free' }, id)
+  })
+
+  const ones = Array(50_000).fill(1)
+  const text = 'x'.repeat(300_000)
+  it.each<[string, () => object, string]>([
+    ['an odd token', () => ({ method: 'new', tokens: [...ones, -1] }), 'tokens hold something that is no token'],
+    ['lists of tokens', () => ({ method: 'new', tokens: [ones] }), 'tokens hold something that is no token'],
+    [
+      'no tokens',
+      () => ({ method: 'new', lora_name: text.slice(0, 99_999) }),
+      'tokens hold something that is no token',
+    ],
+    ['a long name', () => ({ method: 'new', tokens: ones, lora_name: text }), 'only tokens may be longer'],
+    ['an odd method', () => ({ method: 'odd', tokens: ones, more: ones }), 'method must be new, mark_prefill'],
+  ])('refuses a long body with %s', async (_, body, reason) => {
+    await open({ engines: 1, router: await kv() })
+    expect(JSON.stringify(await ask(body(), 'r1'))).toContain(reason)
+  })
+
   it('refuses a request that nobody names, and a model that is not served', async () => {
     await open({ engines: 1 })
     for (const method of ['mark_prefill', 'mark_free'])

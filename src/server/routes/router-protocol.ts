@@ -6,10 +6,12 @@
 import type { IncomingMessage } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { RequestContext, RouterRequest } from '../../routing/index.js'
-import { parseRouterRequest, requestIdOr, stringifyRouterResponse } from '../../routing/index.js'
+import { requestIdOr, stringifyRouterResponse } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { answerJson } from '../http/answer.js'
-import { bodyText, readBody } from '../http/read-body.js'
+import { readBody } from '../http/read-body.js'
+import { takeSteps } from '../steps.js'
+import { readRouterRequest } from './read-router-request.js'
 import type { Route } from './route.js'
 
 export function routerProtocolRoute(context: GatewayContext): Route {
@@ -22,7 +24,7 @@ export function routerProtocolRoute(context: GatewayContext): Route {
         bytesMax: context.limits.bodyBytesMax,
         timeoutMs: context.deadlines.bodyMs,
       })
-      const asked = parseRouterRequest(bodyText(bytes))
+      const asked = await takeSteps(readRouterRequest(bytes))
       const { model } = context.hub.resolve(new URLSearchParams(query).get('model') ?? undefined)
       const { router } = model.spec
       const answer = await whileAsked(context, request, async (signal) => {
