@@ -124,11 +124,19 @@ function compileMember(node: Node): Expression {
     const [start, stop, step] = ['start', 'stop', 'step'].map((key) =>
       property[key] ? compile(property[key]) : undefined,
     )
-    return (scope, run) => sliceOf(object(scope, run), start?.(scope, run), stop?.(scope, run), step?.(scope, run))
+    return (scope, run) => {
+      const whole = object(scope, run)
+      run.step(countingWork(whole))
+      return sliceOf(whole, start?.(scope, run), stop?.(scope, run), step?.(scope, run))
+    }
   }
   if (node['computed']) {
     const key = compile(property)
-    return (scope, run) => itemOf(object(scope, run), key(scope, run))
+    return (scope, run) => {
+      const whole = object(scope, run)
+      run.step(countingWork(whole))
+      return itemOf(whole, key(scope, run))
+    }
   }
   const name = property['value']
   if (typeof name === 'number') return (scope, run) => itemOf(object(scope, run), name)
@@ -217,7 +225,14 @@ function compileBinary(node: Node): Expression {
   }
   const operator = operators[name]
   if (!operator) throw new TemplateSyntaxError(`unknown operator: ${name}`)
-  return (scope, run) => operator(left(scope, run), right(scope, run))
+  const isSearch = name === 'in' || name === 'not in'
+  return (scope, run) => {
+    const first = left(scope, run)
+    const second = right(scope, run)
+    // Joining texts is left out: that costs the same, however long they are.
+    if (isSearch || isList(second)) run.step(workOf(first) + workOf(second))
+    return operator(first, second)
+  }
 }
 
 function compileUnary(node: Node): Expression {
@@ -247,6 +262,11 @@ export function compileFilter(node: Node): (value: Value, scope: Scope, run: Run
 function workOf(value: Value): number {
   if (typeof value === 'string') return value.length >>> 8
   return isList(value) ? value.length >>> 3 : 0
+}
+
+/** A character that is asked for by its number is counted for, and made to stand alone. */
+function countingWork(value: Value): number {
+  return typeof value === 'string' ? value.length >>> 5 : 0
 }
 
 function compileTest(node: Node): Expression {

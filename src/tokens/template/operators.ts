@@ -99,6 +99,8 @@ export function attributeOf(object: Value, name: string): Value {
   return bindMethod(object, name) ?? (isDict(object) ? dictGet(object, name) : undefined)
 }
 
+const surrogates = /[\ud800-\udfff]/
+
 /** `object[key]`: an item first, then an attribute. */
 export function itemOf(object: Value, key: Value): Value {
   if (object === undefined) throw new TemplateError('undefined has no items')
@@ -106,7 +108,7 @@ export function itemOf(object: Value, key: Value): Value {
     const index = Number(key)
     if (isList(object)) return object.at(index)
     if (typeof object === 'string') {
-      return /[\ud800-\udfff]/.test(object) ? Array.from(object).at(index) : object.at(index)
+      return surrogates.test(object) ? Array.from(object).at(index) : object.at(index)
     }
   }
   if (isDict(object)) {
@@ -116,10 +118,10 @@ export function itemOf(object: Value, key: Value): Value {
   return typeof key === 'string' ? attributeOf(object, key) : undefined
 }
 
-/** `object[start:stop:step]`. */
+/** `object[start:stop:step]`. Python counts code points. */
 export function sliceOf(object: Value, start: Value, stop: Value, step: Value): Value {
-  const items = typeof object === 'string' ? Array.from(object) : object
-  if (!isList(items)) throw new TemplateError(`${typeName(object)} cannot be sliced`)
+  const items = typeof object === 'string' && surrogates.test(object) ? Array.from(object) : object
+  if (typeof items !== 'string' && !isList(items)) throw new TemplateError(`${typeName(object)} cannot be sliced`)
   const by = step === undefined || step === null ? 1 : toNumber(step)!
   if (by === 0) throw new TemplateError('slice step cannot be zero')
   const clamp = (value: Value, ifMissing: number, low: number, high: number): number => {
@@ -129,8 +131,10 @@ export function sliceOf(object: Value, start: Value, stop: Value, step: Value): 
   }
   const picked: Value[] = []
   if (by > 0) {
+    const from = clamp(start, 0, 0, items.length)
     const to = clamp(stop, items.length, 0, items.length)
-    for (let index = clamp(start, 0, 0, items.length); index < to; index += by) picked.push(items[index])
+    if (by === 1 && typeof items === 'string') return items.slice(from, Math.max(from, to))
+    for (let index = from; index < to; index += by) picked.push(items[index])
   } else {
     const to = clamp(stop, -1, -1, items.length - 1)
     for (let index = clamp(start, items.length - 1, -1, items.length - 1); index > to; index += by)

@@ -86,6 +86,30 @@ describe('stays within its limits', () => {
     if (limit) expect((thrown as TemplateLimitError).limit).toBe(limit)
   })
 
+  // Goal: nobody can do much with few statements. Each of these looks at all of a long text or list, fifty times.
+  it.each([
+    "'y' in text",
+    "'y' not in text",
+    'text[1:]',
+    'text[::-1]',
+    'text[0]',
+    'text.strip()',
+    'text | upper',
+    'text | tojson',
+    '1 in list',
+    'list == other',
+    '(list + list) | length',
+  ])('%s counts as much work as it is', (expression) => {
+    const variables = {
+      text: 'x'.repeat(100_000),
+      list: Array<Value>(20_000).fill(0),
+      other: Array<Value>(20_000).fill(0),
+    }
+    const source = `{% for i in range(50) %}{% if ${expression} %}{% endif %}{% endfor %}`
+    expect(render(source, variables, { ...roomy, outputMax: Infinity })).toBe('')
+    expect(() => render(source, variables, { ...roomy, stepsMax: 10_000 })).toThrow(TemplateLimitError)
+  })
+
   it('stops after its steps, so that a caller may move the work elsewhere', () => {
     expect(() => render('{% for i in range(500) %}x{% endfor %}', {}, { ...roomy, stepsMax: 100 })).toThrow(
       TemplateLimitError,
