@@ -1,4 +1,5 @@
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import { defaultDeadlines, defaultHealth } from '../options.js'
 import { Fleet } from './fleet.js'
 
@@ -25,4 +26,28 @@ it('keeps a worker that took over the id of one that still drains', async () => 
   expect(young.state).toBe('ready')
   expect([...routed]).toEqual([1n])
   fleet.close()
+})
+
+it('asks a worker that failed ever more rarely, up to a limit, until it answers', async () => {
+  vi.useFakeTimers()
+  try {
+    const { fleet } = newFleet()
+    const worker = fleet.set({ id: 1n, url: 'http://127.0.0.1:1', engine: 'vllm' })
+    const askedAtMs: number[] = []
+    const startMs = Date.now()
+    vi.spyOn(fleet, 'probe').mockImplementation(() => {
+      askedAtMs.push(Date.now() - startMs)
+      return Promise.resolve(askedAtMs.length === 8)
+    })
+    const fault = new WarmrouteError('WR_ENGINE_UNREACHABLE', {})
+    fleet.fault(worker, fault)
+    fleet.fault(worker, fault) // another request found out as well: it is not asked twice
+    await vi.advanceTimersByTimeAsync(200_000)
+    const seconds = [1, 3, 7, 15, 31, 61, 91, 121]
+    expect(askedAtMs).toEqual(seconds.map((second) => 1_000 * second))
+    expect([worker.isQuarantined, worker.faults]).toEqual([false, 2])
+    fleet.close()
+  } finally {
+    vi.useRealTimers()
+  }
 })
