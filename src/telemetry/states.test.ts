@@ -23,12 +23,15 @@ it.each([
   expect(linesOf(labels, (family) => family.set(others, 'unheard of'))).toEqual(lines(0, 0))
 })
 
-it('finds the place of the state by names alone, whatever the values say', () => {
-  const a = ',worker="1"'
-  expect(linesOf(['a', 'mode', 'worker'], (family) => family.set({ a, worker: '2' }, 'exact'))[0]).toBe(
-    'g{a=",worker=\\"1\\"",mode="exact",worker="2"} 1',
-  )
-})
+it.each([',worker="1"', ',worker=', 'w,worker=', 'w",worker=', 'w\\'])(
+  'finds the place of the state by names alone, whatever the values say: %s',
+  (a) => {
+    const written = a.replaceAll('\\', '\\\\').replaceAll('"', '\\"')
+    expect(linesOf(['a', 'mode', 'worker'], (family) => family.set({ a, worker: '2' }, 'exact'))[0]).toBe(
+      `g{a="${written}",mode="exact",worker="2"} 1`,
+    )
+  },
+)
 
 it('keeps one series for each thing, and ends all its lines at once', () => {
   const labels = new LabelText({ worker: 'w' })

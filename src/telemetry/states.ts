@@ -15,14 +15,15 @@ export class StateFamily extends Family<StateSeries> {
   readonly states: readonly string[]
   /** `mode="exact",`, as it stands before the label that follows. */
   readonly written: readonly Uint8Array[]
-  readonly #next: string
+  /** The text up to where the state goes. Walks the values: one of them may read like a label. */
+  readonly #before: RegExp
 
   constructor(options: StateOptions) {
     const { label, values } = options.states
     super({ ...options, labels: (options.labels ?? []).filter((name) => name !== label) })
-    const next = this.labelNames.find((name) => name > label)
-    if (next === undefined) throw new TypeError(`metric ${this.name} has no label after ${label}`)
-    this.#next = next
+    const before = this.labelNames.filter((name) => name < label)
+    if (before.length === this.labelNames.length) throw new TypeError(`metric ${this.name} has no label after ${label}`)
+    this.#before = new RegExp(`\\{${before.map((name) => `${name}="(?:[^"\\\\]|\\\\.)*",`).join('')}`, 'y')
     this.states = values
     this.written = values.map((value) =>
       Buffer.from(new LabelText({ [label]: value }).text.replace(/^\{(.*)\} $/, '$1,')),
@@ -33,9 +34,11 @@ export class StateFamily extends Family<StateSeries> {
     this.with(labels).set(state)
   }
 
-  /** Where the state goes in the text of the other labels. No value has a bare quote, so the name is found as a name only. */
+  /** Where the state goes in the text of the other labels. */
   placeIn(labels: string): number {
-    return this.#next === this.labelNames[0] ? 1 : labels.indexOf(`,${this.#next}="`) + 1
+    this.#before.lastIndex = 0
+    this.#before.test(labels)
+    return this.#before.lastIndex
   }
 
   protected override create(labels: string): StateSeries {
