@@ -9,7 +9,7 @@ import type { Socket } from 'node:net'
 /** As much as a read takes at once, which is what Node would offer. */
 const landing = Buffer.allocUnsafeSlow(64 * 1024)
 
-/** Tells its bytes with `data`, as any socket does; the memory they came in is used again as soon as that returns. */
+/** Tells its bytes with `data`, as any socket does: they are the listener's to keep. */
 export function openEngineSocket(address: { readonly host: string; readonly port: number }): Socket {
   const socket = connect({
     ...address,
