@@ -91,11 +91,14 @@ interface Served {
 interface OtherEngine {
   readonly rules: Partial<PromptRules>
   readonly engine: EngineTokens | undefined
+  readonly counted: CountedPrompts
 }
 
 interface PromptMaps {
   readonly tokenized: Map<string, number>
   readonly loadOnly: Map<LoadOnlyReason, number>
+  /** By engines of every kind. */
+  readonly counted: CountedPrompts
 }
 
 export interface ServiceOptions extends PoolOptions {
@@ -126,7 +129,7 @@ export class TokenService {
   readonly #loadOnly = new Map<LoadOnlyReason, number>()
   readonly #prompts = new Map<string, PromptMaps>()
   readonly #others = new Map<string, Map<Dialect, OtherEngine>>()
-  /** Of the source that serves the model now. */
+  /** Of the source that serves the model now, by engines of the usual kind. */
   readonly #counted = new Map<string, CountedPrompts>()
   /** For each model the number of the search whose outcome serves it: a search that began earlier never replaces it. */
   readonly #searches = new Map<string, number>()
@@ -168,7 +171,8 @@ export class TokenService {
     this.#models.set(model, served)
     this.#counted.set(model, new CountedPrompts())
     this.#goOn(model, served)
-    if (!this.#prompts.has(model)) this.#prompts.set(model, { tokenized: new Map(), loadOnly: new Map() })
+    if (!this.#prompts.has(model))
+      this.#prompts.set(model, { tokenized: new Map(), loadOnly: new Map(), counted: new CountedPrompts() })
     return this.status(model)
   }
 
@@ -192,16 +196,22 @@ export class TokenService {
     else {
       const { engine, rules } = other
       const isAsked = engine && engine.dialect !== 'trtllm'
-      others.set(dialect, { rules: { ...rules, dialect }, engine: isAsked ? this.#engine(engine, other) : undefined })
+      others.set(dialect, {
+        rules: { ...rules, dialect },
+        engine: isAsked ? this.#engine(engine, other) : undefined,
+        counted: new CountedPrompts(),
+      })
     }
     this.#others.set(model, others)
   }
 
-  /** Why no tokens come for the workers of another kind of engine. Files serve them all. */
+  /** Why no tokens come for the workers of another kind of engine, or none of theirs. Files serve them all. */
   otherTrouble(model: string, dialect: Dialect): string | undefined {
     const other = this.#others.get(model)?.get(dialect)
-    if (!other || !(this.#models.get(model)?.source instanceof EngineTokens)) return undefined
-    return other.engine ? other.engine.trouble : trtllmTrouble
+    if (!other) return undefined
+    const isAsked = this.#models.get(model)?.source instanceof EngineTokens
+    const silence = other.engine ? other.engine.trouble : trtllmTrouble
+    return (isAsked ? silence : undefined) ?? other.counted.trouble
   }
 
   removeModel(model: string): void {
@@ -241,14 +251,16 @@ export class TokenService {
       tokenized: this.#tokenized,
       loadOnly: Object.fromEntries(this.#loadOnly),
       pool: this.#pool.counts,
-      prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, this.#promptCounts(name, it)])),
+      prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, countsOfPrompts(it)])),
       models: Object.fromEntries([...this.#models].map(([name, served]) => [name, countsOf(served)])),
     }
   }
 
-  /** An engine said how many tokens a prompt had of which we made `own`. */
-  counted(model: string, own: number, engines: number): void {
-    this.#counted.get(model)?.compare(own, engines)
+  /** An engine said how many tokens a prompt had of which we made `own`. `dialect`: it is of another kind than the usual one. */
+  counted(model: string, own: number, engines: number, dialect?: Dialect): void {
+    const ofKind = dialect === undefined ? this.#counted.get(model) : this.#others.get(model)?.get(dialect)?.counted
+    ofKind?.compare(own, engines)
+    this.#prompts.get(model)?.counted.compare(own, engines)
   }
 
   /**
@@ -386,13 +398,13 @@ export class TokenService {
         : undefined
     return { source, engine, status: { source: name, from: folder, encoder, reason, trouble, tried } }
   }
+}
 
-  #promptCounts(model: string, { tokenized, loadOnly }: PromptMaps): PromptCounts {
-    return {
-      tokenized: Object.fromEntries(tokenized),
-      loadOnly: Object.fromEntries(loadOnly),
-      counted: this.#counted.get(model)!.counts,
-    }
+function countsOfPrompts({ tokenized, loadOnly, counted }: PromptMaps): PromptCounts {
+  return {
+    tokenized: Object.fromEntries(tokenized),
+    loadOnly: Object.fromEntries(loadOnly),
+    counted: counted.counts,
   }
 }
 

@@ -31,8 +31,8 @@ export interface PromptTokens {
   readonly hash?: ((scheme: HashScheme, hasher: BlockHasher) => BlockHashes) | undefined
   /** Makes what `hash` gives in slices, where doing it at once would hold the loop. */
   readonly hashAhead?: ((scheme: HashScheme, hasher: BlockHasher) => Promise<void>) | undefined
-  /** Tells whoever made the tokens how many the engine counted in all prompts; absent where that would prove nothing. */
-  readonly counted?: ((engines: number) => void) | undefined
+  /** Tells whoever made the tokens how many this worker counted in all prompts; absent where that would prove nothing. */
+  readonly counted?: ((engines: number, workerId: bigint) => void) | undefined
   readonly blockMmInfos?: readonly (MmExtraInfo | null)[] | undefined
   /** Where some of the model's engines make other tokens of the same request. */
   readonly encodings?: readonly EncodedPrompt[] | undefined

@@ -31,8 +31,15 @@ export interface OtherDialect {
 const nobody: readonly OtherDialect[] = []
 
 /** Where the service cannot know the tokens (media, no tokenizer, too slow) the prompt's bytes are used. */
-export function createServiceTokenizer(service: TokenService, options: ServiceTokenizerOptions): PromptTokenizer {
+export function createServiceTokenizer(
+  service: Pick<TokenService, 'tokenizeRequest' | 'counted'>,
+  options: ServiceTokenizerOptions,
+): PromptTokenizer {
   const { model, deadlineMs = 5_000, others = () => nobody } = options
+
+  function otherDialectOf(workerId: bigint): Dialect | undefined {
+    return others().find(({ workerIds }) => workerIds.has(workerId))?.dialect
+  }
 
   async function tokensOf(request: PromptRequest, route: Route, dialect?: Dialect): Promise<PromptTokens | undefined> {
     const { blockSize, body, bytes, signal } = request
@@ -45,7 +52,7 @@ export function createServiceTokenizer(service: TokenService, options: ServiceTo
       totalTokens: result.totalCount,
       counted:
         counts.has(route) && result.source !== 'request'
-          ? (engines) => service.counted(model, result.totalCount, engines)
+          ? (engines, workerId) => service.counted(model, result.totalCount, engines, otherDialectOf(workerId))
           : undefined,
       blockMmInfos: result.mediaByBlock(blockSize),
       templateMs: result.took?.templateMs,

@@ -145,7 +145,7 @@ export class RequestRecord {
   /** The answer is whole: what the engine reported beats what was counted. */
   settled(usage: Usage | undefined, foretold: Foretold): void {
     const meters = this.#meters!
-    if (usage?.promptTokens !== undefined) this.#counted?.(usage.promptTokens)
+    if (usage?.promptTokens !== undefined) this.#counted?.(usage.promptTokens, this.#worker!.id)
     if (usage?.outputTokens !== undefined) this.#outputTokens = usage.outputTokens
     if (usage?.cachedTokens !== undefined) {
       meters.cachedTokens(usage.cachedTokens)
