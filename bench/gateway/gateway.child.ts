@@ -1,6 +1,7 @@
 /**
  * The gateway as it is served, in a process of its own. `isExact` makes tokens, otherwise prompts are compared by bytes;
- * `isPaired` makes the first half of the engines prefill workers.
+ * `isPaired` makes the first half of the engines prefill workers. `loopsFolder` is that of a second model, `loops`; with it a second
+ * gateway of the same models checks bodies as upstream does.
  */
 import { letHeapGrow } from '../../src/cli/collector.js'
 import { InProcessRouter } from '../../src/routing/index.js'
@@ -9,39 +10,48 @@ import { TokenService } from '../../src/tokens/index.js'
 import { tokenizerFolder } from '../tokens/texts.js'
 import { reportUse } from './use.js'
 
-const { ports, isExact, isPaired } = JSON.parse(process.argv[2]!) as {
+const { ports, isExact, isPaired, loopsFolder } = JSON.parse(process.argv[2]!) as {
   ports: number[]
   isExact: boolean
   isPaired?: boolean
+  loopsFolder?: string
 }
 letHeapGrow() // as the command does
-const newRouter = (): Promise<InProcessRouter> =>
-  InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
-const router = await newRouter()
-const gateway = createGateway({
-  listen: { port: 0 },
-  models: [
-    {
-      name: 'm',
-      blockSize: 16,
-      router,
-      ...(isPaired ? { disagg: { enforce: true, openPrefill: newRouter } } : {}),
-      tokenizer: isExact ? await qwenTokenizer() : undefined,
-      workers: ports.map((port, at) => ({
-        id: BigInt(at + 1),
-        url: `http://127.0.0.1:${port}`,
-        engine: 'vllm' as const,
-        ...(isPaired ? { role: at < ports.length / 2 ? ('prefill' as const) : ('decode' as const) } : {}),
-      })),
-    },
-  ],
-})
-const { port } = await gateway.listen()
-reportUse(port)
+const tokenizer = isExact ? await tokenizerOf(tokenizerFolder('qwen3')) : undefined
+const loops = loopsFolder === undefined ? undefined : await tokenizerOf(loopsFolder)
+const { port } = await listen('off')
+if (loops) reportUse(port, { strictPort: (await listen('dynamo')).port })
+else reportUse(port)
 
-async function qwenTokenizer() {
+async function listen(strict: 'off' | 'dynamo') {
+  const models = [await modelOf('m', tokenizer, 1)]
+  if (loops) models.push(await modelOf('loops', loops, 1 + ports.length))
+  return createGateway({ listen: { port: 0 }, strict, models }).listen()
+}
+
+async function modelOf(name: string, encoder: typeof tokenizer, firstId: number) {
+  return {
+    name,
+    blockSize: 16,
+    router: await newRouter(),
+    ...(isPaired ? { disagg: { enforce: true, openPrefill: newRouter } } : {}),
+    tokenizer: encoder,
+    workers: ports.map((at, index) => ({
+      id: BigInt(firstId + index),
+      url: `http://127.0.0.1:${at}`,
+      engine: 'vllm' as const,
+      ...(isPaired ? { role: index < ports.length / 2 ? ('prefill' as const) : ('decode' as const) } : {}),
+    })),
+  }
+}
+
+function newRouter(): Promise<InProcessRouter> {
+  return InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+}
+
+async function tokenizerOf(path: string) {
   const service = new TokenService({ threads: 1 })
-  const status = await service.setModel('m', { path: tokenizerFolder('qwen3') })
+  const status = await service.setModel('m', { path })
   if (status.encoder !== 'own') throw new Error(`no exact tokenizer: ${status.reason}`)
   return createServiceTokenizer(service, { model: 'm' })
 }

@@ -23,6 +23,10 @@ export function hostileBodies(
   const talk = (messages: string, more = ''): HostileBody => asBody(chat, `{"model":"m"${more},"messages":${messages}}`)
   const say = (content: string): string => `[{"role":"user","content":${JSON.stringify(content)}}]`
   const tag = `${round} `
+  const listOf = (count: number, content: string): string =>
+    `[${Array.from({ length: count }, (_, at) => `{"role":"user","content":"${tag}${at}${content}"}`).join(',')}]`
+  const loop = (messages: string, more = ''): HostileBody =>
+    asBody(chat, `{"model":"loops"${more},"messages":${messages}}`)
   return {
     'a million ids': complete(`[${ids(mega)}]`),
     'a million ids in nvext': asBody(
@@ -54,8 +58,22 @@ export function hostileBodies(
       chat,
       `{"model":"m","messages":${say(tag)}${Array.from({ length: size(3, 100) }, (_, at) => `,"f${at}":[${fill('{"x":1},', 60_000)}1]`).join('')}}`,
     ),
+    'as much as is parsed on the loop': talk(listOf(size(100, 1500), prose(250, 800))),
+    'a template of nested loops': loop(listOf(size(20, 400), 'x'.repeat(40))),
+    'one that searches long texts': loop(listOf(size(10, 140), prose(4000, 800)), toolOf('search')),
+    'one that runs into its deadline': loop(listOf(size(20, 1000), 'x'), toolOf('spin')),
+    'one that prints what is nested deep': loop(
+      say(tag),
+      toolOf('print', `,"deep":${'['.repeat(110)}${fill('{"a":1},', size(500, 50_000))}1${']'.repeat(110)}`),
+    ),
+    'the router, asked with a million ids': asBody('/router?model=m', `{"method":"new","tokens":[${ids(mega)}]}`),
     'three megabytes of white space': asBody(chat, `{"model":"m",${fill(' ', 3 * mega)}"messages":${say(tag)}}`),
   }
+}
+
+/** What the template of `loops` does, and what it may do it with. */
+function toolOf(kind: string, more = ''): string {
+  return `,"tools":[{"type":"function","function":{"name":"${kind}"${more}}}]`
 }
 
 function asBody(path: string, text: string): HostileBody {
@@ -71,3 +89,15 @@ function randomText(length: number, seed: number): string {
   }
   return bytes.toString('latin1')
 }
+
+/** A chat template that does what a hostile one would, by what the first tool is called. Beside a tokenizer it makes the model `loops`. */
+export const loopsTemplate = `{%- set kind = tools[0].function.name if tools else 'write' -%}
+{%- for a in messages -%}
+  {%- for b in messages -%}
+    {%- if kind == 'write' -%}{{ b.content }}
+    {%- elif kind == 'search' -%}{%- if 'zz zz' in b.content or b.content[-1] == '?' -%}?{%- endif -%}
+    {%- elif kind == 'spin' -%}{%- for c in messages -%}{%- endfor -%}
+    {%- endif -%}
+  {%- endfor -%}
+  {%- if kind == 'print' -%}{{ tools | tojson }}{%- endif -%}
+{%- endfor -%}`

@@ -1,11 +1,15 @@
 /** How long can one request hold the loop of a gateway that makes exact tokens? Everything from its bytes to its booking counts. */
-import { readFileSync } from 'node:fs'
+import type { ChildProcess } from 'node:child_process'
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { defineBench, summarise } from '../harness.js'
 import type { BenchContext } from '../harness.js'
+import { tokenizerFolder } from '../tokens/texts.js'
 import { ask, compileSources, sources, startChild } from './children.js'
 import type { HostileBody } from './hostile-bodies.js'
-import { hostileBodies } from './hostile-bodies.js'
+import { hostileBodies, loopsTemplate } from './hostile-bodies.js'
 import type { Use } from './use.js'
 
 export const benches = [
@@ -16,34 +20,68 @@ const noLinux = 'this figure needs the times that Linux counts for threads'
 
 async function hostile(bench: BenchContext): Promise<void> {
   const code = bench.isSmoke ? sources : compileSources()
+  const loopsFolder = loopsModel()
   const engines = await startChild<{ ports: number[] }>(code, './engines.child.ts')
   const { ports } = engines.first
-  const gateway = await startChild<{ port: number }>(code, './gateway.child.ts', { ports, isExact: true })
+  const options = { ports, isExact: true, loopsFolder }
+  const gateway = await startChild<{ port: number; strictPort: number }>(code, './gateway.child.ts', options)
+  const { port, strictPort } = gateway.first
+  await measure(bench, gateway.child, { id: 'gateway.hostile_stall_max_ms', port, firstRound: 0 })
+  const strictRound = 100 // the tokenizer is the same, and would remember the texts
+  await measure(bench, gateway.child, {
+    id: 'gateway.hostile_strict_stall_max_ms',
+    port: strictPort,
+    firstRound: strictRound,
+  })
+  gateway.child.disconnect()
+  engines.child.disconnect()
+  rmSync(loopsFolder, { recursive: true })
+}
+
+/** The tokenizer of Qwen3 with a template that is meant to take long. */
+function loopsModel(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'warmroute-loops-'))
+  for (const file of ['tokenizer.json', 'tokenizer_config.json'])
+    copyFileSync(join(tokenizerFolder('qwen3'), file), join(folder, file))
+  writeFileSync(join(folder, 'chat_template.jinja'), loopsTemplate)
+  return folder
+}
+
+interface Target {
+  readonly id: string
+  readonly port: number
+  readonly firstRound: number
+}
+
+async function measure(bench: BenchContext, gateway: ChildProcess, { id, port, firstRound }: Target): Promise<void> {
   const only = process.env['BENCH_ONLY']
-  const rounds = bench.size(1, 6)
   const turns = new Map<string, number[]>()
+  const statuses = new Map<string, number>()
   let answered = 0
-  for (let round = 0; round < rounds; round++) {
-    for (const [name, body] of Object.entries(hostileBodies(round, bench.size))) {
+  for (let round = 0; round < bench.size(1, 6); round++) {
+    for (const [name, body] of Object.entries(hostileBodies(firstRound + round, bench.size))) {
       if (only !== undefined && !name.includes(only)) continue
-      await ask<Use>(gateway.child, 'watch')
-      answered += await send(gateway.first.port, body)
-      const { busyMaxMs } = await ask<Use>(gateway.child, 'use')
+      await ask<Use>(gateway, 'watch')
+      const status = await send(port, body)
+      const { busyMaxMs } = await ask<Use>(gateway, 'use')
       if (busyMaxMs === undefined && isLinux()) throw new Error(noLinux)
+      answered += status
+      statuses.set(name, status)
       turns.set(name, [...(turns.get(name) ?? []), busyMaxMs ?? 0])
     }
   }
   let worst = 0
+  if (!bench.isSmoke) console.error(id)
   for (const [name, samples] of turns) {
     const settled = samples.slice(bench.isSmoke ? 0 : 2) // the compiler needs two
     const { median } = summarise(settled)
     if (!bench.isSmoke)
-      console.error(`  ${name}: ${median.toFixed(2)} ms, at most ${Math.max(...settled).toFixed(2)} ms`)
+      console.error(
+        `  ${name} (${statuses.get(name)}): ${median.toFixed(2)} ms, at most ${Math.max(...settled).toFixed(2)} ms`,
+      )
     worst = Math.max(worst, median)
   }
-  gateway.child.disconnect()
-  engines.child.disconnect()
-  bench.report({ id: 'gateway.hostile_stall_max_ms', value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
+  bench.report({ id, value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
 }
 
 function isLinux(): boolean {
@@ -54,10 +92,13 @@ function isLinux(): boolean {
   }
 }
 
+let nextId = 0
+
 /** Its status: an answer or a typed refusal, never a connection that breaks. */
 function send(port: number, { path, body }: HostileBody): Promise<number> {
   return new Promise((resolve, reject) => {
-    const headers = { 'content-type': 'application/json', 'content-length': body.length }
+    const id = `hostile-${nextId++}`
+    const headers = { 'content-type': 'application/json', 'content-length': body.length, 'x-request-id': id }
     const request = httpRequest({ port, host: '127.0.0.1', path, method: 'POST', headers }, (response) => {
       response.resume().once('end', () => resolve(response.statusCode ?? 0))
     })

@@ -13,7 +13,7 @@ export interface Use {
   readonly busyMaxMs: number | undefined
 }
 
-export function reportUse(port: number): void {
+export function reportUse(port: number, more: Readonly<Record<string, number>> = {}): void {
   const delay = monitorEventLoopDelay({ resolution: 1 })
   delay.enable()
   let loop: ReturnType<typeof watchLoop>
@@ -34,7 +34,7 @@ export function reportUse(port: number): void {
     process.send!(use)
   })
   process.on('disconnect', () => process.exit())
-  process.send!({ port })
+  process.send!({ port, ...more })
 }
 
 /**
