@@ -412,7 +412,7 @@ export class KvRouter<Client = undefined> {
     encodings: readonly PromptEncoding[],
   ): Promise<readonly (MatchColumns | undefined)[]> {
     const ask = async ({ hashes }: PromptEncoding): Promise<MatchColumns | undefined> =>
-      hashes && (await this.#remoteMatches(input, promptOf(hashes)))
+      hashes && (await this.#remoteMatches(input, this.#promptOf(hashes)))
     return Promise.all(encodings.map(ask))
   }
 
@@ -422,7 +422,7 @@ export class KvRouter<Client = undefined> {
     elsewhere: readonly (MatchColumns | undefined)[] | undefined,
   ): MatchColumns {
     const find = (hashes: PromptHashes, index: number): MatchColumns =>
-      elsewhere?.[index] ?? this.#live.find(promptOf(hashes))
+      elsewhere?.[index] ?? this.#live.find(this.#promptOf(hashes))
     return matchesByEncoding(this.#live.core.ranks, usual, encodings, find)
   }
 
@@ -448,6 +448,11 @@ export class KvRouter<Client = undefined> {
     }
   }
 
+  #promptOf({ local, sequence }: PromptHashes): Prompt {
+    const blockCount = hashCount(local)
+    return { tokenCount: blockCount * this.blockSize, blockCount, local, sequence }
+  }
+
   #observeShared(hits: SharedCacheHits, prompt: Prompt, picked: Picked): void {
     const blocks = Math.floor(prompt.tokenCount / this.blockSize)
     const hitRate = blocks > 0 ? hits.totalHits / blocks : undefined
@@ -464,11 +469,6 @@ export class KvRouter<Client = undefined> {
       '[ROUTING_INPUT] request local hashes',
     )
   }
-}
-
-function promptOf({ local, sequence }: PromptHashes): Prompt {
-  const blockCount = hashCount(local)
-  return { tokenCount: blockCount, blockCount, local, sequence }
 }
 
 /** Blocks of a decision that are remembered in one turn of the loop: about a millisecond. */

@@ -48,8 +48,6 @@ export interface Gateway {
   /** Serves a connection that somebody else accepted, whether or not it listens itself. */
   accept(socket: AcceptedSocket): void
   addModel(spec: ModelSpec): void
-  /** Its requests are given up; the router is the caller's to close. */
-  removeModel(name: string): Promise<void>
   /** Joins, or says something new of itself. */
   setWorker(model: string, spec: WorkerSpec): void
   /** At once. False: no such worker. */
@@ -162,10 +160,6 @@ class HttpGateway implements Gateway {
       metrics: this.metrics,
     })
     this.#context.hub.add(model)
-  }
-
-  async removeModel(name: string): Promise<void> {
-    await this.#context.hub.remove(name)?.close()
   }
 
   setWorker(model: string, spec: WorkerSpec): void {

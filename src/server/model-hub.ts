@@ -38,13 +38,6 @@ export class ModelHub {
     for (const adapter of adapters) this.#names.set(adapter, { model, loraName: adapter })
   }
 
-  remove(name: string): Model | undefined {
-    const model = this.#models.get(name)
-    this.#models.delete(name)
-    for (const [own, resolved] of this.#names) if (resolved.model === model) this.#names.delete(own)
-    return model
-  }
-
   /** By any of a model's names. */
   knows(name: string): boolean {
     return this.#names.has(name)
