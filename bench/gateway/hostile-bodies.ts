@@ -24,7 +24,7 @@ export function hostileBodies(
   const say = (content: string): string => `[{"role":"user","content":${JSON.stringify(content)}}]`
   const tag = `${round} `
   const listOf = (count: number, content: string): string =>
-    `[${Array.from({ length: count }, (_, at) => `{"role":"user","content":"${tag}${at}${content}"}`).join(',')}]`
+    `[${Array.from({ length: count }, (_, at) => `{"role":"user","content":${JSON.stringify(`${tag}${at}${content}`)}}`).join(',')}]`
   const loop = (messages: string, more = ''): HostileBody =>
     asBody(chat, `{"model":"loops"${more},"messages":${messages}}`)
   return {
@@ -41,6 +41,8 @@ export function hostileBodies(
     'a megabyte of escaped quotes': complete(`"${tag}${fill('\\"')}"`),
     'a megabyte of backslashes': complete(`"${tag}${fill('\\\\')}"`),
     'lone surrogates': complete(`"${tag}${fill('\\ud83d')}"`),
+    'control characters': complete(`"${tag}${fill('\u0001', 6 * mega)}"`),
+    'a megabyte of small numbers': talk(say(tag), `,"tools":[${fill('-1.5e1,')}1]`),
     'random bytes': complete(JSON.stringify(tag + randomText(mega / 2, round))),
     'four megabytes of words': talk(say(tag + fill(prose(mega / 10, 800), 4 * mega))),
     'a text of 44 MB': talk(say(tag + fill('word ', size(200_000, 44_000_000)))),

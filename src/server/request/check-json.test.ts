@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { stepBytes } from '../scan-fields.js'
 import type { JsonVerdict } from './check-json.js'
-import { checkJson } from './check-json.js'
+import { checkJson, stepMarks } from './check-json.js'
 
 function verdictOf(text: string, depthMax = 128): JsonVerdict {
   const steps = checkJson(Buffer.from(text), depthMax)
@@ -66,4 +66,15 @@ it.each([
     expect(verdictOf(' '.repeat(shift) + text)).toBe('json')
     expect(verdictOf(text.slice(0, -1))).toBe('not json')
   }
+})
+
+it.each([
+  ['numbers', '1,', '1'],
+  ['words', 'true,', '1'],
+  ['empty objects', '{},', '{}'],
+])('%s are checked some at a time, however short they are', (_, part, last) => {
+  const steps = checkJson(Buffer.from(`[${part.repeat(4 * stepMarks)}${last}]`), 2)
+  let stepCount = 1
+  while (!steps.next().done) stepCount++
+  expect(stepCount).toBeGreaterThan(8)
 })

@@ -18,6 +18,7 @@ export function* forgiveBody(bytes: Buffer, limits: ForgiveLimits): Steps<Buffer
   const unicode = (yield* isUnicode(bytes)) ? bytes : yield* replaceBytes(bytes)
   const verdict = yield* checkJson(unicode, limits.depthMax)
   if (verdict === 'not json') return undefined
+  if (unicode.length > mendedBytes) yield // parsing so much comes in a turn of its own
   return verdict === 'json' ? unicode : yield* escapeControls(unicode, limits.bodyBytesMax)
 }
 
@@ -33,10 +34,13 @@ function* replaceBytes(bytes: Buffer): Steps<Buffer> {
   return Buffer.concat(parts)
 }
 
+/** What is mended in one step: each byte may become six. */
+const mendedBytes = stepBytes / 4
 const quote = 0x22
 const backslash = 0x5c
 const escapeBytes = 6
-const escapeHead = Buffer.from('\\u00')
+const letterU = 0x75
+const zero = 0x30
 const hexDigits = Buffer.from('0123456789abcdef')
 
 /** Bytes below 0x20 between quotes, as `\u00XX`. Works on bytes: no byte of a longer UTF-8 sequence is that low. */
@@ -54,11 +58,13 @@ function* writeEscaped(bytes: Buffer, into: Buffer | undefined): Steps<number> {
   let isInside = false
   let isEscaped = false
   for (let at = 0; at < bytes.length; at++) {
-    if (at > 0 && at % stepBytes === 0) yield
+    if (at > 0 && at % mendedBytes === 0) yield
     const byte = bytes[at]!
     if (isInside && byte < 0x20) {
       if (into) {
-        into.set(escapeHead, written)
+        into[written] = backslash
+        into[written + 1] = letterU
+        into[written + 2] = into[written + 3] = zero
         into[written + 4] = hexDigits[byte >>> 4]!
         into[written + 5] = hexDigits[byte & 15]!
       }
