@@ -57,6 +57,11 @@ const options = {
     'Largest whole answer that is changed on its way (nvext fields that were asked for, errors with strict: dynamo), in MiB. A longer one passes as it is.',
     { range: { min: 0, max: mebibytesMax } },
   ),
+  storedResponsesMax: number(
+    32_768,
+    'Responses (/v1/responses) of each model whose workers are remembered, so that a request with previous_response_id goes where the response is kept. The oldest is forgotten first. 0 remembers none.',
+    { range: { min: 0, max: 1_000_000, isWhole: true } },
+  ),
   requestsMax: number(20_000, 'Requests under way at once; more are refused as overload.', {
     range: { min: 1, isWhole: true },
   }),

@@ -18,7 +18,7 @@ import { engineRequest } from './request/engine-request.js'
 import { guardOf } from './request/guard-of.js'
 import type { Prepared } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
-import { isFault, isRetriable, wantsUsageSample, wasNeverSent } from './request/verdicts.js'
+import { isFault, isRetriable, mayBeStored, wantsUsageSample, wasNeverSent } from './request/verdicts.js'
 import { stepBytes } from './scan-fields.js'
 import type { SessionTie } from './sessions/session-affinity.js'
 import type { RequestRecord } from './telemetry/request-record.js'
@@ -214,6 +214,7 @@ export class Attempt {
         if (!pair && this.#relay?.isSent) onBodyDone()
       },
       onUnedited: () => prepared.model.meters.unedited(),
+      onResponseId: mayBeStored(prepared) ? (id) => prepared.model.responses.keep(id, worker.id) : undefined,
       onOutcome(outcome) {
         worker.leave()
         sending.end()

@@ -18,6 +18,7 @@ export function gatewayOptionsOf(
       bodyBytesMax: config.bodyLimitMb * 1024 * 1024,
       requestsMax: config.requestsMax,
       editedBytesMax: config.editedAnswerLimitMb * 1024 * 1024,
+      storedResponsesMax: config.storedResponsesMax,
     },
     deadlines: {
       bodyMs: config.bodyTimeoutMs,

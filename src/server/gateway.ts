@@ -147,7 +147,7 @@ class HttpGateway implements Gateway {
   }
 
   addModel(spec: ModelSpec): void {
-    const { deadlines, health, log, now, hasher, meters } = this.#context
+    const { deadlines, health, limits, log, now, hasher, meters } = this.#context
     const model = new Model(spec, {
       deadlines,
       health,
@@ -158,6 +158,7 @@ class HttpGateway implements Gateway {
       metersOf: (name) => meters.of(name),
       sessionPeers: this.#options.sessionPeers,
       metrics: this.metrics,
+      storedResponsesMax: limits.storedResponsesMax,
     })
     this.#context.hub.add(model)
   }

@@ -15,6 +15,7 @@ import type { PromptTokens } from './request/prompt.js'
 import type { ModelMeters } from './telemetry/request-meters.js'
 import { EngineSessions } from './sessions/engine-sessions.js'
 import { SessionAffinity } from './sessions/session-affinity.js'
+import { StoredResponses } from './sessions/stored-responses.js'
 import type { Connect } from './wire/engine-link.js'
 import { Fleet } from './workers/fleet.js'
 import type { Worker } from './workers/worker.js'
@@ -29,6 +30,7 @@ export interface ModelContext {
   readonly metersOf: (model: string) => ModelMeters
   readonly metrics: Metrics
   readonly sessionPeers: SessionPeers | undefined
+  readonly storedResponsesMax: number
 }
 
 /** Schemes of tenants and adapters that are kept; the plain one always is. */
@@ -56,6 +58,8 @@ export class Model {
   readonly affinity: SessionAffinity | undefined
   /** Of the prefill halves of requests: their workers are others. */
   readonly prefillAffinity: SessionAffinity | undefined
+  /** Responses that workers keep for requests that go on with them. */
+  readonly responses: StoredResponses
   /** What the guard of each request tells the router's metrics. */
   readonly guardHooks: Omit<GuardHooks, 'closeSession'>
 
@@ -94,6 +98,7 @@ export class Model {
     })
     this.affinity = this.#createAffinity('decode', this.fleet)
     this.prefillAffinity = this.prefill && this.#createAffinity('prefill', this.prefill.fleet)
+    this.responses = new StoredResponses(context.storedResponsesMax, () => this.meters.responseForgotten())
     this.guardHooks = {
       onFirstToken: (sinceStartMs) => this.routerMetrics.requestFirstToken(sinceStartMs),
       onOutputBlock: (meanGapMs) => this.routerMetrics.requestOutputBlock(meanGapMs),

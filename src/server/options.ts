@@ -131,6 +131,8 @@ export interface Limits {
   readonly requestsMax: number
   /** An answer in which something is to be changed is held in one piece; a longer one passes as it is. */
   readonly editedBytesMax: number
+  /** Ids of responses, by model, whose workers are remembered; the oldest is forgotten first. 0 remembers none. */
+  readonly storedResponsesMax: number
 }
 
 /** Milliseconds. */
@@ -301,6 +303,7 @@ export const defaultLimits: Limits = {
   metadataBytesMax: 64 * 1024,
   requestsMax: 20_000,
   editedBytesMax: 16 * 1024 * 1024,
+  storedResponsesMax: 32_768,
 }
 
 export const defaultDeadlines: Deadlines = {

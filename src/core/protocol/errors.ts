@@ -36,6 +36,7 @@ export const errorTexts = {
   WR_REQUEST_CANCELLED: 'Request cancelled',
   WR_REQUEST_NOT_FOUND: 'no request with this id is booked',
   WR_REQUEST_TIMEOUT: 'the request took too long',
+  WR_RESPONSE_NOT_FOUND: 'the response is not kept by any worker',
   WR_ROUTER_CLOSED: 'the router is closed',
   WR_ROUTE_NOT_FOUND: 'Route not found',
   WR_SELECTION_POLICY_FAILED: 'the selection policy failed',

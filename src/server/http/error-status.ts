@@ -38,6 +38,7 @@ export const errorStatus: Readonly<Record<ErrorCode, number | 'overload'>> = {
   WR_REQUEST_CANCELLED: 499,
   WR_REQUEST_NOT_FOUND: 404,
   WR_REQUEST_TIMEOUT: 504,
+  WR_RESPONSE_NOT_FOUND: 404,
   WR_ROUTER_CLOSED: 503,
   WR_ROUTE_NOT_FOUND: 404,
   WR_SELECTION_POLICY_FAILED: 500,

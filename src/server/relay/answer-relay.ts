@@ -25,6 +25,7 @@ import {
 } from './early-head.js'
 import type { EventEdit } from './event-editor.js'
 import { EventEditor } from './event-editor.js'
+import { ResponseIdReader } from './response-id.js'
 import { StreamWatch } from './stream-watch.js'
 import type { Usage } from './usage.js'
 import { readUsage } from './usage.js'
@@ -60,6 +61,8 @@ export interface RelayHooks {
   onCommit?(): void
   /** The answer was too long to be edited and passes as it is. */
   onUnedited?(): void
+  /** Set where somebody wants to know by which id the engine calls its answer. */
+  readonly onResponseId?: ((id: string) => void) | undefined
   /** Exactly once. */
   onOutcome(outcome: RelayOutcome): void
 }
@@ -108,6 +111,7 @@ export class AnswerRelay implements AnswerHandlers {
   #head: ResponseHead | undefined
   #way: Way = 'plain'
   #watch: StreamWatch | undefined
+  #idReader: ResponseIdReader | undefined
   #editor: EventEditor | undefined
   #editBody: BodyEdit | undefined
   #partsBytes = 0
@@ -160,6 +164,8 @@ export class AnswerRelay implements AnswerHandlers {
 
   #begin(head: ResponseHead): void {
     this.#head = head
+    const { onResponseId } = this.#hooks
+    if (onResponseId && head.status === 200) this.#idReader = new ResponseIdReader(onResponseId)
     if (head.status === 200 && isEventStream(head.headers)) {
       this.#watch = new StreamWatch(this.#request.endpoint)
       if (this.#request.editEvent) this.#editor = new EventEditor(this.#request.editEvent)
@@ -260,6 +266,7 @@ export class AnswerRelay implements AnswerHandlers {
     for (let at = 0; at < ranges.length; at += 2) {
       const start = ranges[at]!
       const end = ranges[at + 1]!
+      if (this.#idReader) this.#readId(this.#idReader, buffer, start, end)
       if (this.#watch) tokens += this.#watch.push(buffer, start, end)
       else this.#keepTail(buffer, start, end)
     }
@@ -269,6 +276,11 @@ export class AnswerRelay implements AnswerHandlers {
       return
     }
     this.#hooks.onProgress(tokens)
+  }
+
+  #readId(reader: ResponseIdReader, buffer: Buffer, start: number, end: number): void {
+    reader.push(buffer, start, end)
+    if (reader.isDone) this.#idReader = undefined
   }
 
   /** Usage stands at the end of a whole answer, or at its very front in some engines: a short answer is kept in full. */

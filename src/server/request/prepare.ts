@@ -27,6 +27,8 @@ export interface Prepared {
   /** Long texts in it may be `unread`. */
   readonly body: Readonly<Record<string, unknown>>
   readonly hints: RoutingHints
+  /** The worker that gave the response which this request goes on with, where we know. */
+  readonly holderId: bigint | undefined
   readonly isStream: boolean
   /** The fields of the body, scanned when first needed. */
   fields(): readonly FieldSpan[]
@@ -59,6 +61,7 @@ export function* prepare(
     bytes,
     body,
     hints: readHints(request.headers, body, nvext, context.limits),
+    holderId: holderOf(row, model, body['previous_response_id']),
     isStream: row.generates && body['stream'] === true,
     fields,
     wholeBody: () => (isLight ? parseWhole() : undefined),
@@ -93,6 +96,10 @@ export function promptOf(
     return bytesOnly && it ? { ...bytesOnly, encodings: it.encodings } : bytesOnly
   }
   return answer instanceof Promise ? answer.then(known) : known(answer)
+}
+
+function holderOf({ endpoint }: EndpointRow, { responses }: Model, previousId: unknown): bigint | undefined {
+  return endpoint === 'responses' && typeof previousId === 'string' ? responses.holderOf(previousId) : undefined
 }
 
 function scanOrRefuse(bytes: Buffer): readonly FieldSpan[] {

@@ -23,8 +23,8 @@ export interface Place extends Pick<RouteRequest, 'pin' | 'allowedWorkerIds' | '
 }
 
 /**
- * A worker that the request names comes first, then the one that holds its session, then the one that its conversation
- * lives on; the last may be left when it fails, or when it cannot do this half of the request.
+ * A worker that the request names comes first, then the one that holds its session or the response that it goes on with, then
+ * the one that its conversation lives on; the last may be left when it fails, or when it cannot do this half of the request.
  */
 export function placeOf(
   prepared: Prepared,
@@ -36,7 +36,7 @@ export function placeOf(
   const { dpRank, sessionControl } = hints
   const named = hints.decodeWorkerId ?? backendOf(prepared)
   if (named !== undefined) return { isFixed: true, pin: { workerId: named, dpRank } }
-  const workerId = model.agents.resolve(sessionControl)
+  const workerId = model.agents.resolve(sessionControl) ?? prepared.holderId
   if (workerId !== undefined) {
     // Only the worker is sticky: with several ranks the router chooses among them.
     const isClear = dpRank !== undefined || model.fleet.get(workerId)?.config.dataParallelSize === 1

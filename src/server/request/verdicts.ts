@@ -50,6 +50,11 @@ export function isRetriable(status: number, isRemote: boolean): boolean {
   return status === 502 || status === 503 || (isRemote && status === 500)
 }
 
+/** Engines keep responses unless they are asked not to; whether this one keeps any is its own affair. */
+export function mayBeStored({ row, body }: Prepared): boolean {
+  return row.endpoint === 'responses' && body['store'] !== false
+}
+
 export function wantsUsageSample(context: GatewayContext, { isStream, row, body }: Prepared): boolean {
   if (!isStream || (row.endpoint !== 'chat_completions' && row.endpoint !== 'completions')) return false
   const given = body['stream_options'] as
@@ -79,15 +84,25 @@ export function requireJson(request: IncomingMessage, isStrict: boolean): void {
 }
 
 /** A request that names its worker is served whatever the others do. */
-export function requireReady({ isDraining }: GatewayContext, { model, hints }: Prepared): void {
+export function requireReady({ isDraining }: GatewayContext, { model, hints, holderId }: Prepared): void {
   if (isDraining) throw new WarmrouteError('WR_SHUTTING_DOWN', {})
   const isPinned = hints.backendWorkerId !== undefined || hints.decodeWorkerId !== undefined
   if (isPinned) return
+  if (holderId !== undefined) return requireHolder(model.fleet, holderId)
   if (!model.isReady)
     throw new WarmrouteError('WR_MODEL_NOT_READY', {
       message: `Model \`${model.name}\` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.`,
     })
   if (model.isEveryoneBusy) throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
+}
+
+/** What a worker kept went with it. */
+function requireHolder(fleet: Fleet, holderId: bigint): void {
+  if (fleet.get(holderId)) return
+  throw new WarmrouteError('WR_RESPONSE_NOT_FOUND', {
+    message: `The response is not found any more: worker ${holderId}, which held it, has left.`,
+    param: 'previous_response_id',
+  })
 }
 
 /** Somebody who serves the model has the route; a request for text never reaches a model that pools. */

@@ -243,6 +243,10 @@ export class ModelMeters {
     this.#counter('unedited', () => this.#metrics.answersUnedited.with({ model: this.model })).inc()
   }
 
+  responseForgotten(): void {
+    this.#counter('responseForgotten', () => this.#metrics.responsesForgotten.with({ model: this.model })).inc()
+  }
+
   rejected(endpoint: Endpoint): void {
     this.#counter(`rejected/${endpoint}`, () =>
       this.#metrics.modelRejection.with({ model: this.model, endpoint }),

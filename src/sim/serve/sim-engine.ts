@@ -132,6 +132,8 @@ export class SimServer implements SimEngine {
   readonly sessions = new SglangSessions(() => this.clock.now())
   /** Generations that run, by the id their client knows. */
   readonly live = new Map<string, Generation>()
+  /** Conversations by the id of their last response, for as long as the process lives: nothing is ever taken out, as in the real one. */
+  readonly responses = new Map<string, readonly unknown[]>()
   requests = 0
   inFlight = 0
   isPaused = false
@@ -389,6 +391,7 @@ export class SimServer implements SimEngine {
     this.inFlight = 0
     this.live.clear()
     this.sessions.clear()
+    this.responses.clear()
     const http = this.#http
     this.#http = undefined
     if (http) await this.world.net.close(http)

@@ -88,6 +88,8 @@ export interface SimEngineOptions {
   readonly isScaleOut?: boolean
   readonly isRequestIdEchoed?: boolean
   readonly isTokenizerInfo?: boolean
+  /** vLLM: `VLLM_ENABLE_RESPONSES_API_STORE=1`. */
+  readonly isResponseStore?: boolean
   /** vLLM `--enable-prompt-tokens-details`, SGLang `--enable-cache-report`. */
   readonly isCacheReported?: boolean
   /** Requests that may wait before new ones get 503 (SGLang `--max-queued-requests`); absent: no limit. */
@@ -142,6 +144,7 @@ export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
     isScaleOut: false,
     isRequestIdEchoed: false,
     isTokenizerInfo: false,
+    isResponseStore: false,
     isCacheReported: true,
     healthMs: 1000,
     decodeLogInterval: 40,

@@ -15,8 +15,8 @@ export async function vllmResponses(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await vllmBody(exchange)
   const { name, adapter } = vllmModel(server, body)
-  refuseStored(body)
-  const prompt = responsesPrompt(exchange, body)
+  const conversation = conversationOf(exchange, body)
+  const prompt = responsesPrompt(exchange, conversation)
   checkSampling(body)
   const limit = outputLimit(server, numberOf(body, 'max_output_tokens'), prompt.length)
   const head: ResponseHead = {
@@ -27,19 +27,34 @@ export async function vllmResponses(exchange: Exchange): Promise<void> {
   }
   const spec = { ...toSpec(exchange, body, [prompt], { outputTokensMax: limit, adapter }), choices: 1, id: head.id }
   const rank = server.pickRank() // this route ignores the header
-  if (isSet(body, 'stream')) return void runGeneration(exchange, rank, spec, streamSink(exchange, body, head))
+  const keep = (choice: Choice): void => keepResponse(exchange, conversation, head, choice)
+  if (isSet(body, 'stream')) return void runGeneration(exchange, rank, spec, streamSink(exchange, body, head, keep))
   runGeneration(exchange, rank, spec, {
     token() {},
-    end: ([choice]) => sendJson(exchange, 200, response(body, head, choice)),
+    end: ([choice]) => {
+      keep(choice!)
+      sendJson(exchange, 200, response(body, head, choice))
+    },
   })
 }
 
-/** Nothing is stored unless the server was started to. */
-function refuseStored(body: Json): void {
+/** The body with all of the conversation in it; nothing is stored unless the server was started to. */
+function conversationOf({ server }: Exchange, body: Json): Json {
   const id = textOf(body, 'previous_response_id')
-  if (id === undefined) return
+  if (id === undefined) return body
+  const stored = server.responses.get(id)
+  if (stored) return { ...body, previous_response_id: undefined, input: [...stored, ...itemsOf(body['input'])] }
   const message = `Response with id '${id}' not found.`
   throw new Refusal(404, vllmError(message, 'invalid_request_error', 'response_id', 404))
+}
+
+function keepResponse({ server }: Exchange, body: Json, head: ResponseHead, choice: Choice): void {
+  if (!server.options.isResponseStore || body['store'] === false) return
+  server.responses.set(head.id, [...itemsOf(body['input']), { role: 'assistant', content: choice.text }])
+}
+
+function itemsOf(input: unknown): readonly unknown[] {
+  return Array.isArray(input) ? input : [{ role: 'user', content: input }]
 }
 
 /** Tokens of an `input`: text, or messages, after the instructions. */
@@ -53,7 +68,7 @@ export function responsesPrompt(exchange: Exchange, body: Json): number[] {
   return [...bos, ...tokens]
 }
 
-function streamSink(exchange: Exchange, body: Json, head: ResponseHead) {
+function streamSink(exchange: Exchange, body: Json, head: ResponseHead, keep: (choice: Choice) => void) {
   const stream = new EventStream(exchange.server, exchange.response)
   let sequence = 0
   const say = (type: string, fields: Json): void =>
@@ -75,6 +90,7 @@ function streamSink(exchange: Exchange, body: Json, head: ResponseHead) {
     },
     end([choice]: readonly Choice[]): void {
       const { text } = choice!
+      keep(choice!)
       stream.named(
         'response.output_text.done',
         JSON.stringify({
@@ -120,7 +136,7 @@ function response(body: Json, head: ResponseHead, choice: Choice | undefined): J
     background: false,
     max_output_tokens: numberOf(body, 'max_output_tokens') ?? null,
     max_tool_calls: null,
-    previous_response_id: null,
+    previous_response_id: textOf(body, 'previous_response_id') ?? null,
     prompt: null,
     reasoning: null,
     service_tier: 'auto',
