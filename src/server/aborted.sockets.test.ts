@@ -113,7 +113,7 @@ describe('a stream that says nothing yet', () => {
       await gate
       response.end(served.slice(1).join(''))
     }
-    const { url } = await open({ engines: 1, respond, gateway: { deadlines: { keepAliveMs: 20 } } })
+    const { url } = await open({ engines: 1, respond, gateway: { keepAliveMs: 20 } })
     const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
     expect(response.headers.get('x-warmroute-worker-id')).toBe('1')
     go()
