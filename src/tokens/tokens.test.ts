@@ -52,6 +52,11 @@ it.each(
   schemes.flatMap((scheme) => [
     { says: 'ids alone', scheme, parts: (): Partial<TokensParts> => ({}) },
     { says: 'with a picture across two slices', scheme, parts: () => ({ media: media as never }) },
+    {
+      says: 'with a picture and kin that has none',
+      scheme,
+      parts: () => ({ media: media as never, kinship: kinOf(2 * sliceIds) }),
+    },
     { says: 'with short kin', scheme, parts: () => ({ kinship: kinOf(1003) }) },
     { says: 'with kin of two slices', scheme, parts: () => ({ kinship: kinOf(2 * sliceIds + 9) }) },
   ]),

@@ -1,4 +1,4 @@
-// Goal: a cache that evicts never answers with the ids of another key, and never exceeds its bytes.
+// Goal: a cache that evicts never answers with the ids of another key, never exceeds its bytes, and counts what it does.
 // Method: the same writes and reads drive the cache and a Map; a hit must equal the Map, a miss is always allowed.
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -12,6 +12,7 @@ it('answers with what was written, or not at all, within its bytes', () => {
     fc.property(
       fc.array(fc.record({ key: anyKey, ids: fc.array(fc.nat({ max: 9 }), { maxLength: 5 }), isWrite: fc.boolean() }), {
         maxLength: 300,
+        size: 'max', // or nothing is ever evicted
       }),
       fc.integer({ min: 2048, max: 6000 }),
       fc.boolean(),
@@ -19,18 +20,26 @@ it('answers with what was written, or not at all, within its bytes', () => {
         const cache = new IdsCache(bytesMax, 64)
         const model = new Map<string, number[]>()
         const out = new Uint32Array(16)
+        let reads = 0
+        let writes = 0
         for (const { key, ids, isWrite } of steps) {
-          const hash = collides ? key.length : hashBytes(key, 0, key.length)
+          const hash = collides ? 7 : hashBytes(key, 0, key.length)
           const known = cache.read(hash, key, 0, key.length, out, 3)
+          reads++
           if (known >= 0) expect([...out.subarray(3, 3 + known)]).toEqual(model.get(String(key)))
           else if (isWrite) {
             cache.write(hash, key, 0, key.length, Uint32Array.from(ids), 0, ids.length)
             model.set(String(key), ids)
             expect(cache.read(hash, key, 0, key.length, out, 0)).toBe(ids.length)
+            reads++
+            writes++
           }
           expect(cache.byteLength).toBeLessThanOrEqual(bytesMax)
         }
-        expect(cache.counts.hits + cache.counts.misses).toBeGreaterThanOrEqual(steps.length)
+        const { hits, misses, evictions } = cache.takeCounts()
+        expect(hits + misses).toBe(reads)
+        expect(cache.entryCount + evictions).toBe(writes)
+        expect(cache.counts).toEqual({ hits: 0, misses: 0, evictions: 0 })
       },
     ),
   )

@@ -23,6 +23,8 @@ export class IdsCache {
   readonly #slotCountMax: number
   #young: Generation
   #old: Generation
+  /** Entries of the old generation that the young one has, too: they are not forgotten with it. */
+  #moved = 0
 
   /** `bytesMax` bounds both generations together; `entryBytesMax` is the longest key that is kept. */
   constructor(bytesMax: number, entryBytesMax: number) {
@@ -40,7 +42,7 @@ export class IdsCache {
   }
 
   get entryCount(): number {
-    return this.#young.count + this.#old.count
+    return this.#young.count + this.#old.count - this.#moved
   }
 
   /** Copies the ids of `key[from..to)` to `out` at `at`; answers how many, or -1 when the key is unknown. `out` has room for `to - from`. */
@@ -57,6 +59,7 @@ export class IdsCache {
     }
     this.counts.hits++
     const count = this.#old.copyIds(place, out, at)
+    this.#moved++
     this.write(hash, key, from, to, out, at, count)
     return count
   }
@@ -66,7 +69,8 @@ export class IdsCache {
     const words = headerWords + count + ((to - from + 3) >>> 2)
     if (words > this.#entryWordsMax) return
     if (!this.#young.hasRoom(words) && !this.#young.grow(words, this.#slotCountMax, this.#wordsMax)) {
-      this.counts.evictions += this.#old.count
+      this.counts.evictions += this.#old.count - this.#moved
+      this.#moved = 0
       this.#old = this.#young
       this.#young = new Generation(this.#old.slotCount, this.#old.wordCount)
     }
@@ -83,6 +87,7 @@ export class IdsCache {
   clear(): void {
     this.#young = new Generation(Math.min(1024, this.#slotCountMax), Math.min(4096, this.#wordsMax))
     this.#old = new Generation(16, 0)
+    this.#moved = 0
   }
 }
 

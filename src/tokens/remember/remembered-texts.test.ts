@@ -1,6 +1,8 @@
 import { expect, it } from 'vitest'
 import { randomFrom } from '../../../bench/tokens/texts.js'
+import { BlockHashes, createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
 import { sliceIds } from '../next-turn.js'
+import type { NewText } from './remembered-texts.js'
 import { RememberedTexts } from './remembered-texts.js'
 import { turnsDuring } from '../turns.case.js'
 
@@ -31,4 +33,74 @@ it('what is looked for in slices is found as at once, and others have their turn
     expect(found.match?.text).toBe(expected.match?.text)
     expect(turns).toBeGreaterThanOrEqual(Math.ceil(length / sliceBytes) - 1)
   }
+})
+
+const wordsOf = (bytes: Uint8Array): Uint32Array => new Uint32Array(bytes.buffer)
+const remembered = (bytes: Uint8Array): NewText => ({
+  bytes,
+  ids: noCuts,
+  specialsBefore: 0,
+  specialsAfter: 0,
+  cuts: noCuts,
+})
+
+/** Another text with the same mark: three words are changed such that both halves of the state are as they were after the third. */
+function twinOf(bytes: Uint8Array): Uint8Array {
+  const factor = 0x9e37_79b1
+  let inverse = factor // of the factor, modulo 2 ** 32
+  for (let round = 0; round < 5; round++) inverse = Math.imul(inverse, 2 - Math.imul(factor, inverse))
+  const next = (low: number, word: number): number => {
+    const mixed = Math.imul(low ^ word, factor)
+    return mixed ^ (mixed >>> 15)
+  }
+  const wordFor = (low: number, wanted: number): number =>
+    low ^ Math.imul(wanted ^ (wanted >>> 15) ^ (wanted >>> 30), inverse)
+  const twin = bytes.slice()
+  const [given, changed] = [wordsOf(bytes), wordsOf(twin)]
+  let low = 0x7f4a_7c15
+  let other = low
+  for (const [index, change] of [1, -31, 0].entries()) {
+    low = next(low, given[index]!)
+    const wanted = (low + change) | 0
+    changed[index] = wordFor(other, wanted)
+    other = wanted
+  }
+  return twin
+}
+
+it('a text with the mark of another is not taken for it', () => {
+  const texts = new RememberedTexts(1 << 20)
+  const bytes = bytesOf(200)
+  const twin = twinOf(bytes)
+  const stored = texts.add(remembered(bytes), texts.find(bytes, false))
+  const { marks, match } = texts.find(twin, false)
+  expect(twin).not.toEqual(bytes)
+  expect(marks).toEqual(stored.marks)
+  expect(match).toBeUndefined()
+  expect(texts.find(bytes, false).match?.text).toBe(stored)
+  expect(texts.counts).toEqual({ hits: 1, misses: 2, evictions: 0 })
+})
+
+it('the hashes of a text count as bytes, and what they displace as evicted', () => {
+  const texts = new RememberedTexts(16_000)
+  const ids = Uint32Array.from({ length: 800 }, (_, at) => at)
+  const hasher = createBlockHasher()
+  const stored = [1, 2, 3].map((seed) => {
+    const bytes = bytesOf(2000).map((byte) => byte ^ seed)
+    return texts.add(remembered(bytes), texts.find(bytes, false))
+  })
+  const before = texts.byteLength
+  let hashed = 0
+  for (const text of stored) {
+    const hashes = new BlockHashes()
+    hasher.hash(ids, createHashScheme({ blockSize: 4 }), hashes)
+    texts.addHashes(text, hashes)
+    if (hashed === 0) {
+      hashed = hashes.local.byteLength + hashes.sequence.byteLength
+      expect(texts.byteLength).toBe(before + hashed)
+    }
+    expect(texts.byteLength).toBeLessThanOrEqual(16_000)
+  }
+  expect(texts.counts.evictions).toBe(3 - texts.count)
+  expect(texts.counts.evictions).toBeGreaterThan(0)
 })

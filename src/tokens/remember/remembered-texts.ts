@@ -49,7 +49,8 @@ const bytesPerMark = 72
 
 export class RememberedTexts {
   readonly counts: CacheCounts = { hits: 0, misses: 0, evictions: 0 }
-  readonly #texts: LRUCache<number, RememberedText>
+  /** Held, since the cache measures anew only what is another object: see `addHashes`. */
+  readonly #texts: LRUCache<number, { readonly text: RememberedText }>
   readonly #byMark = new Map<number, number>()
   #nextKey = 1
   #isReplacing = false
@@ -58,8 +59,8 @@ export class RememberedTexts {
     this.#texts = new LRUCache({
       maxSize: Math.max(1, bytesMax),
       maxEntrySize: Math.max(1, bytesMax >>> 1),
-      sizeCalculation: sizeOf,
-      dispose: (text, key, reason) => this.#forget(text, key, reason),
+      sizeCalculation: ({ text }) => sizeOf(text),
+      dispose: ({ text }, key, reason) => this.#forget(text, key, reason),
       noDisposeOnSet: true,
     })
   }
@@ -92,7 +93,7 @@ export class RememberedTexts {
     for (let index = marks.length - 1; index >= 0; index--) {
       const key = this.#byMark.get(marks[index]!)
       if (key === undefined) continue
-      const text = this.#texts.get(key)
+      const text = this.#texts.get(key)?.text
       if (text === undefined || !sharesBytes(text.bytes, bytes, markLength(index))) continue
       this.counts.hits++
       return { marks, match: { text, common: commonFrom(text.bytes, bytes, markLength(index)) } }
@@ -119,7 +120,7 @@ export class RememberedTexts {
       this.#isReplacing = false
     }
     for (const mark of marks) this.#byMark.set(mark, stored.key)
-    this.#texts.set(stored.key, stored)
+    this.#texts.set(stored.key, { text: stored })
     return stored
   }
 
@@ -127,7 +128,7 @@ export class RememberedTexts {
   addHashes(text: RememberedText, hashes: BlockHashes): void {
     if (text.hashes.length === hashesPerTextMax) text.hashes.shift()
     text.hashes.push(hashes)
-    if (this.#texts.peek(text.key) === text) this.#texts.set(text.key, text)
+    if (this.#texts.peek(text.key)?.text === text) this.#texts.set(text.key, { text })
   }
 
   clear(): void {

@@ -9,7 +9,9 @@ import { prose } from '../../../bench/tokens/texts.js'
 import { createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
 import type { Body, Route } from '../chat/request.js'
 import { loadModel } from '../model/loaded-model.js'
+import { sliceIds } from '../next-turn.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
+import { RememberedTexts } from '../remember/remembered-texts.js'
 import { TokenService } from '../token-service.js'
 import { Tokens } from '../tokens.js'
 import type { ToldEngine } from './learnt-engine.case.js'
@@ -180,6 +182,39 @@ it('one difference ends it, and what was pieced together is forgotten', async ()
   const before = asked.length
   expect((await tokensOf('changes', chat(2))).ids[0]).toBe(7) // asked for again
   expect(asked.slice(before).map(({ path }) => path)).toEqual(['/v1/chat/completions/render'])
+})
+
+it('an answer that others refute while it is looked for in slices is asked for again, as a whole', async () => {
+  let current = engine
+  const { url, asked } = await serve({ engine: () => current })
+  await service.setModel('sliced', { engine: { url, dialect: 'vllm' } })
+  const prompt = (count: number): string => `${prose(300, 1)}</s>${'more words</s>'.repeat(count)}`
+  await tokensOf('sliced', { prompt: prompt(1) }, 'completions')
+  for (let turn = 1; turn <= 6; turn++) await tokensOf('sliced', chat(turn)) // now chats are trusted, and few checked
+  current = { ...engine, render: (route, body) => Uint32Array.from([7, ...engine.render(route, body)]) }
+  const long = {
+    messages: [...(chat(6)['messages'] as never[]), { role: 'user', content: 'x '.repeat(sliceIds) }],
+  } as unknown as Body
+  let pieced: Uint32Array | undefined
+  const slices = vi.spyOn(RememberedTexts.prototype, 'findInSlices')
+  slices.mockImplementationOnce(async function (this: RememberedTexts, bytes, isWrapped) {
+    pieced = new Uint32Array(bytes.slice().buffer)
+    await tokensOf('sliced', { prompt: prompt(2) }, 'completions') // the first of its kind to be continued: it is checked
+    return this.find(bytes, isWrapped)
+  })
+  try {
+    const whole = Buffer.from(current.render('chat', long).buffer)
+    const { ids } = await tokensOf('sliced', long)
+    expect(pieced!.length).toBeGreaterThan(sliceIds)
+    expect(pieced![0]).not.toBe(7) // it was made of pieces that are no longer true
+    expect(service.counts.models['sliced']!.ends).toMatchObject({ refuted: 1 })
+    expect(Buffer.from(ids.slice().buffer).equals(whole)).toBe(true)
+    const before = asked.length
+    expect((await tokensOf('sliced', long)).ids[0]).toBe(7) // and this is what is remembered
+    expect(asked).toHaveLength(before)
+  } finally {
+    slices.mockRestore()
+  }
 })
 
 it('an engine that never says what it is made of holds nobody up for long', async () => {
