@@ -38,7 +38,7 @@ type Place =
   | 'key text'
 
 /** Bytes and words outside of texts in one step: 3 ms of the dearest words. */
-export const stepMarks = 16_384
+export const stepMarks = 8192
 /** A number that is written longer is taken for none: nobody has a reason to. */
 const wordBytesMax = 4096
 const numberOrWord = /^(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null)$/
