@@ -280,3 +280,29 @@ it('renders a template in full once a comparison has refuted it', () => {
   expect(render(11)).toMatch(/^1turn 0/)
   expect(prefixes.byteLength).toBe(0)
 })
+
+describe('what is kept', () => {
+  const template = new Template(parseTemplate('{% for m in messages %}{{ m.content }}{% endfor %}'))
+  const noted = (note: string): Value => conversation(9).map((message) => ({ ...(message as Variables), note }))
+
+  it('counts what messages hold that is not printed', () => {
+    const [plain, heavy] = ['', 'x'.repeat(1000)].map((note) => {
+      const prefixes = new RenderedPrefixes<Kept>(1 << 20)
+      keep(prefixes.render(template, { messages: noted(note) }, options))
+      return prefixes.byteLength
+    })
+    expect(heavy! - plain!).toBeGreaterThanOrEqual(9 * 1000)
+  })
+
+  it('is forgotten within its bytes, and counted', () => {
+    const first = new RenderedPrefixes<Kept>(1 << 20)
+    const render = (prefixes: RenderedPrefixes<Kept>, start: string): string =>
+      keep(prefixes.render(template, { messages: [{ role: 'user', content: start }, ...conversation(9)] }, options))
+    render(first, 'a')
+    const bytesMax = Math.floor(first.byteLength * 2.5)
+    const prefixes = new RenderedPrefixes<Kept>(bytesMax)
+    for (const start of ['a', 'b', 'c']) render(prefixes, start)
+    expect(prefixes.counts).toMatchObject({ hits: 0, misses: 3, evictions: 1 })
+    expect(prefixes.byteLength).toBeLessThanOrEqual(bytesMax)
+  })
+})
