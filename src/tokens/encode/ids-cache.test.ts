@@ -42,6 +42,7 @@ it('answers with what was written, or not at all, within its bytes', () => {
         expect(cache.counts).toEqual({ hits: 0, misses: 0, evictions: 0 })
       },
     ),
+    { endOnFailure: true }, // making so long a list of steps shorter would take minutes
   )
 })
 
