@@ -43,7 +43,9 @@ it.each([
   for (const count of Object.values(driver.stats)) expect(count).toBeGreaterThan(steps / 2000)
 })
 
-it('100,000 operations end at zero, and a fresh router fed with their log decides the same, bit for bit', () => {
+it('100,000 operations end at zero, and a fresh router fed with their log decides the same, bit for bit', {
+  timeout: 120_000,
+}, () => {
   const pieces: Uint8Array[] = []
   const options = routerOptions({}, true)
   const recording = new RecordingRouter(options, (bytes) => pieces.push(bytes))
