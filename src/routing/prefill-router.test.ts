@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { PrefillRendezvous } from '../core/prefill/index.js'
 import { defaultRouterConfig, judgeRouterConfig } from '../core/protocol/index.js'
 import type { PrefillRouterOptions } from './prefill-router.js'
 import { decodeOverride, PrefillRouter, prefillRouterConfig } from './prefill-router.js'
@@ -36,13 +37,17 @@ describe('activation', () => {
     expect(router.route()).toEqual({ kind: 'remote', inner: 'inner p' })
   })
 
-  it('waits until it is told of an endpoint, and stays as it is when it is closed before one comes', async () => {
-    for (const isClosed of [false, true]) {
+  it('waits for its endpoint where decode and prefill meet, and stays as it is when none ever comes', async () => {
+    for (const isRemoved of [false, true]) {
       const { router, steps } = scene({ enforceDisagg: false })
+      const rendezvous = new PrefillRendezvous<string>()
+      let activation = Promise.resolve()
+      rendezvous.registerDecode('m', 'ns', (endpoint) => void (activation = router.activate(endpoint)))
       expect(router.route()).toEqual({ kind: 'aggregated', reason: 'not-activated' })
-      if (isClosed) await router.close()
-      await router.activate('p#1')
-      expect([router.isActivated, steps.length > 0]).toEqual([!isClosed, !isClosed])
+      if (isRemoved) rendezvous.removeDecode('m', 'ns')
+      rendezvous.registerPrefill('m', 'ns', 'p#1')
+      await activation
+      expect([router.isActivated, steps.length > 0]).toEqual([!isRemoved, !isRemoved])
       expect(router.canServeRequests()).toBe(true)
     }
   })
