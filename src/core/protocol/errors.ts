@@ -9,7 +9,6 @@ export const errorTexts = {
   WR_BOOKING_FAILED: 'the request could not be placed',
   WR_BOOT_FAILED: 'the router could not start',
   WR_DUPLICATE_REQUEST: 'a request with this id is already booked',
-  WR_ENGINE_ABORTED: 'the worker ended the request before it was answered',
   WR_ENGINE_DISCONNECTED: 'the connection to the worker broke',
   WR_ENGINE_PROTOCOL: "the worker's answer is not HTTP as expected",
   WR_ENGINE_TIMEOUT: 'the worker did not answer in time',

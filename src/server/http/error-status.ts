@@ -11,7 +11,6 @@ export const errorStatus: Readonly<Record<ErrorCode, number | 'overload'>> = {
   WR_BOOKING_FAILED: 500,
   WR_BOOT_FAILED: 500,
   WR_DUPLICATE_REQUEST: 409,
-  WR_ENGINE_ABORTED: 503,
   WR_ENGINE_DISCONNECTED: 502,
   WR_ENGINE_PROTOCOL: 502,
   WR_ENGINE_TIMEOUT: 504,

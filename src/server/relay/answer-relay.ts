@@ -1,7 +1,6 @@
 /**
  * Carries one engine's answer to one client. Until the first byte of a body nothing is sent but comments behind a head of
- * our own, so that a worker which fails before can still be replaced; from then on the answer is this worker's. A first read
- * of a conversation's stream that has no token in it waits for the second: an engine that is stopping ends such a stream there.
+ * our own, so that a worker which fails before can still be replaced; from then on the answer is this worker's.
  *
  * Three ways, cheapest first:
  *   framed  the engine's chunks go to the client's socket as they came, framing included (HTTP/1.1, `chunked`); where events
@@ -11,12 +10,11 @@
  */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { WarmrouteError } from '../../core/protocol/index.js'
+import type { WarmrouteError } from '../../core/protocol/index.js'
 import type { Endpoint } from '../request/endpoints.js'
 import type { AnswerHandlers } from '../wire/engine-connection.js'
 import type { EngineCall } from '../wire/engine-link.js'
 import type { ResponseHead } from '../wire/response-head.js'
-import { bodySaysAborted } from './aborted.js'
 import {
   agreesWithEarlyHead,
   comment,
@@ -88,13 +86,6 @@ export type RelayOutcome =
 
 type Way = 'framed' | 'whole' | 'plain'
 
-/** As `onData` has it. */
-interface Read {
-  readonly buffer: Buffer
-  readonly ranges: readonly number[]
-  readonly rawEnd: number
-}
-
 /** Hop-by-hop, or ours to set. */
 const notPassedOn = new Set([
   'connection',
@@ -125,8 +116,6 @@ export class AnswerRelay implements AnswerHandlers {
   #editBody: BodyEdit | undefined
   #partsBytes = 0
   #tail: Buffer | undefined
-  /** The first read of a stream, while it says nothing. */
-  #held: Read | undefined
   #isOver = false
   /** The client has a head of ours and comments, which name no worker. */
   #isOpened: boolean
@@ -187,28 +176,13 @@ export class AnswerRelay implements AnswerHandlers {
 
   onData(buffer: Buffer, ranges: readonly number[], rawEnd: number): void {
     if (this.#isOver) return
-    const tokens = this.#look(buffer, ranges)
+    this.#look(buffer, ranges)
     if (this.#isOver) return
     if (this.#way === 'whole') {
       for (let at = 0; at < ranges.length; at += 2) this.#keepPart(buffer.subarray(ranges[at], ranges[at + 1]))
       if (this.#editBody && this.#partsBytes > this.#request.editedBytesMax) this.#passUnedited()
       return
     }
-    if (tokens === 0 && this.#maySayAborted && this.#watch && !this.isCommitted && !this.#held) {
-      this.#held = { buffer, ranges: [...ranges], rawEnd }
-      return
-    }
-    this.#letGo()
-    this.#pass(buffer, ranges, rawEnd)
-  }
-
-  #letGo(): void {
-    const held = this.#held
-    this.#held = undefined
-    if (held) this.#pass(held.buffer, held.ranges, held.rawEnd)
-  }
-
-  #pass(buffer: Buffer, ranges: readonly number[], rawEnd: number): void {
     if (this.#way === 'framed') {
       const raw = rawEnd === buffer.length ? buffer : buffer.subarray(0, rawEnd)
       this.#sendFramed(this.#editor ? edited(this.#editor, buffer, ranges) : raw)
@@ -218,12 +192,8 @@ export class AnswerRelay implements AnswerHandlers {
   onEnd(): void {
     if (this.#isOver) return
     const { response } = this.#request
-    if (this.#way === 'whole') {
-      const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
-      if (this.#maySayAborted && bodySaysAborted(body)) return this.#endAborted()
-      this.#sendWhole(body)
-    } else {
-      this.#letGo()
+    if (this.#way === 'whole') this.#sendWhole()
+    else {
       this.#commit()
       const rest = this.#editor?.rest()
       if (rest) response.write(rest)
@@ -249,7 +219,6 @@ export class AnswerRelay implements AnswerHandlers {
   keepAlive(): void {
     const { response } = this.#request
     if (this.#isOver) return
-    this.#letGo()
     if (!this.isCommitted) return this.#keepOpen()
     if (!this.#watch?.isBetweenEvents) return
     if (this.#way === 'plain') response.write(comment)
@@ -292,14 +261,7 @@ export class AnswerRelay implements AnswerHandlers {
     return canFrame ? 'framed' : 'plain'
   }
 
-  /** On other routes an engine that was stopped says so in other words, or not at all. */
-  get #maySayAborted(): boolean {
-    const { endpoint } = this.#request
-    return this.#head!.status === 200 && (endpoint === 'chat_completions' || endpoint === 'completions')
-  }
-
-  /** How many tokens became complete. */
-  #look(buffer: Buffer, ranges: readonly number[]): number {
+  #look(buffer: Buffer, ranges: readonly number[]): void {
     let tokens = 0
     for (let at = 0; at < ranges.length; at += 2) {
       const start = ranges[at]!
@@ -311,23 +273,9 @@ export class AnswerRelay implements AnswerHandlers {
     if (!this.isCommitted && this.#watch?.hasError && this.#request.isWithheld(500)) {
       this.#call?.abort() // an error in place of the first token, behind a head that said 200
       this.#finish({ kind: 'refused', status: 500 })
-    } else if (!this.isCommitted && this.#maySayAborted && this.#readsAborted) {
-      this.#call?.abort()
-      this.#endAborted()
-    } else this.#hooks.onProgress(tokens)
-    return tokens
-  }
-
-  /** Before the first byte went on. An answer that is sent in one piece is looked at in one piece. */
-  get #readsAborted(): boolean {
-    if (this.#watch) return this.#watch.isAborted
-    return this.#way !== 'whole' && this.#tail !== undefined && bodySaysAborted(this.#tail)
-  }
-
-  #endAborted(): void {
-    const reason = 'finish_reason abort, which nobody had asked for'
-    const error = new WarmrouteError('WR_ENGINE_ABORTED', { reason })
-    this.#finish({ kind: 'failed', error, isCommitted: false, isUntouched: false })
+      return
+    }
+    this.#hooks.onProgress(tokens)
   }
 
   #readId(reader: ResponseIdReader, buffer: Buffer, start: number, end: number): void {
@@ -399,8 +347,9 @@ export class AnswerRelay implements AnswerHandlers {
     for (const part of this.#parts.splice(0)) this.#sendPlain(part)
   }
 
-  #sendWhole(body: Buffer): void {
+  #sendWhole(): void {
     const { response } = this.#request
+    const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
     const sent = this.#editBody ? this.#editBody(body) : body
     this.#commit(sent.length)
     response.end(sent)

@@ -4,7 +4,6 @@
  * where there is one, has the last word. Events are never put together unless they were cut, and never changed.
  */
 import type { Endpoint } from '../request/endpoints.js'
-import { saysAborted } from './aborted.js'
 import type { Usage } from './usage.js'
 import { readUsage } from './usage.js'
 
@@ -27,8 +26,6 @@ export class StreamWatch {
   hasFinished = false
   /** The engine reported an error inside the stream. */
   hasError = false
-  /** The engine ended the request before its first token. */
-  isAborted = false
   events = 0
 
   constructor(endpoint: Endpoint) {
@@ -110,9 +107,7 @@ export class StreamWatch {
       return 0
     }
     this.#hasToken = tokenPattern.test(text)
-    if (this.#hasToken) return 1
-    if (saysAborted(text)) this.isAborted = true
-    return 0
+    return this.#hasToken ? 1 : 0
   }
 
   /** `event: name` before the data: Anthropic and Responses. */

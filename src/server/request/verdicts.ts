@@ -25,7 +25,7 @@ export function asReusable(
   return { ...answer, cachedTokens }
 }
 
-/** The worker, not the request, is to blame, and is left alone for a while; another worker may do better. */
+/** The worker, not the request, is to blame; another worker may do better. */
 export function isFault(error: WarmrouteError): boolean {
   return (
     error.code === 'WR_ENGINE_UNREACHABLE' ||
@@ -37,8 +37,7 @@ export function isFault(error: WarmrouteError): boolean {
 
 export function mayMove(outcome: RelayOutcome, error: WarmrouteError, isRemote: boolean): boolean {
   if (outcome.kind === 'refused') return isRetriable(outcome.status, isRemote)
-  // One that aborts may be up to the next request: an operator can end a single one.
-  return outcome.kind === 'failed' && !outcome.isCommitted && (isFault(error) || error.code === 'WR_ENGINE_ABORTED')
+  return outcome.kind === 'failed' && !outcome.isCommitted && isFault(error)
 }
 
 /** No connection came about, so that the worker cannot have read a word. */
