@@ -7,6 +7,7 @@ import type { PromptRules } from '../chat/build-prompt.js'
 import { buildPrompt, plainRules } from '../chat/build-prompt.js'
 import type { ChosenTemplate } from '../chat/chat-template.js'
 import { ChatTemplates, continueChat } from '../chat/chat-template.js'
+import { exactBody } from '../chat/exact-body.js'
 import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
 import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
@@ -18,7 +19,6 @@ import type { EncodeResult, RenderResult, TaskTypes } from '../pool/tasks.js'
 import { copyInSlices, nextTurn } from '../next-turn.js'
 import { hasSpecials, RememberedTexts } from '../remember/remembered-texts.js'
 import type { Lookup, RememberedText } from '../remember/remembered-texts.js'
-import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
 import type { PrefixCounts, Rendering } from '../template/rendered-prefixes.js'
 import { RenderedPrefixes, wholeText } from '../template/rendered-prefixes.js'
 import { TemplateLimitError } from '../template/run.js'
@@ -77,7 +77,6 @@ const loopPieceMax = 2048
 /** Longer texts are not even looked at on the loop, and so not remembered: reading one in takes it about 2 ms a million. */
 const loopUnitsMax = 2 << 20
 const loopStepsMax = 20_000
-const loopReparseMax = 64 << 10
 /** Of a request that a thread reads: copying and giving it away takes the loop a millisecond for each four megabytes. */
 const rawBytesMax = 16 << 20
 /** Of a batch, texts that are encoded in one turn of the loop; each counts for a few more units than it has. */
@@ -143,7 +142,7 @@ export class ModelTokens {
 
   /** The tokens of a request. Throws `LoadOnlyError` for what cannot be known, `WarmrouteError` for what failed. */
   async tokenize(route: Route, body: Body | undefined, options: TokenizeOptions = {}): Promise<Tokens> {
-    const exact = body && this.#exactBody(route, body, options.raw)
+    const exact = body && exactBody(route, body, options.raw)
     if (exact === undefined) return this.#readInThread(route, options.raw ?? noBytes, options)
     const prompt = buildPrompt(route, exact, this.#rulesOf(options), (hasTools) => this.#choose(hasTools))
     if (prompt.kind === 'ids') {
@@ -189,14 +188,6 @@ export class ModelTokens {
     const chosen = this.#templates.choose(hasTools)
     if (chosen) return chosen
     throw new LoadOnlyError('no-template', this.templateProblem ?? 'the model has no chat template')
-  }
-
-  /** The body as Python would have parsed it where that can matter; undefined when reading it again is too much for the loop. */
-  #exactBody(route: Route, body: Body, raw: Uint8Array | undefined): Body | undefined {
-    if (raw === undefined || route === 'completions' || !carriesValues(body)) return body
-    if (raw.length > loopReparseMax) return undefined
-    const text = Buffer.from(raw.buffer, raw.byteOffset, raw.length).toString('utf8')
-    return mayDifferFromPython(text) ? (parsePythonJson(text) as Body) : body
   }
 
   #renderOnLoop(prompt: ChatPrompt): RenderedPrompt | undefined {
@@ -469,20 +460,6 @@ const noBytes: Uint8Array = new Uint8Array(0)
 const shortBytesMax = 128
 /** A text that adds less than this to a remembered one is encoded from there again sooner than it is kept. */
 const newBytesMin = 256
-
-/** Whether a body holds values that a template may print: numbers and keys whose spelling `JSON.parse` loses. */
-function carriesValues(body: Body): boolean {
-  if (body['tools'] || body['chat_template_kwargs'] || body['documents']) return true
-  const { messages } = body
-  return Array.isArray(messages) && messages.some((message) => carriesCalls(message as Body | null))
-}
-
-/** Calls of a chat, or those that Anthropic's messages have among their content. */
-function carriesCalls(message: Body | null): boolean {
-  if (message?.['tool_calls']) return true
-  const content = message?.['content']
-  return Array.isArray(content) && content.some((block) => (block as Body | null)?.['type'] === 'tool_use')
-}
 
 function concat(a: Uint32Array, b: Uint32Array): Uint32Array {
   const joined = new Uint32Array(a.length + b.length)
