@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest'
 import { createMetrics } from '../../telemetry/index.js'
 import type { FeedStatus } from '../../events/index.js'
+import { liveFeed } from './live-feed.case.js'
 import { EventGauges } from './event-gauges.js'
 
 it('ends the series of streams that are not shown again, and goes on with those that are', () => {
@@ -41,13 +42,4 @@ it('shows what a stream went through, and counts on when it is followed anew', (
   for (const line of lines(4)) expect(show(1)).toContain(`${line}\n`) // a new stream counts from zero
 })
 
-const feed = {
-  dpRank: 0,
-  state: 'live',
-  lastSequence: 7,
-  deviceBlocks: 1,
-  events: 5,
-  machine: { applied: 1, gaps: 0, replays: 0, restarts: 0, droppedFrames: 0 },
-  purges: { gap: 1 },
-  decodeErrors: {},
-} as unknown as FeedStatus
+const feed = { ...liveFeed, purges: { gap: 1 } } as unknown as FeedStatus

@@ -1,8 +1,8 @@
 import { expect, it, vi } from 'vitest'
-import type { FeedStatus } from '../../events/index.js'
 import { createMetrics } from '../../telemetry/index.js'
 import type { ModelHub } from '../model-hub.js'
 import type { Worker } from '../workers/worker.js'
+import { liveFeed as feed } from './live-feed.case.js'
 import { WorkerGauges } from './worker-gauges.js'
 
 it('shows an index as it is at the scrape, and counts what its caps took since the last', () => {
@@ -85,14 +85,3 @@ function hubOf(count: number): { readonly hub: ModelHub; readonly workers: Map<b
 function workerOf(id: bigint, mode = 'exact'): Worker {
   return { id, label: String(id), mayServe: true, inFlight: 0, mode, config: {}, spec: {} } as unknown as Worker
 }
-
-const feed = {
-  dpRank: 0,
-  state: 'live',
-  lastSequence: 7,
-  deviceBlocks: 1,
-  events: 5,
-  machine: { applied: 1, gaps: 0, replays: 0, restarts: 0, droppedFrames: 0 },
-  purges: {},
-  decodeErrors: {},
-} as unknown as FeedStatus
