@@ -19,6 +19,7 @@ const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
   ['routerOverlapLost', 'src/routing/metrics-observer.test.ts'],
   ['kvCacheEventWarnings', 'src/routing/metrics-observer.test.ts'],
   ['answersUnedited', 'src/server/waiting.sockets.test.ts'],
+  ['unreadableRequests', 'src/server/unreadable.sockets.test.ts'],
   ['responsesForgotten', 'src/cli/serve-stored-responses.sockets.test.ts'],
   ['requestsRetried', 'src/server/telemetry.sockets.test.ts'],
   ['modelMigrations', 'src/server/telemetry.sockets.test.ts'],

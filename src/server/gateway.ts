@@ -12,6 +12,8 @@ import { createMetrics } from '../telemetry/index.js'
 import type { GatewayContext } from './context.js'
 import { BufferPool } from './http/buffer-pool.js'
 import { Callers, hasUnsent } from './http/callers.js'
+import type { ParserError } from './http/unreadable.js'
+import { refuseTunnel, refuseUnreadable } from './http/unreadable.js'
 import type { Inference } from './inference.js'
 import { Model } from './model.js'
 import { ModelHub } from './model-hub.js'
@@ -245,6 +247,7 @@ class HttpGateway implements Gateway {
     callers.cutAll()
     await this.#whenOver([...running], now() + 1_000) // whose bodies had not arrived
     await Promise.all(closed)
+    await this.#whenNot(() => callers.connectionCount > 0, now() + 1_000) // a server is closed before its sockets have said so
     for (const model of hub.all()) await model.close()
   }
 
@@ -266,8 +269,9 @@ class HttpGateway implements Gateway {
   }
 
   #newServer({ tls }: ListenOptions, handler: RequestListener): Server {
-    const { limits, callers } = this.#context
+    const { limits, callers, shape, overloadStatus } = this.#context
     const settings = {
+      requireHostHeader: false, // the door asks for it, and says so in the client's own words
       maxHeaderSize: limits.headerBytesMax,
       requestTimeout: 0, // bodies have a deadline of their own
       headersTimeout: 60_000,
@@ -278,6 +282,10 @@ class HttpGateway implements Gateway {
     if (tls) server.on('connection', (socket: Socket) => callers.meet(socket))
     server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => callers.watch(socket))
     server.on('checkContinue', handler) // whoever reads the body asks for it
+    server.on('checkExpectation', handler)
+    const refusing = { callers, shape, overloadStatus, counted: this.metrics.unreadableRequests }
+    server.on('clientError', (error: ParserError, socket) => refuseUnreadable(error, socket, refusing))
+    server.on('connect', (_request, socket) => refuseTunnel(socket, refusing))
     return server
   }
 

@@ -111,6 +111,10 @@ export class Inference implements Timed {
     return this.#attempt?.isHeldUp ?? false
   }
 
+  get hasBegun(): boolean {
+    return this.#response.headersSent
+  }
+
   /** Never rejects. */
   async run(): Promise<void> {
     const { running, callers, clock } = this.#context

@@ -81,6 +81,23 @@ describe('a client that leaves', () => {
   })
 })
 
+describe('a client that has closed its side', () => {
+  const head = (path: string): string => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`
+  it.each([
+    ['the health', head('/health'), 200],
+    ['the models', head('/v1/models'), 200],
+    ['a refusal', request(chatBody({ model: 'nobody' })), 404],
+    ['a refusal of what it did not send in full', request(chatBody()).slice(0, -5), 400],
+  ])('still gets %s, for which no engine is asked', async (_says, bytes, status) => {
+    const { engines } = await open({ engines: 1 })
+    const { socket, text, isClosed } = dial()
+    socket.end(bytes)
+    await until(isClosed)
+    expect(text()).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    expect(engines[0]!.seen).toHaveLength(0)
+  })
+})
+
 describe('requests one behind the other', () => {
   it('are answered in order, streams and whole answers alike', async () => {
     await open({ engines: 2 })

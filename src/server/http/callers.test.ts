@@ -7,7 +7,7 @@ function connection() {
   const callers = new Callers()
   const socket = new EventEmitter() as Socket
   const left: string[] = []
-  const caller = (name: string) => ({ left: () => void left.push(name) })
+  const caller = (name: string) => ({ left: () => void left.push(name), hasBegun: false, shape: 'openai' as const })
   callers.watch(socket)
   return { callers, socket, left, caller }
 }

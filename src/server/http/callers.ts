@@ -6,11 +6,17 @@
  * And who has not taken all of an answer yet: a request is over when its answer is written, which a slow client reads later.
  */
 import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { Roster } from '../roster.js'
+import type { ErrorShape } from './error-body.js'
 
 export interface Caller {
   /** The client is gone. */
   left(): void
+  /** Something of its answer was written. */
+  readonly hasBegun: boolean
+  /** How errors look to it. */
+  readonly shape: ErrorShape
 }
 
 interface Connection {
@@ -20,7 +26,7 @@ interface Connection {
 
 export class Callers {
   /** Lists, not sets: mostly one stands in it, and what a set leaves behind keeps callers in memory (roster.ts). */
-  readonly #bySocket = new WeakMap<Socket, Caller[]>()
+  readonly #bySocket = new WeakMap<Duplex, Caller[]>()
   readonly #connections = new Roster<'seat', Connection>('seat')
 
   /** Once per connection: it is there, and nobody can ask on it yet, as before a handshake. */
@@ -50,6 +56,15 @@ export class Callers {
     const callers = this.#bySocket.get(socket)
     const at = callers?.indexOf(caller) ?? -1
     if (at >= 0) callers!.splice(at, 1)
+  }
+
+  /** Whoever waits there for an answer or has begun to get it, in the order in which they asked. */
+  on(socket: Duplex): readonly Caller[] {
+    return this.#bySocket.get(socket) ?? []
+  }
+
+  get connectionCount(): number {
+    return this.#connections.size
   }
 
   /** Connections on which something that was written has not left this process. */

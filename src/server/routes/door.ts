@@ -39,6 +39,7 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
     const path = query < 0 ? url : url.slice(0, query)
     const row = serves === 'admin' ? undefined : endpointByPath.get(path)
     try {
+      requireHead(request)
       if (row) {
         if (request.method !== 'POST') throw notAllowed('POST')
         checkApiKey(request)
@@ -84,6 +85,14 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
     if (isFromHere(request)) return
     throw new WarmrouteError('WR_FORBIDDEN', {})
   }
+}
+
+/** What Node would refuse with a status and no word. Both are rules of HTTP/1.1. */
+function requireHead({ headers: { host, expect }, httpVersionMinor }: IncomingMessage): void {
+  if (httpVersionMinor === 0) return
+  if (host === undefined) throw new WarmrouteError('WR_INVALID_HTTP', { message: 'The request has no `host` header.' })
+  if (expect !== undefined && !/(?:^|\W)100-continue(?:$|\W)/i.test(expect))
+    throw new WarmrouteError('WR_EXPECTATION_FAILED', { message: 'Nothing but `100-continue` can be expected here.' })
 }
 
 function adminRoutes(door: DoorOptions): readonly Route[] {

@@ -40,12 +40,12 @@ export function routerProtocolRoute(context: GatewayContext): Route {
 
 /** A wait for a worker ends with whoever asked, and with the time that any request has. */
 async function whileAsked<T>(
-  { callers, deadlines }: GatewayContext,
+  { callers, deadlines, shape }: GatewayContext,
   { socket }: IncomingMessage,
   ask: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const over = new AbortController()
-  const caller = { left: () => over.abort() }
+  const caller = { left: () => over.abort(), hasBegun: false, shape }
   const timer = setTimeout(() => over.abort(), deadlines.totalMs)
   callers.add(socket, caller)
   try {
