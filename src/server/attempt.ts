@@ -195,6 +195,7 @@ export class Attempt {
       wantsStream: prepared.isStream,
       editedBytesMax: context.limits.editedBytesMax,
       isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (context.isStrict && isHidden(status)),
+      canMove: () => !isLast && !pair && prepared.model.fleet.hasOther(answer.workerId, prepared.row),
       ...editsFor(context, { prepared, prompt, answer, removesUsage, sinceStartMs, prefill: pair?.prefillChoice }),
     }
   }

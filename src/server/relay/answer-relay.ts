@@ -27,6 +27,7 @@ import type { EventEdit } from './event-editor.js'
 import { EventEditor } from './event-editor.js'
 import { ResponseIdReader } from './response-id.js'
 import { StreamWatch } from './stream-watch.js'
+import { endedUnstarted } from './unstarted.js'
 import type { Usage } from './usage.js'
 import { readUsage } from './usage.js'
 
@@ -48,6 +49,8 @@ export interface RelayRequest {
   readonly wantsStream: boolean
   /** True: this status is not for the client, who gets another worker or an error of ours. Called before anything is sent. */
   readonly isWithheld: (status: number) => boolean
+  /** Somebody else could take the request now. Asked when the engine ended it before its first token. */
+  readonly canMove: () => boolean
 }
 
 export interface RelayHooks {
@@ -192,8 +195,11 @@ export class AnswerRelay implements AnswerHandlers {
   onEnd(): void {
     if (this.#isOver) return
     const { response } = this.#request
-    if (this.#way === 'whole') this.#sendWhole()
-    else {
+    if (this.#way === 'whole') {
+      const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
+      if (this.#isNoAnswer(body)) return this.#finish({ kind: 'refused', status: 503 })
+      this.#sendWhole(body)
+    } else {
       this.#commit()
       const rest = this.#editor?.rest()
       if (rest) response.write(rest)
@@ -275,7 +281,22 @@ export class AnswerRelay implements AnswerHandlers {
       this.#finish({ kind: 'refused', status: 500 })
       return
     }
+    if (
+      !this.isCommitted &&
+      this.#watch &&
+      tokens === 0 &&
+      this.#isNoAnswer(buffer.subarray(ranges[0], ranges.at(-1)))
+    ) {
+      this.#call?.abort()
+      this.#finish({ kind: 'refused', status: 503 })
+      return
+    }
     this.#hooks.onProgress(tokens)
+  }
+
+  /** The engine ended the request unasked and before its first token, and another can take it. */
+  #isNoAnswer(bytes: Buffer): boolean {
+    return this.#head!.status === 200 && endedUnstarted(bytes) && this.#request.canMove()
   }
 
   #readId(reader: ResponseIdReader, buffer: Buffer, start: number, end: number): void {
@@ -347,9 +368,8 @@ export class AnswerRelay implements AnswerHandlers {
     for (const part of this.#parts.splice(0)) this.#sendPlain(part)
   }
 
-  #sendWhole(): void {
+  #sendWhole(body: Buffer): void {
     const { response } = this.#request
-    const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
     const sent = this.#editBody ? this.#editBody(body) : body
     this.#commit(sent.length)
     response.end(sent)

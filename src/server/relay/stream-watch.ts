@@ -128,7 +128,7 @@ const metaMark = Buffer.from('"meta_info":{')
 const noChoicesMark = Buffer.from('"choices":[]')
 const doneMark = Buffer.from('[DONE]')
 /** Some text, in whichever of the fields that hold it. The first event of a chat stream has only a role. */
-const tokenPattern =
+export const tokenPattern =
   /"(?:content|text|reasoning_content|reasoning|arguments|name)": ?"[^"]|"(?:token_ids|output_ids)": ?\[\d/
 
 function has(buffer: Buffer, mark: Buffer, start: number, end: number): boolean {

@@ -61,6 +61,13 @@ export class Fleet {
     return unfit
   }
 
+  /** Besides this one somebody may serve, and has such a route. */
+  hasOther(id: bigint, row: EndpointRow): boolean {
+    for (const worker of this.#workers.values())
+      if (worker.id !== id && worker.mayServe && isFit(worker, row)) return true
+    return false
+  }
+
   get servingCount(): number {
     return this.#workers.size - this.#unavailable.size
   }
