@@ -18,7 +18,8 @@ import { engineRequest } from './request/engine-request.js'
 import { guardOf } from './request/guard-of.js'
 import type { Prepared } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
-import { isFault, isRetriable, mayBeStored, wantsUsageSample, wasNeverSent } from './request/verdicts.js'
+import { isUsageUnasked, wantsUsageSample } from './request/usage-sample.js'
+import { isFault, isRetriable, mayBeStored, wasNeverSent } from './request/verdicts.js'
 import { stepBytes } from './scan-fields.js'
 import type { SessionTie } from './sessions/session-affinity.js'
 import type { RequestRecord } from './telemetry/request-record.js'
@@ -54,6 +55,7 @@ export class Attempt {
   readonly #routedAtMs: number
   #relay: AnswerRelay | undefined
   #session: SessionUse | undefined
+  #asksForUsage = false
   /** 0 until the worker is asked. */
   dispatchedAtMs = 0
   byteAtMs = 0
@@ -140,12 +142,12 @@ export class Attempt {
 
   #relayFrom(worker: Worker, leg: LegEdit | undefined): Promise<RelayOutcome> {
     const { context, prepared, pair } = this.#options
-    const asksForUsage = wantsUsageSample(context, prepared)
-    const request = this.#engineRequest(worker, leg, asksForUsage)
+    this.#asksForUsage = wantsUsageSample(context, worker, prepared)
+    const request = this.#engineRequest(worker, leg)
     this.#asked(worker)
     worker.enter()
     return new Promise<RelayOutcome>((resolve) => {
-      const relay = new AnswerRelay(this.#relayRequest(asksForUsage), this.#relayHooks(worker, resolve))
+      const relay = new AnswerRelay(this.#relayRequest(), this.#relayHooks(worker, resolve))
       this.#relay = relay
       relay.attach(worker.link.call(request, relay))
       this.#guard.dispatched()
@@ -155,7 +157,7 @@ export class Attempt {
     })
   }
 
-  #engineRequest(worker: Worker, leg: LegEdit | undefined, asksForUsage: boolean): EngineRequest {
+  #engineRequest(worker: Worker, leg: LegEdit | undefined): EngineRequest {
     const { context, request, prepared, answer, pair, record, publicId } = this.#options
     const { allowedEngineFields, passesAuthorization } = context
     return engineRequest({
@@ -166,7 +168,7 @@ export class Attempt {
       headers: record.headersFor(request.headers),
       allowedEngineFields,
       passesAuthorization,
-      asksForUsage,
+      asksForUsage: this.#asksForUsage,
       leg,
       mayStillSend: pair?.mayStillSend,
       sessionId: this.#session?.isInside ? prepared.hints.sessionControl?.sessionId : undefined,
@@ -183,10 +185,11 @@ export class Attempt {
     this.answerBeforeMs = firstTokenMs === undefined ? undefined : this.dispatchedAtMs + firstTokenMs
   }
 
-  #relayRequest(removesUsage: boolean): RelayRequest {
+  #relayRequest(): RelayRequest {
     const { context, response, prepared, prompt, answer, isLast, pair, record, publicId } = this.#options
     const isRemote = pair?.isRemote ?? false
     const sinceStartMs = (): number => record.sinceStartMs
+    const removesUsage = this.#asksForUsage
     return {
       response,
       requestId: publicId,
@@ -247,6 +250,7 @@ export class Attempt {
     const { prepared, answer, pair, record } = this.#options
     if (!prepared.isStream && prepared.row.generates && status < 400) this.#progress(worker, usage?.outputTokens ?? 1)
     if (status < 400 && !hasError) pair?.hasRead()
+    if (!hasError && !this.#asksForUsage && isUsageUnasked(prepared)) worker.tellsUsageUnasked = usage !== undefined
     const foretold = prepared.model.looksAtPrompts ? (pair?.prefilled ?? answer).cachedTokens : undefined
     record.settled(usage, { label: pair?.prefilled?.label ?? worker.label, cachedTokens: foretold })
     const { routerMetrics, prefill } = prepared.model

@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import { InProcessRouter } from '../routing/index.js'
 import { createMetrics } from '../telemetry/index.js'
-import type { Responder } from './fake-engine.case.js'
+import type { FakeEngine, Responder } from './fake-engine.case.js'
 import { answerChat } from './fake-engine.case.js'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
@@ -174,15 +174,65 @@ describe('what an engine is sent', () => {
   })
 })
 
+const asksOf = ({ seen }: FakeEngine): boolean[] => seen.map(({ text }) => text.includes('"include_usage":true'))
+
 describe('usage that we ask for', () => {
   it('is asked for in one stream of a few, and the client does not see it', async () => {
     const { url, engines } = await open({ engines: 1, gateway: { usageSampleEvery: 2 } })
     const texts: string[] = []
-    for (let at = 0; at < 4; at++)
+    for (let at = 0; at < 5; at++)
       texts.push(await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text())
-    const asked = engines[0]!.seen.map((seen) => seen.text.includes('include_usage'))
-    expect(asked).toEqual([true, false, true, false])
+    expect(asksOf(engines[0]!)).toEqual([false, true, false, true, false])
     expect(new Set(texts).size).toBe(1)
+  })
+
+  // Engines read more than `true` as a yes, some take `{}` for one, and vLLM marks the end of every choice by it.
+  it.each<Record<string, unknown>>([
+    { stream_options: { include_usage: 'yes' } },
+    { stream_options: { include_usage: 1 } },
+    { stream_options: {} },
+    { stream_options: { include_usage: false, continuous_usage_stats: true } },
+    { n: 2 },
+    { n: '2' },
+    { prompt: ['a', 'b'] },
+    { prompt: [[1], [2]] },
+    { nvext: { extra_fields: ['timing'] } },
+  ])('is not asked for with %j', async (fields) => {
+    const { url, engines } = await open({ engines: 1, gateway: { usageSampleEvery: 1 } })
+    const path = 'prompt' in fields ? '/v1/completions' : '/v1/chat/completions'
+    await (await post(url, path, chatBody({ stream: true }))).text()
+    await (await post(url, path, chatBody({ stream: true, ...fields }))).text()
+    const asked = engines[0]!.seen.map((seen) => (JSON.parse(seen.text) as { stream_options?: unknown }).stream_options)
+    expect(asked).toEqual([undefined, fields['stream_options']])
+  })
+
+  it.each<Record<string, unknown>>([
+    { stream_options: null },
+    { stream_options: { include_usage: false } },
+    { n: 1 },
+    { n: null },
+    { prompt: ['a'] },
+    { prompt: [1, 2] },
+  ])('is asked for with %j', async (fields) => {
+    const { url, engines } = await open({ engines: 1, gateway: { usageSampleEvery: 1 } })
+    const path = 'prompt' in fields ? '/v1/completions' : '/v1/chat/completions'
+    await (await post(url, path, chatBody({ stream: true }))).text()
+    await (await post(url, path, chatBody({ stream: true, ...fields }))).text()
+    expect(asksOf(engines[0]!)).toEqual([false, true])
+  })
+
+  it('is never asked for, nor taken out, where the engine tells everybody', async () => {
+    const respond: Responder = (request, response) =>
+      answerChat(
+        { ...request, text: JSON.stringify({ ...JSON.parse(request.text), stream_options: { include_usage: true } }) },
+        response,
+      )
+    const { url, engines } = await open({ engines: 1, respond, gateway: { usageSampleEvery: 1 } })
+    for (let at = 0; at < 4; at++) {
+      const text = await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+      expect(text).toContain('"cached_tokens":16')
+    }
+    expect(asksOf(engines[0]!)).toEqual([false, false, false, false])
   })
 
   it('stays when the client asked for it', async () => {
@@ -194,11 +244,11 @@ describe('usage that we ask for', () => {
   it('feeds the metrics', async () => {
     const metrics = createMetrics()
     const { url } = await open({ engines: 1, gateway: { usageSampleEvery: 1, metrics } })
-    await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    for (let at = 0; at < 2; at++) await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
     expect(metrics.cachedTokens.with({ model: 'm' }).sum).toBe(16)
-    expect(metrics.outputSequenceTokens.with({ model: 'm' }).sum).toBe(4)
-    expect(metrics.timeToFirstToken.with({ model: 'm' }).count).toBe(1)
-    expect(metrics.outputTokens.with({ model: 'm' }).value).toBe(4)
+    expect(metrics.outputSequenceTokens.with({ model: 'm' }).sum).toBe(8)
+    expect(metrics.timeToFirstToken.with({ model: 'm' }).count).toBe(2)
+    expect(metrics.outputTokens.with({ model: 'm' }).value).toBe(8)
   })
 })
 

@@ -56,9 +56,15 @@ it('a read of which nothing may be sent yet does not end the stream', async () =
   const usage = 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}\n\n'
   const done = 'data: [DONE]\n\n'
   const pieces = [streamHead + chunk(frames[0]!), chunk(last), chunk(usage), chunk(done), '0\r\n\r\n']
-  await open((socket) => void slowly(socket, pieces), { usageSampleEvery: 1 })
-  const response = await stream()
-  expect(await response.text()).toBe(frames[0]! + last + done)
+  const unasked = pieces.filter((piece) => piece !== chunk(usage))
+  await open(
+    (socket) => {
+      void slowly(socket, unasked)
+      socket.once('data', () => void slowly(socket, pieces))
+    },
+    { usageSampleEvery: 1 },
+  )
+  for (let at = 0; at < 2; at++) expect(await (await stream()).text()).toBe(frames[0]! + last + done)
 })
 
 it('chunk extensions and trailers do not reach the payload', async () => {

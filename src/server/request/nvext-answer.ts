@@ -18,7 +18,7 @@ export interface EditTerms {
   readonly prepared: Prepared
   readonly prompt: PromptTokens | undefined
   readonly answer: RouteAnswer
-  /** We asked for usage, the client did not. */
+  /** We asked for usage, the client did not; never where `extra_fields` are wanted. */
   readonly removesUsage: boolean
   readonly sinceStartMs: () => number
   /** Who computed the prompt, where somebody else did. */
@@ -44,11 +44,10 @@ export function editsOf(terms: EditTerms): AnswerEdits {
   return {
     editEvent: {
       edit(event) {
-        const kept = isUsageAlone(event) && removesUsage ? undefined : event
-        if (!kept || kept[0] !== 0x64 || kept.includes('data: [DONE]')) return kept
+        if (event[0] !== 0x64 || event.includes('data: [DONE]')) return event
         firstMs ??= sinceStartMs()
-        const added = member(/"finish_reason": ?"/.test(kept.toString('latin1')))
-        return added === undefined ? kept : withMember(kept, added)
+        const added = member(/"finish_reason": ?"/.test(event.toString('latin1')))
+        return added === undefined ? event : withMember(event, added)
       },
     },
     bodyEdit: (status) => (status === 200 ? (body) => withLastMember(body, member(true)) : undefined),
@@ -125,8 +124,4 @@ function timingJson(
     total_time_ms: totalMs,
     ...(blocks > 0 ? { kv_hit_rate: Math.min(1, hitBlocks / blocks) } : {}),
   })
-}
-
-function isUsageAlone(event: Buffer): boolean {
-  return event.includes('"usage":{') && event.includes('"choices":[]')
 }

@@ -1,4 +1,4 @@
-/** Small judgements about a request and its worker: what to ask for, whom to blame, whether another may try. */
+/** Small judgements about a request and its worker: may it be served, whom to blame, whether another may try. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { reusableTokens } from '../../engines/index.js'
@@ -53,17 +53,6 @@ export function isRetriable(status: number, isRemote: boolean): boolean {
 /** Engines keep responses unless they are asked not to; whether this one keeps any is its own affair. */
 export function mayBeStored({ row, body }: Prepared): boolean {
   return row.endpoint === 'responses' && body['store'] !== false
-}
-
-export function wantsUsageSample(context: GatewayContext, { isStream, row, body }: Prepared): boolean {
-  if (!isStream || (row.endpoint !== 'chat_completions' && row.endpoint !== 'completions')) return false
-  const given = body['stream_options'] as
-    | { include_usage?: unknown; continuous_usage_stats?: unknown }
-    | null
-    | undefined
-  if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given))) return false
-  if (given?.include_usage === true || given?.continuous_usage_stats !== undefined) return false
-  return context.samplesUsage()
 }
 
 /** The answer is on its way; a client that does not take it is not waited for. Once it has, Node sets a time of its own. */

@@ -40,6 +40,8 @@ export class Worker {
   faults = 0
   inFlight = 0
   #holds = 0
+  /** Its streams end with their usage though nobody asked for it; unknown until one has ended. */
+  tellsUsageUnasked: boolean | undefined
   /** When anything of it moved: a byte, an event, a counter. */
   progressAtMs: number
   /** Called when the last request of a draining worker ended and nobody reads its KV any more. */
