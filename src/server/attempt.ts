@@ -19,7 +19,7 @@ import { guardOf } from './request/guard-of.js'
 import type { Prepared } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
 import { isUsageUnasked, wantsUsageSample } from './request/usage-sample.js'
-import { isFault, isRetriable, mayBeStored, wasNeverSent } from './request/verdicts.js'
+import { isFault, isInBackground, isRetriable, mayBeStored, wasNeverSent } from './request/verdicts.js'
 import { stepBytes } from './scan-fields.js'
 import type { SessionTie } from './sessions/session-affinity.js'
 import type { RequestRecord } from './telemetry/request-record.js'
@@ -248,7 +248,8 @@ export class Attempt {
 
   #settle({ usage, status, hasError }: RelayOutcome & { readonly kind: 'completed' }, worker: Worker): void {
     const { prepared, answer, pair, record } = this.#options
-    if (!prepared.isStream && prepared.row.generates && status < 400) this.#progress(worker, usage?.outputTokens ?? 1)
+    if (!prepared.isStream && prepared.row.generates && status < 400 && !isInBackground(prepared))
+      this.#progress(worker, usage?.outputTokens ?? 1)
     if (status < 400 && !hasError) pair?.hasRead()
     if (!hasError && !this.#asksForUsage && isUsageUnasked(prepared)) worker.tellsUsageUnasked = usage !== undefined
     const foretold = prepared.model.looksAtPrompts ? (pair?.prefilled ?? answer).cachedTokens : undefined

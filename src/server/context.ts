@@ -2,9 +2,9 @@
 import type { Tracer } from '@opentelemetry/api'
 import type { BlockHasher } from '../core/hashing/index.js'
 import type { BufferPool } from './http/buffer-pool.js'
-import type { Callers } from './http/callers.js'
+import type { WarmrouteError } from '../core/protocol/index.js'
+import type { Caller, Callers } from './http/callers.js'
 import type { ErrorShape } from './http/error-body.js'
-import type { Inference } from './inference.js'
 import type { ModelHub } from './model-hub.js'
 import type { Deadlines, EndedRequest, HealthOptions, Limits, Log } from './options.js'
 import type { DeadlineClock } from './request/deadlines.js'
@@ -12,6 +12,14 @@ import type { LoopTurns } from './request/loop-turns.js'
 import type { Meters } from './telemetry/request-meters.js'
 import type { Roster } from './roster.js'
 import type { StageMeters } from './telemetry/stage-meters.js'
+
+/** A request of a client that a worker answers. */
+export interface UnderWay extends Caller {
+  /** Among those under way. */
+  seat: number
+  /** The gateway closes: everything of this request ends in this turn of the loop. */
+  giveUp(error: WarmrouteError): void
+}
 
 export interface GatewayContext {
   readonly hub: ModelHub
@@ -38,7 +46,7 @@ export interface GatewayContext {
   readonly showsWorker: boolean
   readonly passesAuthorization: boolean
   /** Requests under way; `close` walks them. */
-  readonly running: Roster<'seat', Inference>
+  readonly running: Roster<'seat', UnderWay>
   /** Set when the gateway is about to end: whoever asks whether to send more is told no. */
   isEnding: boolean
   /** Set when the grace is over: no new work. */

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 
 export interface SeenRequest {
+  readonly method: string
   readonly path: string
   readonly headers: IncomingMessage['headers']
   readonly text: string
@@ -24,7 +25,7 @@ export interface FakeEngine {
   health: number
   /** GET requests that came, and the texts that some paths are answered with. */
   readonly asked: { readonly path: string; readonly headers: IncomingMessage['headers'] }[]
-  readonly pages: Map<string, string>
+  readonly pages: Map<string, string | Responder>
   close(): Promise<void>
 }
 
@@ -52,10 +53,17 @@ export async function startFakeEngine(respond: Responder = answerChat, net?: Fak
     request.on('data', (part: Buffer) => parts.push(part))
     request.on('end', () => {
       const bytes = Buffer.concat(parts)
-      const one = { path: request.url ?? '', headers: request.headers, text: bytes.toString('utf8'), bytes }
+      const one = {
+        method: request.method ?? '',
+        path: request.url ?? '',
+        headers: request.headers,
+        text: bytes.toString('utf8'),
+        bytes,
+      }
       if (request.method === 'GET') {
         engine.asked.push(one)
         const page = engine.pages.get(one.path)
+        if (typeof page === 'function') return void page(one, response)
         response.writeHead(page === undefined ? engine.health : 200, { 'content-type': 'text/plain' }).end(page ?? 'ok')
         return
       }

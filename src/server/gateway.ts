@@ -9,12 +9,11 @@ import { createBlockHasher } from '../core/hashing/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { Metrics } from '../telemetry/index.js'
 import { createMetrics } from '../telemetry/index.js'
-import type { GatewayContext } from './context.js'
+import type { GatewayContext, UnderWay } from './context.js'
 import { BufferPool } from './http/buffer-pool.js'
 import { Callers, hasUnsent } from './http/callers.js'
 import type { ParserError } from './http/unreadable.js'
 import { refuseTunnel, refuseUnreadable } from './http/unreadable.js'
-import type { Inference } from './inference.js'
 import { Model } from './model.js'
 import { ModelHub } from './model-hub.js'
 import type { GatewayOptions, ListenOptions, Log, ModelSpec, WorkerSpec } from './options.js'
@@ -251,7 +250,7 @@ class HttpGateway implements Gateway {
     for (const model of hub.all()) await model.close()
   }
 
-  #whenOver(requests: readonly Inference[], endMs: number): Promise<boolean> {
+  #whenOver(requests: readonly UnderWay[], endMs: number): Promise<boolean> {
     const { running } = this.#context
     return this.#whenNot(() => requests.some((it) => running.has(it)), endMs)
   }

@@ -226,6 +226,13 @@ describe('every other route', () => {
     ['a tokenizer of nobody', line('GET', '/models/__proto__/tokenizer'), 404],
     ['a tokenizer of broken escapes', line('GET', '/models/%ff%/tokenizer'), 404],
     ['something else of a model', line('GET', '/models/m/weights'), 404],
+    ['a response that is a prototype', line('GET', '/v1/responses/__proto__'), 200],
+    ['a response with broken escapes', line('GET', '/v1/responses/%ff%'), 404],
+    ['a response that is a path', line('DELETE', '/v1/responses/..'), 404],
+    ['a response without end', line('GET', `/v1/responses/${'a'.repeat(30_000)}`), 404],
+    ['a response with a query that is noise', line('GET', '/v1/responses/a?%00=%ff&&&=%0d%0ax-evil:1'), 200],
+    ['a cancelled response with a line break', line('POST', '/v1/responses/a%0d%0ax-evil:%201/cancel'), 404],
+    ['a body of a response', `${line('GET', '/v1/responses/a', 'content-length: 5\r\n')}hello`, 200],
     ['a worker that is no number', line('DELETE', '/workers/__proto__'), 400],
     ['a worker beyond 64 bits', line('DELETE', '/workers/99999999999999999999999'), 400],
     ['a drain of nobody', line('POST', '/workers/77/drain', 'content-length: 0\r\n'), 404],
@@ -246,7 +253,7 @@ describe('every other route', () => {
   it('is named here: a route that is added must be attacked too', async () => {
     const { paths } = (await (await fetch(`${house.url}/openapi.json`)).json()) as { paths: Record<string, unknown> }
     const own =
-      '/busy_threshold /workers /router /models/{id}/tokenizer /workers/{id} /workers/{id}/drain /v1/models /v1/models/{id} /v1/models/{id}/ready /health /live /ready /metrics'
+      '/busy_threshold /workers /router /models/{id}/tokenizer /workers/{id} /workers/{id}/drain /v1/models /v1/models/{id} /v1/models/{id}/ready /v1/responses/{id} /v1/responses/{id}/cancel /health /live /ready /metrics'
     const attacked = [...endpointRows.map(({ path }) => path), ...own.split(' ')]
     expect(Object.keys(paths).sort()).toEqual(attacked.sort())
   })

@@ -7,14 +7,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { PromptHashes, RouteAnswer, RouteRequest } from '../routing/index.js'
 import { Attempt } from './attempt.js'
-import type { GatewayContext } from './context.js'
-import { answerError } from './http/answer.js'
+import type { GatewayContext, UnderWay } from './context.js'
 import { answerRefusal, refusal } from './http/engine-refusal.js'
 import type { ErrorShape } from './http/error-body.js'
-import { errorFrames } from './http/error-body.js'
 import { statusOf } from './http/error-status.js'
 import { readBody } from './http/read-body.js'
 import { commentWhileWaiting } from './relay/early-head.js'
+import { tellFailure } from './relay/tell-failure.js'
 import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
 import type { Prepared } from './request/prepare.js'
@@ -44,7 +43,7 @@ import { attemptsMax } from './options.js'
 import { stepBytes } from './scan-fields.js'
 import { takeSteps } from './steps.js'
 
-export class Inference implements Timed {
+export class Inference implements Timed, UnderWay {
   /** Unique among running requests: what is booked is booked under it. */
   readonly id: string
   /** What client and engine call the request. */
@@ -349,17 +348,15 @@ export class Inference implements Timed {
   #fail(error: unknown): number {
     const { overloadStatus } = this.#context
     this.#record.failed(error)
-    if (!this.#response.destroyed && !this.#response.writableEnded) this.#tellFailure(error)
+    tellFailure(error, {
+      request: this.#request,
+      response: this.#response,
+      speaker: this.#attempt,
+      shape: this.shape,
+      overloadStatus,
+      requestId: this.publicId,
+    })
     return statusOf(error, overloadStatus)
-  }
-
-  /** In the stream where one has begun, be it with nothing but comments; else with a status. */
-  #tellFailure(error: unknown): void {
-    const { shape, publicId: requestId } = this
-    const { overloadStatus } = this.#context
-    if (this.#attempt?.isCommitted) this.#attempt.endWithFrames(errorFrames(error, shape, overloadStatus))
-    else if (this.#response.headersSent) this.#response.end(errorFrames(error, shape, overloadStatus))
-    else answerError(this.#request, this.#response, error, { shape, overloadStatus, requestId })
   }
 
   /** Nobody can be asked again, so the memory of a long body is the next request's. */

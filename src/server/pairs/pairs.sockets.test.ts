@@ -274,6 +274,22 @@ describe('vLLM, the prefill first', () => {
     expect(response.headers.get('x-warmroute-prefill-skipped')).toBe('route')
   })
 
+  it('a stored response is gone on with where it is kept, and no prefill worker is ever asked for it', async () => {
+    await open('vllm')
+    for (const server of [...pair.prefill, ...pair.decode])
+      server.respond = (_, response) => void response.writeHead(200, { 'content-length': 15 }).end('{"id":"resp_1"}')
+    const respond = (previous: string): Promise<Response> =>
+      post(house!.url, '/v1/responses', JSON.stringify({ model: 'm', input: 'hi', previous_response_id: previous }))
+    const keeper = (await respond('resp_unknown')).headers.get('x-warmroute-worker-id')
+    for (let turn = 0; turn < 3; turn++) {
+      const { headers } = await respond('resp_1')
+      expect(headers.get('x-warmroute-worker-id')).toBe(keeper)
+      expect(headers.get('x-warmroute-prefill-skipped')).toBe('route')
+    }
+    expect(Number(keeper)).toBeGreaterThan(10)
+    expect(seen('prefill')).toHaveLength(0)
+  })
+
   it('when the client leaves during the prefill, the prefill worker hears it and nobody decodes', async () => {
     await open('vllm')
     script({ prefill: [{ kind: 'hang' }] })

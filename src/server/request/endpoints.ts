@@ -45,4 +45,14 @@ export const endpointRows: readonly EndpointRow[] = [
   { path: '/classify', endpoint: 'classify', promptFields: load, generates: false },
 ]
 
+export const responsesRow = endpointRows.find(({ endpoint }) => endpoint === 'responses')!
+
+/** A response that is kept: `/v1/responses/{id}`, and how one is cancelled. */
+export const storedRow: EndpointRow = {
+  path: '/v1/responses/{id}',
+  endpoint: 'native',
+  promptFields: load,
+  generates: false,
+}
+
 export const endpointByPath: ReadonlyMap<string, EndpointRow> = new Map(endpointRows.map((row) => [row.path, row]))

@@ -39,20 +39,34 @@ const passedOn = [
   'user-agent',
 ] as const
 
-export function engineRequest(options: EngineRequestOptions): EngineRequest {
-  const { prepared, worker, rank, requestId } = options
-  const headers: (readonly [string, string])[] = [
-    ['content-type', 'application/json'],
+/** Lines that stand before any request of a client. */
+export function clientLines({
+  headers,
+  requestId,
+  passesAuthorization,
+  worker,
+}: Pick<EngineRequestOptions, 'headers' | 'requestId' | 'passesAuthorization' | 'worker'>): (readonly [
+  name: string,
+  value: string,
+])[] {
+  const lines: (readonly [string, string])[] = [
     ['accept-encoding', 'identity'], // what is compressed cannot be looked into
-    ['x-request-id', options.leg?.requestId ?? requestId],
+    ['x-request-id', requestId],
   ]
   for (const name of passedOn) {
-    const value = options.headers[name]
-    if (typeof value === 'string') headers.push([name, value])
+    const value = headers[name]
+    if (typeof value === 'string') lines.push([name, value])
   }
-  const { authorization } = options.headers
-  if (options.passesAuthorization && !worker.link.hasOwnKey && authorization !== undefined)
-    headers.push(['authorization', authorization])
+  const { authorization } = headers
+  if (passesAuthorization && !worker.link.hasOwnKey && authorization !== undefined)
+    lines.push(['authorization', authorization])
+  return lines
+}
+
+export function engineRequest(options: EngineRequestOptions): EngineRequest {
+  const { prepared, worker, rank } = options
+  const headers = clientLines({ ...options, requestId: options.leg?.requestId ?? options.requestId })
+  headers.push(['content-type', 'application/json'])
   const path = pathAt(worker, prepared)
   const controls = requestControls({
     engine: worker.spec.engine,

@@ -55,6 +55,11 @@ export function mayBeStored({ row, body }: Prepared): boolean {
   return row.endpoint === 'responses' && body['store'] !== false
 }
 
+/** Answered at once with a response that is yet to be generated: nobody is told when that begins or ends. */
+export function isInBackground({ row, body }: Prepared): boolean {
+  return row.endpoint === 'responses' && body['background'] === true
+}
+
 /** The answer is on its way; a client that does not take it is not waited for. Once it has, Node sets a time of its own. */
 export function endInTime(response: ServerResponse, ms: number): void {
   if (ms > 0 && !response.writableFinished) response.socket?.setTimeout(ms)
@@ -72,12 +77,17 @@ export function requireJson(request: IncomingMessage, isStrict: boolean): void {
     })
 }
 
-/** A request that names its worker is served whatever the others do. */
-export function requireReady({ isDraining }: GatewayContext, { model, hints, holderId }: Prepared): void {
+export function requireNotDraining({ isDraining }: GatewayContext): void {
   if (isDraining) throw new WarmrouteError('WR_SHUTTING_DOWN', {})
+}
+
+/** A request that names its worker is served whatever the others do. */
+export function requireReady(context: GatewayContext, { model, hints, holderId }: Prepared): void {
+  requireNotDraining(context)
   const isPinned = hints.backendWorkerId !== undefined || hints.decodeWorkerId !== undefined
   if (isPinned) return
-  if (holderId !== undefined) return requireHolder(model.fleet, holderId)
+  if (holderId !== undefined && !model.fleet.get(holderId)) throw holderGone(holderId, 'previous_response_id')
+  if (holderId !== undefined) return
   if (!model.isReady)
     throw new WarmrouteError('WR_MODEL_NOT_READY', {
       message: `Model \`${model.name}\` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.`,
@@ -86,11 +96,10 @@ export function requireReady({ isDraining }: GatewayContext, { model, hints, hol
 }
 
 /** What a worker kept went with it. */
-function requireHolder(fleet: Fleet, holderId: bigint): void {
-  if (fleet.get(holderId)) return
-  throw new WarmrouteError('WR_RESPONSE_NOT_FOUND', {
+export function holderGone(holderId: bigint, param: 'previous_response_id' | 'response_id'): WarmrouteError {
+  return new WarmrouteError('WR_RESPONSE_NOT_FOUND', {
     message: `The response is not found any more: worker ${holderId}, which held it, has left.`,
-    param: 'previous_response_id',
+    param,
   })
 }
 

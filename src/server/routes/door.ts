@@ -5,6 +5,7 @@ import type { GatewayContext } from '../context.js'
 import { answerError } from '../http/answer.js'
 import { isFromHere, KeyRing, keyOf } from '../http/keys.js'
 import { Inference } from '../inference.js'
+import { StoredCall, storedPathOf } from '../stored-call.js'
 import type { GatewayOptions } from '../options.js'
 import { endpointByPath } from '../request/endpoints.js'
 import { clientRequestId } from '../request/verdicts.js'
@@ -38,14 +39,22 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)
     const row = serves === 'admin' ? undefined : endpointByPath.get(path)
+    const stored = serves === 'admin' || row ? undefined : storedPathOf(path)
     try {
       requireHead(request)
       if (row) {
         if (request.method !== 'POST') throw notAllowed('POST')
         checkApiKey(request)
-        if (context.running.size >= context.limits.requestsMax)
-          throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'too many requests are under way' })
+        requireRoom()
         void new Inference(context, row, request, response).run()
+        return
+      }
+      if (stored) {
+        if (!stored.methods.includes(request.method!)) throw notAllowed(stored.methods.join(', '))
+        checkApiKey(request)
+        requireRoom()
+        const { name } = stored
+        void new StoredCall({ context, request, response, name, query: query < 0 ? '' : url.slice(query) }).run()
         return
       }
       const found = findRoute(routes, request, path)
@@ -71,6 +80,11 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
       const requestId = clientRequestId(request)
       answerError(request, response, error, { shape, overloadStatus: context.overloadStatus, requestId })
     }
+  }
+
+  function requireRoom(): void {
+    if (context.running.size >= context.limits.requestsMax)
+      throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'too many requests are under way' })
   }
 
   function checkApiKey(request: IncomingMessage): void {

@@ -56,6 +56,13 @@ it('describes every route, and names no shape that it does not have', async () =
   )
 })
 
+it('describes what may be asked of a response that is kept', async () => {
+  const { url } = await house()
+  const { paths } = await described(url)
+  expect(Object.keys(paths['/v1/responses/{id}']!)).toEqual(['get', 'delete'])
+  expect(Object.keys(paths['/v1/responses/{id}/cancel']!)).toEqual(['post'])
+})
+
 it('answers as it is described: every route of our own', async () => {
   const { url } = await house()
   const open: string[] = []

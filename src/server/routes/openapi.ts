@@ -53,6 +53,21 @@ export const ownRoutes: readonly DescribedRoute[] = [
   { method: 'post', path: '/router', summary: 'The router as a service: new, mark_prefill, mark_free, potential_loads', takes: 'RouterRequest', answers: { 200: ['OK', 'RouterResponse'] }, isAdmin: true },
 ]
 
+/** Asked of the worker that keeps the response. */
+const storedRoutes = [
+  {
+    method: 'get',
+    path: '/v1/responses/{id}',
+    summary: 'A response that a worker keeps, whole or told again as a stream',
+  },
+  { method: 'delete', path: '/v1/responses/{id}', summary: 'Delete a response, where its engine can' },
+  {
+    method: 'post',
+    path: '/v1/responses/{id}/cancel',
+    summary: 'Cancel a response that is generated in the background',
+  },
+] as const
+
 const requestShapes: Readonly<Partial<Record<EndpointRow['endpoint'], ShapeName>>> = {
   chat_completions: 'ChatCompletionRequest',
   completions: 'CompletionRequest',
@@ -65,6 +80,7 @@ const requestShapes: Readonly<Partial<Record<EndpointRow['endpoint'], ShapeName>
 function describe(): object {
   const paths: Record<string, Record<string, object>> = {}
   for (const row of endpointRows) paths[row.path] = { post: engineOperation(row) }
+  for (const route of storedRoutes) (paths[route.path] ??= {})[route.method] = storedOperation(route)
   for (const route of ownRoutes) (paths[route.path] ??= {})[route.method] = ownOperation(route)
   return {
     openapi: '3.1.0',
@@ -83,15 +99,32 @@ function describe(): object {
 }
 
 function engineOperation(row: EndpointRow): object {
-  const events = row.generates ? { 'text/event-stream': { schema: { type: 'string' } } } : {}
   return {
     summary: `Forwarded to a worker (${row.endpoint})`,
     requestBody: bodyOf(requestShapes[row.endpoint] ?? 'EngineRequest'),
-    responses: {
-      200: { description: "The engine's answer, byte for byte", content: { 'application/json': {}, ...events } },
-      default: errors(row.isAnthropic === true),
-    },
+    responses: { 200: engineAnswer(row.generates), default: errors(row.isAnthropic === true) },
   }
+}
+
+function storedOperation({ method, summary }: (typeof storedRoutes)[number]): object {
+  const mayStream = method === 'get'
+  const ofStreams = [
+    { name: 'stream', in: 'query', schema: { type: 'boolean' } },
+    { name: 'starting_after', in: 'query', schema: { type: 'integer' } },
+  ]
+  return {
+    summary,
+    parameters: [
+      { name: 'id', in: 'path', required: true, schema: { type: 'string' } },
+      ...(mayStream ? ofStreams : []),
+    ],
+    responses: { 200: engineAnswer(mayStream), default: errors(false) },
+  }
+}
+
+function engineAnswer(mayStream: boolean): object {
+  const events = mayStream ? { 'text/event-stream': { schema: { type: 'string' } } } : {}
+  return { description: "The engine's answer, byte for byte", content: { 'application/json': {}, ...events } }
 }
 
 function ownOperation({ path, summary, takes, answers, isAdmin, isOpen }: DescribedRoute): object {

@@ -22,6 +22,11 @@ export class StoredResponses {
     this.#onForgotten()
   }
 
+  /** Its worker was told to. */
+  forget(id: string): void {
+    this.#holders.delete(id)
+  }
+
   holderOf(id: string): bigint | undefined {
     return this.#holders.get(id)
   }

@@ -79,7 +79,7 @@ export class RequestRecord {
   }
 
   /** Who is asked for what is known now. */
-  understood({ model, isStream, loraName, hints }: Prepared): void {
+  understood({ model, isStream, loraName, hints }: Pick<Prepared, 'model' | 'isStream' | 'loraName' | 'hints'>): void {
     this.#sharing = { loraName, cacheSalt: hints.cacheSalt }
     this.#type = isStream ? 'stream' : 'unary'
     this.#meters = model.meters

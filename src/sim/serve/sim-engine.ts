@@ -11,6 +11,7 @@ import { engineModel } from './engine-models.js'
 import type { Fault } from './faults.js'
 import { Faults } from './faults.js'
 import type { Generation } from './generation.js'
+import type { KeptResponse } from './kept-response.js'
 import { createHttpServer } from './http/http-server.js'
 import { wireForm } from './kv-wire.js'
 import { KvRank } from './kv-rank.js'
@@ -132,8 +133,8 @@ export class SimServer implements SimEngine {
   readonly sessions = new SglangSessions(() => this.clock.now())
   /** Generations that run, by the id their client knows. */
   readonly live = new Map<string, Generation>()
-  /** Conversations by the id of their last response, for as long as the process lives: nothing is ever taken out, as in the real one. */
-  readonly responses = new Map<string, readonly unknown[]>()
+  /** By id, for as long as the process lives: nothing is ever taken out, as in the real one. */
+  readonly responses = new Map<string, KeptResponse>()
   requests = 0
   inFlight = 0
   isPaused = false

@@ -10,6 +10,8 @@ import { sglangRoutes } from './sglang-routes.js'
 import { vllmError } from './vllm-errors.js'
 import { vllmRoutes } from './vllm-routes.js'
 
+/** The one sort of path that names something. */
+const keptPath = /^(\/v1\/responses)\/[^/]+(\/cancel)?$/
 const bodyBytesMax = 64 * 1024 * 1024
 
 export function createHttpServer(server: SimServer): Server {
@@ -51,9 +53,10 @@ async function answer(
     if (slow) await new Promise<void>((resolve) => server.clock.at(server.clock.now() + slow.ms, resolve))
     if (!isAllowed(exchange)) return sendJson(exchange, 401, { error: 'Unauthorized' })
   }
-  const handler = routes.get(`${request.method} ${path}`)
+  const name = methodsOf.has(path) ? path : path.replace(keptPath, '$1/{id}$2')
+  const handler = routes.get(`${request.method} ${name}`)
   if (handler) return handler(exchange)
-  const methods = methodsOf.get(path)
+  const methods = methodsOf.get(name)
   if (methods) return sendJson(exchange, 405, { detail: 'Method Not Allowed' }, { allow: methods.join(', ') })
   sendJson(exchange, 404, { detail: 'Not Found' })
 }

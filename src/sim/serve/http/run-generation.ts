@@ -8,6 +8,7 @@ export function runGeneration(
   rank: number,
   spec: GenerationSpec,
   sink: GenerationSink,
+  whenLeft: 'ends with its client' | 'outlives its client' = 'ends with its client',
 ): Generation {
   const { id } = spec
   const { server, response } = exchange
@@ -35,7 +36,8 @@ export function runGeneration(
     end(choices: readonly Choice[]) {
       over()
       server.latencies.e2e.observe((server.clock.now() - startedMs) / 1000)
-      if (!response.destroyed || spec.keepsBlocks) sink.end(choices) // its blocks wait for a reader, whoever hears of it
+      // Its blocks may wait for a reader, whoever hears of it.
+      if (!response.destroyed || spec.keepsBlocks || whenLeft === 'outlives its client') sink.end(choices)
     },
   })
   if (id !== undefined) server.live.set(id, generation)
@@ -46,6 +48,7 @@ export function runGeneration(
     over()
     generation.abort()
   }
+  if (whenLeft === 'outlives its client') return generation
   if (response.destroyed)
     left() // while its prompt was read
   else response.on('close', left)

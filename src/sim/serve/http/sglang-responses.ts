@@ -40,13 +40,21 @@ function headOf({ server }: Exchange, body: Json): ResponseHead {
   const { models } = server.options
   const model = textOf(body, 'model') ?? models[0]!
   if (!models.includes(model)) throw refused(`The model '${model}' does not exist`, 'model', 404)
-  if (textOf(body, 'previous_response_id') !== undefined)
-    throw refused(
-      'Response store is disabled. Stateful Responses require --enable-response-store on a standalone server; response storage is unavailable in PD mode.',
-      'previous_response_id',
-    )
+  if (textOf(body, 'previous_response_id') !== undefined) throw storeDisabled('previous_response_id')
   const id = (): string => server.newId() + server.newId()
   return { id: `resp_${id()}`, messageId: `msg_${id()}`, created: Math.floor(server.unixSeconds()), model }
+}
+
+/** This one keeps no responses. */
+export function refuseStored(): never {
+  throw storeDisabled('response_id')
+}
+
+function storeDisabled(param: string): Refusal {
+  return refused(
+    'Response store is disabled. Stateful Responses require --enable-response-store on a standalone server; response storage is unavailable in PD mode.',
+    param,
+  )
 }
 
 function chatOfResponse(body: Json): Json {

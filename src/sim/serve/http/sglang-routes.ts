@@ -12,7 +12,7 @@ import { preparePair, runLeg } from './sglang-pair.js'
 import { sglangMetrics } from './sglang-metrics.js'
 import { chatTokens, sglangChat, sglangCompletions, sglangSpec } from './sglang-openai.js'
 import { generating, sglangPoolingRoutes } from './sglang-pooling.js'
-import { sglangResponses } from './sglang-responses.js'
+import { refuseStored, sglangResponses } from './sglang-responses.js'
 import { loads, metaInfo, pairMode, serverInfo } from './sglang-shapes.js'
 
 export function sglangRoutes(server: SimServer): Routes {
@@ -37,6 +37,8 @@ export function sglangRoutes(server: SimServer): Routes {
     'POST /v1/completions': generating(sglangCompletions),
     'POST /v1/chat/completions': generating(sglangChat),
     'POST /v1/responses': generating(sglangResponses),
+    'GET /v1/responses/{id}': refuseStored,
+    'POST /v1/responses/{id}/cancel': refuseStored,
     'POST /v1/messages': generating(messages),
     'POST /v1/messages/count_tokens': countTokens,
     ...sglangPoolingRoutes,

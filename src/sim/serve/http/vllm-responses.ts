@@ -1,5 +1,10 @@
-/** `POST /v1/responses` of vLLM, whole and streamed, for plain text in and out. Its prompt begins with BOS twice, as recorded. */
-import type { Choice } from '../generation.js'
+/**
+ * `POST /v1/responses` of vLLM, whole, streamed and in the background, for plain text in and out. Its prompt begins with BOS
+ * twice, as recorded.
+ */
+import type { Choice, GenerationSink, GenerationSpec } from '../generation.js'
+import type { KeptResponse } from '../kept-response.js'
+import { EventLog } from '../kept-response.js'
 import { isSet, numberOf, textOf } from './body.js'
 import { chatOf } from './converted-chat.js'
 import { EventStream } from './event-stream.js'
@@ -10,11 +15,14 @@ import { textPart } from './responses-parts.js'
 import { runGeneration } from './run-generation.js'
 import { badRequest, checkSampling, invalid, outputLimit, vllmBody, vllmError, vllmModel } from './vllm-errors.js'
 import { chatPrompt, toSpec } from './vllm-spec.js'
+import { keptResponse, tellEvents } from './vllm-stored.js'
 
 export async function vllmResponses(exchange: Exchange): Promise<void> {
   const { server } = exchange
   const body = await vllmBody(exchange)
   const { name, adapter } = vllmModel(server, body)
+  const isBackground = isSet(body, 'background')
+  if (isBackground) requireStore(exchange, body)
   const conversation = conversationOf(exchange, body)
   const prompt = responsesPrompt(exchange, conversation)
   checkSampling(body)
@@ -27,8 +35,14 @@ export async function vllmResponses(exchange: Exchange): Promise<void> {
   }
   const spec = { ...toSpec(exchange, body, [prompt], { outputTokensMax: limit, adapter }), choices: 1, id: head.id }
   const rank = server.pickRank() // this route ignores the header
-  const keep = (choice: Choice): void => keepResponse(exchange, conversation, head, choice)
-  if (isSet(body, 'stream')) return void runGeneration(exchange, rank, spec, streamSink(exchange, body, head, keep))
+  const keep = (choice: Choice): void =>
+    keepResponse(exchange, conversation, head, response(body, head, choice), choice)
+  if (isBackground) return inBackground(exchange, body, head, { rank, spec, keep, conversation })
+  if (isSet(body, 'stream')) {
+    const stream = new EventStream(server, exchange.response)
+    stream.open()
+    return void runGeneration(exchange, rank, spec, eventSink(body, head, keep, stream))
+  }
   runGeneration(exchange, rank, spec, {
     token() {},
     end: ([choice]) => {
@@ -38,19 +52,53 @@ export async function vllmResponses(exchange: Exchange): Promise<void> {
   })
 }
 
-/** The body with all of the conversation in it; nothing is stored unless the server was started to. */
-function conversationOf({ server }: Exchange, body: Json): Json {
-  const id = textOf(body, 'previous_response_id')
-  if (id === undefined) return body
-  const stored = server.responses.get(id)
-  if (stored) return { ...body, previous_response_id: undefined, input: [...stored, ...itemsOf(body['input'])] }
-  const message = `Response with id '${id}' not found.`
-  throw new Refusal(404, vllmError(message, 'invalid_request_error', 'response_id', 404))
+/** The client has its answer at once, or listens; the work goes on without it. */
+function inBackground(exchange: Exchange, body: Json, head: ResponseHead, work: Work): void {
+  const { server } = exchange
+  const { rank, spec, keep, conversation } = work
+  const log = isSet(body, 'stream') ? new EventLog() : undefined
+  const answer = { ...response(body, head, undefined), status: 'queued' }
+  const kept: KeptResponse = { answer, conversation: itemsOf(conversation['input']), events: log }
+  server.responses.set(head.id, kept)
+  const sink = log
+    ? eventSink(body, head, keep, { named: (type, json) => log.add(type, json), end() {} })
+    : { token() {}, end: ([choice]: readonly Choice[]) => keep(choice!) }
+  kept.generation = runGeneration(exchange, rank, spec, sink, 'outlives its client')
+  if (log) tellEvents(exchange, log, 0)
+  else sendJson(exchange, 200, answer)
 }
 
-function keepResponse({ server }: Exchange, body: Json, head: ResponseHead, choice: Choice): void {
+interface Work {
+  readonly rank: number
+  readonly spec: GenerationSpec
+  readonly keep: (choice: Choice) => void
+  readonly conversation: Json
+}
+
+function requireStore({ server }: Exchange, body: Json): void {
+  if (body['store'] === false)
+    throw badRequest('background can only be used when `store` is true (parameter=background)', 'background')
+  if (server.options.isResponseStore) return
+  const message =
+    'This vLLM engine does not support `store=True` and therefore does not support the background mode. To enable these features, set the environment variable `VLLM_ENABLE_RESPONSES_API_STORE=1` when launching the vLLM server.'
+  throw new Refusal(400, vllmError(message, 'invalid_request_error', 'background', 400))
+}
+
+/** The body with all of the conversation in it. */
+function conversationOf(exchange: Exchange, body: Json): Json {
+  const id = textOf(body, 'previous_response_id')
+  if (id === undefined) return body
+  const { conversation } = keptResponse(exchange, id)
+  return { ...body, previous_response_id: undefined, input: [...conversation, ...itemsOf(body['input'])] }
+}
+
+/** What was cancelled stays so. */
+function keepResponse({ server }: Exchange, body: Json, { id }: ResponseHead, answer: Json, { text }: Choice): void {
   if (!server.options.isResponseStore || body['store'] === false) return
-  server.responses.set(head.id, [...itemsOf(body['input']), { role: 'assistant', content: choice.text }])
+  const kept = server.responses.get(id)
+  if (kept?.answer['status'] === 'cancelled') return
+  const conversation = [...itemsOf(body['input']), { role: 'assistant', content: text }]
+  server.responses.set(id, { answer, conversation, events: kept?.events })
 }
 
 function itemsOf(input: unknown): readonly unknown[] {
@@ -68,14 +116,12 @@ export function responsesPrompt(exchange: Exchange, body: Json): number[] {
   return [...bos, ...tokens]
 }
 
-function streamSink(exchange: Exchange, body: Json, head: ResponseHead, keep: (choice: Choice) => void) {
-  const stream = new EventStream(exchange.server, exchange.response)
+function eventSink(body: Json, head: ResponseHead, keep: (choice: Choice) => void, stream: EventTaker): GenerationSink {
   let sequence = 0
   const say = (type: string, fields: Json): void =>
     stream.named(type, JSON.stringify({ ...fields, sequence_number: sequence++, type }))
   const place = { content_index: 0 }
   const item = { item_id: head.messageId }
-  stream.open()
   return {
     token(choice: Choice, _: number, text: string): void {
       if (choice.tokens.length === 1) {
@@ -111,6 +157,9 @@ function streamSink(exchange: Exchange, body: Json, head: ResponseHead, keep: (c
   }
 }
 
+/** Who hears what is said of a response. */
+type EventTaker = Pick<EventStream, 'named' | 'end'>
+
 function message(head: ResponseHead, content: readonly Json[]): Json {
   const status = content.length === 0 ? 'in_progress' : 'completed'
   return { id: head.messageId, content, role: 'assistant', status, type: 'message', phase: null }
@@ -133,7 +182,7 @@ function response(body: Json, head: ResponseHead, choice: Choice | undefined): J
     tool_choice: 'none',
     tools: [],
     top_p: numberOf(body, 'top_p') ?? 1,
-    background: false,
+    background: isSet(body, 'background'),
     max_output_tokens: numberOf(body, 'max_output_tokens') ?? null,
     max_tool_calls: null,
     previous_response_id: textOf(body, 'previous_response_id') ?? null,

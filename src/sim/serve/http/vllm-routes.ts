@@ -15,6 +15,7 @@ import { vllmResponses } from './vllm-responses.js'
 import { generate, renderChat, renderCompletions, renderMessages, renderResponses, scaleOut } from './vllm-scale-out.js'
 import { eventSources, modelCards } from './vllm-shapes.js'
 import { chatPrompt, requestId, toSpec } from './vllm-spec.js'
+import { vllmStoredRoutes } from './vllm-stored.js'
 import { versionNumber } from '../engine-name.js'
 
 /** Versions before it keep their event ports to themselves. */
@@ -50,6 +51,7 @@ const generatingRoutes: Routes = {
   'POST /v1/completions': vllmCompletions,
   'POST /v1/messages': messages,
   'POST /v1/responses': vllmResponses,
+  ...vllmStoredRoutes,
   'POST /v1/messages/count_tokens': countTokens,
   'POST /v1/chat/completions/render': scaleOut(renderChat),
   'POST /v1/completions/render': scaleOut(renderCompletions),
