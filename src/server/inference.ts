@@ -23,7 +23,7 @@ import type { PromptTokens } from './request/prompt.js'
 import { promptOn } from './request/prompt.js'
 import { answerDryRun } from './request/nvext-answer.js'
 import type { Place } from './request/route-request.js'
-import { placeOf, routeRequestOf } from './request/route-request.js'
+import { placeOf, refusalFor, routeRequestOf } from './request/route-request.js'
 import type { PrefillAnswer } from './pairs/index.js'
 import { asStream, outputTokensOf, PairedRequest } from './pairs/index.js'
 import { ownHeaders } from './relay/own-marks.js'
@@ -219,7 +219,8 @@ export class Inference implements Timed, UnderWay {
       try {
         answer = await this.#route(prepared, prompt, request)
       } catch (error) {
-        if (!(await this.#leavesSession(place, error))) throw firstError ?? error
+        if (!(await this.#leavesSession(place, error)))
+          throw firstError ?? refusalFor(error, prepared, place, failed, terms)
         asked-- // no worker was asked
         continue
       }

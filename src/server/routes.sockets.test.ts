@@ -1,6 +1,7 @@
 // The routes of our own: models, operations, thresholds.
 import { readFileSync } from 'node:fs'
 import { describe, expect, it, vi } from 'vitest'
+import { defaultWorkerConfig } from '../core/protocol/index.js'
 import { createMetrics } from '../telemetry/index.js'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 
@@ -297,6 +298,40 @@ describe('busy thresholds', () => {
     expect(await errorOf(refused)).toMatchObject({ status, code, type: 'overloaded_error' })
     expect(metrics.modelRejection.with({ model: 'm', endpoint: 'chat_completions' }).value).toBe(1)
     abort.abort()
+  })
+
+  it('shed a request of whose workers all are busy, whoever else is idle', async () => {
+    const { url } = await open({
+      engines: 0,
+      model: {
+        thresholds: { activePrefillTokensThreshold: 0 },
+        workers: [
+          {
+            id: 1n,
+            url: 'http://127.0.0.1:1',
+            engine: 'sglang',
+            config: { ...defaultWorkerConfig, taints: new Set(['a']) },
+          },
+          { id: 2n, url: 'http://127.0.0.1:2', engine: 'vllm' },
+        ],
+      },
+    })
+    const id = { 'x-request-id': 'held' }
+    expect(await (await post(url, '/router', '{"method":"new","tokens":[1,2,3]}', id)).json()).toMatchObject({
+      worker_id: 1,
+    })
+    const needs = (taint: string): string => chatBody({ nvext: { routing_constraints: { required_taints: [taint] } } })
+    for (const refused of [
+      await post(url, '/generate', '{"model":"m","text":"a"}'),
+      await post(url, '/v1/chat/completions', needs('a')),
+    ]) {
+      expect(refused.headers.get('retry-after')).toBe('1')
+      expect(await errorOf(refused)).toMatchObject({ status: 529, code: 'WR_ALL_WORKERS_OVERLOADED' })
+    }
+    expect(await errorOf(await post(url, '/v1/chat/completions', needs('b')))).toMatchObject({
+      code: 'WR_NO_ENDPOINTS',
+    })
+    await (await post(url, '/router', '{"method":"mark_free"}', id)).text()
   })
 
   it('shed with the sentences of both generations when strict', async () => {

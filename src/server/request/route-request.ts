@@ -1,5 +1,6 @@
 /** What the router is asked: the prompt, the request's own wishes, and who is left out right now. */
 import type { RouterConfigOverride } from '../../core/protocol/index.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import type { AffinityTarget } from '../../core/sessions/index.js'
 import type { PromptHashes, RouteRequest } from '../../routing/index.js'
 import type { Prepared } from './prepare.js'
@@ -88,6 +89,27 @@ export function routeRequestOf(
     isQueryOnly: hints.isDryRun,
     signal,
   }
+}
+
+/** Why nobody could be chosen: where a busy worker would have done, the fleet is overloaded and not absent. */
+export function refusalFor(
+  error: unknown,
+  { model, row, hints }: Prepared,
+  place: Place,
+  failed: ReadonlySet<bigint>,
+  terms: RouteTerms = noTerms,
+): unknown {
+  const isNobody = error instanceof WarmrouteError && error.code === 'WR_NO_ENDPOINTS'
+  if (!isNobody || place.isFixed || place.pin || !model.monitor.isConfigured) return error
+  const unfit = model.fleet.unfitFor(row)
+  const needed = [...(hints.requiredTaints ?? []), ...(terms.requiredTaints ?? [])]
+  for (const workerId of model.monitor.excludedWorkers()) {
+    const worker = model.fleet.get(workerId)
+    if (!worker?.mayServe || failed.has(workerId) || unfit.has(workerId) || terms.excluded?.has(workerId)) continue
+    if (needed.every((taint) => worker.config.taints?.has(taint)))
+      return new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' }, { cause: error })
+  }
+  return error
 }
 
 /** A backend that only prefills is meant for the other half of the request. */
