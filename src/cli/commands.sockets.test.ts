@@ -173,6 +173,13 @@ it.each([
   if (words[0] === '--version') expect(ran.out.trim()).toBe(JSON.parse(readFileSync('package.json', 'utf8')).version)
 })
 
+it('config --check refuses what serve would refuse', async () => {
+  const twins = '["http://127.0.0.1:1","http://localhost:1/"]'
+  const { status, errors, out } = await run('config', '--check', '--workers', twins)
+  expect({ status, out }).toEqual({ status: 2, out: '' })
+  expect(errors).toContain('one engine is named twice')
+})
+
 it('sim ends by itself when a port is taken', async () => {
   const { port } = await engine()
   const { status, errors } = await run('sim', '--port', String(port))

@@ -1,6 +1,7 @@
 /** `warmroute config`: every setting that holds, and where each came from. */
 import { Command } from 'commander'
 import { describeOrigin, groups } from '../config/index.js'
+import { proveSettings } from './serve-settings.js'
 import { listenHost, readSettings } from './settings.js'
 import type { Settings } from './settings.js'
 import { table } from './table.js'
@@ -12,7 +13,7 @@ export function configCommand(): Command {
   return new Command('config')
     .description('Show the settings that hold, and where each came from: default, file, environment or flag.')
     .option('--config <file>', 'a YAML file with settings (WARMROUTE_CONFIG)')
-    .option('--check', 'say only whether they are right', false)
+    .option('--check', 'say only whether serve would take them, with the files that they name', false)
     .option('--changed', 'only what is not a default', false)
     .option('--json', 'print one JSON object', false)
     .allowUnknownOption()
@@ -21,6 +22,7 @@ export function configCommand(): Command {
     .addHelpText('after', '\nExit status: 0 the settings are right, 2 they are not.')
     .action(async (flags: ConfigFlags, command: Command) => {
       const settings = await readSettings(command.args, flags.config)
+      if (flags.check) await proveSettings(settings)
       for (const line of configReport(settings, flags)) console.log(line)
     })
 }

@@ -1,29 +1,20 @@
 /** `warmroute serve`: the router in front of engines, from addresses to a clean end. */
-import { access, constants, readFile } from 'node:fs/promises'
-import { isIPv6 } from 'node:net'
+import { access, constants } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { createSecureContext } from 'node:tls'
 import { Command } from 'commander'
-import type { ServerConfig } from '../config/index.js'
-import { engineIdentity, readPolicyConfig } from '../config/index.js'
-import type { PrefillCoefficients } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { GatewayAddress, WorkerMode } from '../server/index.js'
-import { gatewayOptionsOf, hashKey, modelRulesOf, roleOfLabels } from '../server/index.js'
-import { bucketsFromEnv } from '../telemetry/index.js'
-import { parseEngineProfile, prefillCoefficientsOf, timingProfiles } from '../sim/index.js'
 import type { AssemblyOptions } from './assemble/assembly-options.js'
 import { Assembly } from './assemble/assembly.js'
 import { makeFolder } from './assemble/make-folder.js'
-import { prefillEstimatorOf } from './assemble/prefill-times.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
-import { proveTokenizers, tokenPlacesOf } from './assemble/token-places.js'
 import type { KeeperTimes } from './assemble/worker-keeper.js'
 import { letHeapGrow } from './collector.js'
 import { commandLog } from './log.js'
+import { proveSettings } from './serve-settings.js'
 import type { Settings } from './settings.js'
-import { listenHost, needsKey, readSettings, readWorker, settingsHelp } from './settings.js'
+import { needsKey, readSettings, settingsHelp } from './settings.js'
 import { startTable } from './start-table.js'
 import { stopSignal } from './stop-signal.js'
 
@@ -88,21 +79,15 @@ export async function serve(options: ServeOptions): Promise<Served> {
   const loaded = await readSettings(options.words, options.configPath, options.env)
   for (const warning of loaded.warnings) say(`warning: ${warning}`)
   const settings = loaded.values.serve
-  const addresses = loaded.rest.map((word) => ({ ...readWorker(word), apiKey: settings.engineApiKey }))
-  const configured = settings.workers.map((it) => ({ ...it, apiKey: it.apiKey ?? settings.engineApiKey }))
-  const workers = [...configured, ...addresses]
-  if (workers.length === 0)
+  const provenOptions = await proveSettings(loaded, options.env)
+  if (provenOptions.workers.length === 0)
     throw new WarmrouteError('WR_INVALID_CONFIG', {
       reason: 'no engines: name at least one address, such as http://gpu1:8000, or list them under serve.workers',
     })
-  refuseTwins(workers.map(({ url }) => url))
-  refuseOurselves(workers, loaded)
-  for (const { labels } of loaded.values.serve.workers) roleOfLabels(labels) // a mistake in one is told now
   const snapshot = snapshotOf(loaded.values, options.env ?? process.env)
   if (snapshot) await proveFolder(dirname(snapshot.path), settings.snapshotFolder !== 'auto', say)
   const assembly = new Assembly({
-    ...(await assemblyOptions(loaded, options.env)),
-    workers,
+    ...provenOptions,
     ...(options.times ? { times: options.times } : {}),
     usualPorts: options.usualPorts,
     snapshot,
@@ -120,49 +105,6 @@ export async function serve(options: ServeOptions): Promise<Served> {
   }
 }
 
-async function assemblyOptions(
-  { values, origins }: Settings,
-  env: ServeOptions['env'],
-): Promise<Omit<AssemblyOptions, 'workers'>> {
-  const { routing: config, server, serve: own } = values
-  const { routerPolicyConfig } = config
-  const gateway = gatewayOptionsOf(server, await readTls(server))
-  const tokenPlaces = tokenPlacesOf(own, env)
-  await proveTokenizers(tokenPlaces)
-  return {
-    config,
-    policy: own.routerMode,
-    prefillLoadEstimator: prefillEstimatorOf(own.prefillTimes),
-    policies: routerPolicyConfig === undefined ? undefined : await readPolicyConfig(routerPolicyConfig),
-    rules: (model) => modelRulesOf(server, model, config.compat),
-    enforceDisagg: own.enforceDisagg,
-    prefillFallback: own.prefillFallback,
-    tokenPlaces,
-    trtllmPollMs: own.trtllmPollMs,
-    prefillProfile: own.engineProfile === undefined ? undefined : await readPrefillProfile(own.engineProfile),
-    decisionLog:
-      own.decisionLog === undefined ? undefined : { path: own.decisionLog, bytesMax: own.decisionLogMaxMib * 2 ** 20 },
-    gateway: {
-      ...gateway,
-      metricsBuckets: bucketsFromEnv(env ?? process.env),
-      listen: { ...gateway.listen, host: listenHost({ values, origins }) },
-      apiKeyHashes: [...server.apiKeyHashes, ...own.apiKeys.map(hashKey)],
-      adminKeyHashes: [...server.adminKeyHashes, ...own.adminKeys.map(hashKey)],
-    },
-  }
-}
-
-/** One engine under two names would be two workers to the router, each with half of its load and one cache. */
-function refuseTwins(urls: readonly string[]): void {
-  const seen = new Map<string, string>()
-  for (const url of urls) {
-    const before = seen.get(engineIdentity(url))
-    if (before !== undefined)
-      throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `one engine is named twice: ${before} and ${url}` })
-    seen.set(engineIdentity(url), url)
-  }
-}
-
 /** Every engine was looked at, and what is not exact yet has had its moment to become so. */
 async function settled(assembly: Assembly): Promise<void> {
   await assembly.looked()
@@ -170,18 +112,6 @@ async function settled(assembly: Assembly): Promise<void> {
     (reports) => reports.every(({ verdict }) => !verdict || verdict.fix !== undefined || isSettled(verdict.mode)),
     settleMs,
   )
-}
-
-/** A router among its own workers sends itself what nobody else can take, over and over. */
-function refuseOurselves(workers: readonly { readonly url: string }[], settings: Settings): void {
-  const { port, tlsCertPath } = settings.values.server
-  const host = listenHost(settings)
-  const ours = `${tlsCertPath === undefined ? 'http' : 'https'}://${isIPv6(host) ? `[${host}]` : host}:${port}`
-  if (!URL.canParse(ours)) return // listening there says what is wrong with it
-  const own = workers.find(({ url }) => engineIdentity(url) === engineIdentity(ours))
-  if (!own) return
-  const reason = `${own.url} is where this router would listen itself: choose another place for it with --port`
-  throw new WarmrouteError('WR_INVALID_CONFIG', { reason })
 }
 
 function isSettled(mode: WorkerMode): boolean {
@@ -212,18 +142,6 @@ async function proveFolder(folder: string, isNamed: boolean, say: (line: string)
   }
 }
 
-async function readTls({ tlsCertPath, tlsKeyPath }: ServerConfig): Promise<{ cert: string; key: string } | undefined> {
-  if (tlsCertPath === undefined || tlsKeyPath === undefined) return undefined
-  try {
-    const tls = { cert: await readFile(tlsCertPath, 'utf8'), key: await readFile(tlsKeyPath, 'utf8') }
-    createSecureContext(tls) // refuses what is no PEM, and a key of another certificate
-    return tls
-  } catch (cause) {
-    const reason = `tls_cert_path ${tlsCertPath} and tls_key_path ${tlsKeyPath} cannot be used: ${(cause as Error).message}`
-    throw new WarmrouteError('WR_INVALID_CONFIG', { reason }, { cause })
-  }
-}
-
 function greeting({ url, adminUrl }: GatewayAddress, { values, origins }: Settings): string {
   const isSaid = origins.get('server.host')?.kind !== 'default'
   const key = needsKey(values) ? 'clients need a key' : 'no key is asked for'
@@ -233,14 +151,4 @@ function greeting({ url, adminUrl }: GatewayAddress, { values, origins }: Settin
       ? 'every address of this machine; clients need a key'
       : 'this machine only: set --api-key or --host to let others in'
   return `warmroute listens on ${url} (${why})${adminUrl === undefined ? '' : `\nadmin routes on ${adminUrl}`}`
-}
-
-/** Throws `WR_INVALID_CONFIG`: a router that starts from a wrong file would be slow for reasons that nobody sees. */
-async function readPrefillProfile(path: string): Promise<PrefillCoefficients> {
-  try {
-    return prefillCoefficientsOf(timingProfiles[path] ?? parseEngineProfile(await readFile(path, 'utf8'), path))
-  } catch (cause) {
-    const reason = cause instanceof WarmrouteError ? String(cause.details['reason']) : (cause as Error).message
-    throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `engine_profile: ${reason}` }, { cause })
-  }
 }

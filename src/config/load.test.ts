@@ -320,6 +320,13 @@ it('two options never share a name', () => {
   expect(() => nameOptions([one, two])).toThrow('--size would set both one.size and two.size')
 })
 
+it.each(['', ' , ', ','])('serve: a key that is given and empty is refused, not taken for none: %j', (value) => {
+  for (const flag of ['--api-key', '--admin-key'])
+    expect(() => loadConfig(groups, { flags: [`${flag}=${value}`] })).toThrow('is given and holds no key')
+  expect(() => loadConfig(groups, file(`serve: { api_key: '${value}' }`))).toThrow('api_key is given and holds no key')
+  expect(loadConfig(groups, { flags: ['--api-key', 'none'] }).values.serve.apiKeys).toEqual([])
+})
+
 it('serve: keys are split, workers may be addresses or objects', () => {
   const yaml = 'serve:\n  workers:\n    - http://a:1\n    - { url: http://b:2, api_key: k, events: tcp://b:5557 }\n'
   const { serve } = loadConfig(groups, { ...file(yaml), flags: ['--api-key', 'one, two'] }).values

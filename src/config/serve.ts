@@ -203,10 +203,17 @@ export const serveGroup: OptionGroup<ServeConfig> = defineGroup(
     })
     if (!isHttp(plain.hubEndpoint))
       issues.push({ field: 'hubEndpoint', message: `hub_endpoint: "${plain.hubEndpoint}" is not an http address` })
+    const [apiKeys, adminKeys] = [keysIn(apiKey), keysIn(adminKey)]
+    // An empty variable in a script would open the door instead of locking it.
+    if (apiKey !== undefined && apiKeys.length === 0) issues.push({ field: 'apiKey', message: `api_key ${noKey}` })
+    if (adminKey !== undefined && adminKeys.length === 0)
+      issues.push({ field: 'adminKey', message: `admin_key ${noKey}` })
     if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
-    return { ...plain, workers, apiKeys: keysIn(apiKey), adminKeys: keysIn(adminKey) }
+    return { ...plain, workers, apiKeys, adminKeys }
   },
 )
+
+const noKey = 'is given and holds no key; leave it out where none is wanted'
 
 function isHttp(url: string): boolean {
   return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)
