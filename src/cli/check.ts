@@ -40,7 +40,7 @@ Exit status: 0 all pass or only warnings, 1 at least one check failed, 2 the set
         const examinations = await check({ words: command.args, configPath: flags.config })
         const verdict = worst(examinations.map((it) => it.verdict))
         if (flags.json) console.log(JSON.stringify({ verdict, workers: examinations }, undefined, 2))
-        else for (const line of checkReport(examinations)) console.log(line)
+        else for (const line of checkReport(examinations, process.stdout.columns)) console.log(line)
         if (verdict === 'fail') process.exitCode = 1
       },
     )
@@ -62,7 +62,8 @@ export async function check(options: CheckOptions): Promise<Examination[]> {
   return examinations
 }
 
-export function checkReport(examinations: readonly Examination[]): string[] {
+/** `columns`: how wide the terminal is, where there is one. */
+export function checkReport(examinations: readonly Examination[], columns?: number): string[] {
   return examinations.flatMap(({ url, engine, model, verdict, findings }) => {
     const rows = findings.map((it) => [
       it.verdict,
@@ -79,7 +80,9 @@ export function checkReport(examinations: readonly Examination[]): string[] {
     }
     return [
       [url, engine, model].filter(Boolean).join('  '),
-      ...table(['', 'check', 'what was found'], rows).map((line) => `  ${line}`),
+      ...table(['', 'check', 'what was found'], rows, columns === undefined ? undefined : columns - 2).map(
+        (line) => `  ${line}`,
+      ),
       ...fixes,
       `  ${end[verdict]}`,
       '',

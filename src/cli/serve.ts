@@ -1,7 +1,6 @@
 /** `warmroute serve`: the router in front of engines, from addresses to a clean end. */
 import { access, constants } from 'node:fs/promises'
-import { homedir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, isAbsolute, join } from 'node:path'
 import { Command } from 'commander'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { GatewayAddress, WorkerMode } from '../server/index.js'
@@ -11,6 +10,7 @@ import { makeFolder } from './assemble/make-folder.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
 import type { KeeperTimes } from './assemble/worker-keeper.js'
 import { letHeapGrow } from './collector.js'
+import { homeFolder } from './home.js'
 import { commandLog } from './log.js'
 import { proveSettings } from './serve-settings.js'
 import type { Settings } from './settings.js'
@@ -84,7 +84,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
     throw new WarmrouteError('WR_INVALID_CONFIG', {
       reason: 'no engines: name at least one address, such as http://gpu1:8000, or list them under serve.workers',
     })
-  const snapshot = snapshotOf(loaded.values, options.env ?? process.env)
+  const snapshot = snapshotOf(loaded.values, options.env ?? process.env, say)
   if (snapshot) await proveFolder(dirname(snapshot.path), settings.snapshotFolder !== 'auto', say)
   const assembly = new Assembly({
     ...provenOptions,
@@ -122,12 +122,24 @@ function isSettled(mode: WorkerMode): boolean {
 function snapshotOf(
   { server, serve: own }: Settings['values'],
   env: Readonly<Record<string, string | undefined>>,
+  say: (line: string) => void,
 ): AssemblyOptions['snapshot'] {
   const { snapshotFolder, snapshotIntervalSecs } = own
   if (snapshotFolder === 'none' || (snapshotFolder === 'auto' && server.port === 0)) return undefined
-  const state = env['XDG_STATE_HOME'] || join(homedir(), '.local', 'state')
-  const folder = snapshotFolder === 'auto' ? join(state, 'warmroute') : snapshotFolder
+  const folder = snapshotFolder === 'auto' ? usualFolder(env['XDG_STATE_HOME']) : snapshotFolder
+  if (folder === undefined) {
+    say(
+      'warning: there is no home folder: after a restart caches are learned anew, unless --snapshot-folder names a place',
+    )
+    return undefined
+  }
   return { path: join(folder, `caches-${server.port}.snapshot`), intervalMs: 1000 * snapshotIntervalSecs }
+}
+
+function usualFolder(state: string | undefined): string | undefined {
+  if (state !== undefined && isAbsolute(state)) return join(state, 'warmroute')
+  const home = homeFolder()
+  return home && join(home, '.local', 'state', 'warmroute')
 }
 
 /** Throws `WR_INVALID_CONFIG` where somebody named the folder; the usual one may be missing, as in a container without a home. */

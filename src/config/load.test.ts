@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { WarmrouteError } from '../core/protocol/index.js'
 import { defineGroup } from './group.js'
@@ -333,4 +333,25 @@ it('serve: keys are split, workers may be addresses or objects', () => {
   expect(serve).toMatchObject({ apiKeys: ['one', 'two'], adminKeys: [], routerMode: 'kv' })
   expect(serve.workers).toEqual([{ url: 'http://a:1' }, { url: 'http://b:2', apiKey: 'k', events: 'tcp://b:5557' }])
   expect(() => loadConfig(groups, { flags: ['--workers', '["gpu1"]'] })).toThrow('"gpu1" is not an address such as')
+})
+
+describe('a list of texts', () => {
+  const hash = 'ab'.repeat(32)
+  it.each([
+    ['one', hash, [hash]],
+    ['several', `${hash}, ${'cd'.repeat(32)},`, [hash, 'cd'.repeat(32)]],
+    ['as JSON', `["${hash}"]`, [hash]],
+  ])('is read from a flag and from the environment: %s', (_says, text, hashes) => {
+    expect(loadConfig(groups, { flags: ['--api-key-hashes', text] }).values.server.apiKeyHashes).toEqual(hashes)
+    expect(loadConfig(groups, env({ WARMROUTE_API_KEY_HASHES: text })).values.server.apiKeyHashes).toEqual(hashes)
+  })
+
+  it('of hashes says how one is made, where something else is given', () => {
+    expect(() => loadConfig(groups, { flags: ['--api-key-hashes', 'abc'] })).toThrow(/SHA-256 of a key.*sha256sum/)
+  })
+
+  it('that is no list says what it may be', () => {
+    const flags = ['--allowed-engine-fields', '[1']
+    expect(() => loadConfig(groups, { flags })).toThrow('"[1" is not texts, as a list or separated by commas')
+  })
 })

@@ -101,6 +101,11 @@ export function oneOf<const Words extends readonly [string, ...string[]]>(words:
   return z.preprocess(toWord, z.enum(words)) as unknown as z.ZodType<Words[number]>
 }
 
+/** Texts: a list in a file, separated by commas in a flag or the environment, where a JSON list is read as one. */
+export function list(says: string, extras: OptionExtras = {}): Option<readonly string[]> {
+  return build(z.array(z.string()), [], says, 'texts, as a list or separated by commas', readList, extras)
+}
+
 /** A value with structure: as it is in a file, as JSON in a flag or the environment. */
 export function structure<T>(
   schema: z.ZodType<T>,
@@ -155,6 +160,14 @@ function readBoolean(value: string): boolean | undefined {
   const word = value.toLowerCase()
   if (['1', 'true', 'on', 'yes'].includes(word)) return true
   return ['0', 'false', 'off', 'no'].includes(word) ? false : undefined
+}
+
+function readList(value: string): unknown {
+  if (value.startsWith('[')) return JSON.parse(value) as unknown
+  return value
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '') // a comma at the end is no text
 }
 
 /** `None` stays a word, so that an optional number can tell off from unreadable. */

@@ -4,6 +4,7 @@ import { WarmrouteError } from '../core/protocol/index.js'
 import { defineGroup } from './group.js'
 import {
   choice,
+  list,
   milliseconds,
   number,
   oneOf,
@@ -15,7 +16,6 @@ import {
   toggle,
 } from './option.js'
 
-const texts = z.array(z.string())
 const port = { min: 0, max: 65_535, isWhole: true }
 /** What is parsed is a text first, and the longest that V8 makes has 512 MiB. */
 const mebibytesMax = 511
@@ -41,13 +41,8 @@ const options = {
   }),
   tlsCertPath: optionalText('PEM file of the certificate; needs tls_key_path.', { env: ['DYN_TLS_CERT_PATH'] }),
   tlsKeyPath: optionalText('PEM file of the private key; needs tls_cert_path.', { env: ['DYN_TLS_KEY_PATH'] }),
-  apiKeyHashes: structure(texts, [], 'SHA-256 of each API key, as hex. None: clients need no key.', 'a list of texts'),
-  adminKeyHashes: structure(
-    texts,
-    [],
-    'SHA-256 of each admin key, as hex. None: admin routes answer to this machine only.',
-    'a list of texts',
-  ),
+  apiKeyHashes: list('SHA-256 of each API key, as hex. None: clients need no key.'),
+  adminKeyHashes: list('SHA-256 of each admin key, as hex. None: admin routes answer to this machine only.'),
   bodyLimitMb: number(45, 'Largest request body, in MiB.', {
     range: { min: 0.001, max: mebibytesMax },
     env: ['DYN_HTTP_BODY_LIMIT_MB'],
@@ -79,11 +74,8 @@ const options = {
     'One stream in so many is asked for its usage when the client did not ask; the client does not see it. 0 never.',
     { range: { min: 0, isWhole: true } },
   ),
-  allowedEngineFields: structure(
-    texts,
-    [],
+  allowedEngineFields: list(
     'Fields that steer an engine and that clients may send, such as priority. None by default.',
-    'a list of texts',
   ),
   showsWorker: toggle(
     true,
@@ -212,7 +204,7 @@ function complete(
     check(
       field,
       values[field].every((hash) => /^[0-9a-f]{64}$/i.test(hash)),
-      'each must have 64 hex digits',
+      'each must be the SHA-256 of a key, 64 hex digits, as `printf %s KEY | sha256sum` gives',
     )
   if (issues.length > 0) throw new WarmrouteError('WR_INVALID_CONFIG', { issues })
   const said = (name: (typeof limits)[number]): SaidLimit => (isSet(name) ? (values[name] ?? 'none') : undefined)

@@ -159,15 +159,13 @@ export class Attempt {
 
   #engineRequest(worker: Worker, leg: LegEdit | undefined): EngineRequest {
     const { context, request, prepared, answer, pair, record, publicId } = this.#options
-    const { allowedEngineFields, passesAuthorization } = context
     return engineRequest({
+      context,
       prepared,
       worker,
       rank: answer,
       requestId: publicId,
       headers: record.headersFor(request.headers),
-      allowedEngineFields,
-      passesAuthorization,
       asksForUsage: this.#asksForUsage,
       leg,
       mayStillSend: pair?.mayStillSend,

@@ -45,6 +45,8 @@ export interface GatewayContext {
   readonly allowedEngineFields: ReadonlySet<string>
   readonly showsWorker: boolean
   readonly passesAuthorization: boolean
+  /** Our name in `via`, by which a request that comes back is known. */
+  readonly hop: string
   /** Requests under way; `close` walks them. */
   readonly running: Roster<'seat', UnderWay>
   /** Set when the gateway is about to end: whoever asks whether to send more is told no. */

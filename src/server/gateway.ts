@@ -343,6 +343,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     allowedEngineFields: new Set(options.allowedEngineFields),
     showsWorker: options.showsWorker ?? true,
     passesAuthorization: (options.apiKeyHashes ?? []).length === 0,
+    hop: `warmroute-${boot}`,
     running: new Roster('seat'),
     isEnding: false,
     isDraining: false,

@@ -151,7 +151,7 @@ export class StoredCall implements Timed, UnderWay {
 
   #relayFrom(worker: Worker, id: string): Promise<RelayOutcome> {
     const { context, request, response } = this.#options
-    const { isStrict, limits, showsWorker, passesAuthorization } = context
+    const { isStrict, limits, showsWorker } = context
     const headers = this.#record.headersFor(request.headers)
     const path = `/v1/responses/${id}${request.method === 'POST' ? '/cancel' : ''}`
     const routedAtMs = context.now()
@@ -189,7 +189,7 @@ export class StoredCall implements Timed, UnderWay {
       const call = {
         method: request.method!,
         path: this.#query.size === 0 ? path : `${path}?${this.#query.toString()}`,
-        headers: clientLines({ headers, requestId: this.#publicId, passesAuthorization, worker }),
+        headers: clientLines({ context, headers, requestId: this.#publicId, worker }),
         body: request.method === 'POST' ? nothing : undefined,
       }
       relay.attach(worker.link.call(call, relay))

@@ -1,10 +1,10 @@
 /** Where the settings allow a model's tokenizer to come from. */
-import { homedir } from 'node:os'
 import { join } from 'node:path'
 import type { ServeConfig } from '../../config/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { ModelSources } from '../../tokens/index.js'
 import { hasTokenizer } from '../../tokens/index.js'
+import { homeFolder } from '../home.js'
 
 export type TokenPlaces = Pick<ModelSources, 'path' | 'hubCache' | 'hub'> & {
   /** Folders by model, before `path`. */
@@ -19,8 +19,16 @@ export function tokenPlacesOf(config: ServeConfig, env: Env = process.env): Toke
     path,
     paths: config.tokenizers,
     hubCache,
-    hub: hubDownload ? { endpoint, cacheFolder: hubCache, token } : undefined,
+    hub: hubDownload ? { endpoint, cacheFolder: requireCache(hubCache), token } : undefined,
   }
+}
+
+/** Throws `WR_INVALID_CONFIG`. */
+function requireCache(folder: string | undefined): string {
+  if (folder !== undefined) return folder
+  const reason =
+    'hub_download needs a place to keep what it fetches, and there is no home folder: name one with --hub-cache'
+  throw new WarmrouteError('WR_INVALID_CONFIG', { reason })
 }
 
 /** Throws `WR_INVALID_CONFIG`: whoever names a folder means it, and the engine would be asked instead without a word. */
@@ -45,6 +53,9 @@ export function placesFor(model: string, places: TokenPlaces = {}): Pick<ModelSo
 }
 
 /** Where Hugging Face tools keep their cache when `HF_HUB_CACHE` does not say. */
-function defaultHubCache({ HF_HOME: home, XDG_CACHE_HOME: cache }: Env): string {
-  return join(home ?? join(cache ?? join(homedir(), '.cache'), 'huggingface'), 'hub')
+function defaultHubCache({ HF_HOME: named, XDG_CACHE_HOME: cache }: Env): string | undefined {
+  if (named !== undefined) return join(named, 'hub')
+  const home = homeFolder()
+  const caches = cache ?? (home && join(home, '.cache'))
+  return caches && join(caches, 'huggingface', 'hub')
 }

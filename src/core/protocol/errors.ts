@@ -42,6 +42,7 @@ export const errorTexts = {
   WR_RESPONSE_NOT_FOUND: 'the response is not kept by any worker',
   WR_ROUTER_CLOSED: 'the router is closed',
   WR_ROUTE_NOT_FOUND: 'Route not found',
+  WR_ROUTING_LOOP: 'routers send this request to each other',
   WR_SELECTION_POLICY_FAILED: 'the selection policy failed',
   WR_SESSION_CAPACITY: 'no more sessions can be tracked',
   WR_SESSION_OPEN_FAILED: 'the worker did not open the session',

@@ -17,6 +17,7 @@ export function refusal(status: number, overloadStatus: number): WarmrouteError 
   const reason = `the worker refused with status ${status}`
   if (status === 499) return new WarmrouteError('WR_REQUEST_CANCELLED', { reason })
   if (status === overloadStatus || status === 529) return new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason })
+  if (status === 508) return new WarmrouteError('WR_ROUTING_LOOP', { reason })
   if (status === 503) return new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason })
   return new WarmrouteError('WR_ENGINE_PROTOCOL', { reason, message: reason, backend_status: status })
 }

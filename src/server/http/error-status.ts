@@ -44,6 +44,7 @@ export const errorStatus: Readonly<Record<ErrorCode, number | 'overload'>> = {
   WR_RESPONSE_NOT_FOUND: 404,
   WR_ROUTER_CLOSED: 503,
   WR_ROUTE_NOT_FOUND: 404,
+  WR_ROUTING_LOOP: 508,
   WR_SELECTION_POLICY_FAILED: 500,
   WR_SESSION_CAPACITY: 'overload',
   WR_SESSION_OPEN_FAILED: 502,
@@ -124,5 +125,6 @@ const phrases: Readonly<Record<number, string>> = {
   502: 'Bad Gateway',
   503: 'Service Unavailable',
   504: 'Gateway Timeout',
+  508: 'Loop Detected',
   529: 'Overloaded',
 }

@@ -286,13 +286,12 @@ export class PrefillRunner {
   ): Parameters<PrefillLeg['send']>[0] {
     const { context, prepared, publicId, headers } = this.#options
     return engineRequest({
+      context,
       prepared,
       worker,
       rank,
       requestId: publicId,
       headers: span?.headersFor(headers) ?? headers,
-      allowedEngineFields: context.allowedEngineFields,
-      passesAuthorization: context.passesAuthorization,
       asksForUsage: false,
       leg: { ...edit, remove: [...transferFields, ...edit.remove] },
     })

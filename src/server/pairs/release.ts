@@ -61,13 +61,12 @@ async function read(release: Release, signal: AbortSignal, timeoutMs: number): P
     const worker = model.fleet.get(choice.workerId)
     if (!worker || ticket.take(context.now()) !== 'taken') return false
     const request = engineRequest({
+      context,
       prepared,
       worker,
       rank: choice,
       requestId: publicId,
       headers,
-      allowedEngineFields: context.allowedEngineFields,
-      passesAuthorization: context.passesAuthorization,
       asksForUsage: false,
       leg: releasingDecode(prepared.body, params),
       mayStillSend: () => context.now() < ticket.sendBeforeMs,

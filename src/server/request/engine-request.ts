@@ -4,6 +4,7 @@ import type { WorkerRank } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { LegEdit } from '../../engines/index.js'
 import { engineRoute, requestControls } from '../../engines/index.js'
+import type { GatewayContext } from '../context.js'
 import type { BodyEdit } from '../splice-body.js'
 import { spliceBody } from '../splice-body.js'
 import type { EngineRequest } from '../wire/engine-connection.js'
@@ -12,14 +13,12 @@ import { fieldsToRemove, xargsWithoutReport } from './engine-fields.js'
 import type { Prepared } from './prepare.js'
 
 export interface EngineRequestOptions {
+  readonly context: Pick<GatewayContext, 'allowedEngineFields' | 'hop' | 'passesAuthorization'>
   readonly prepared: Prepared
   readonly worker: Worker
   readonly rank: WorkerRank
   readonly requestId: string
   readonly headers: IncomingHttpHeaders
-  readonly allowedEngineFields: ReadonlySet<string>
-  /** The client's own key goes on when neither we nor the worker have one. */
-  readonly passesAuthorization: boolean
   readonly asksForUsage: boolean
   /** What a half of a disaggregated request says besides. */
   readonly leg?: LegEdit | undefined
@@ -41,11 +40,11 @@ const passedOn = [
 
 /** Lines that stand before any request of a client. */
 export function clientLines({
+  context,
   headers,
   requestId,
-  passesAuthorization,
   worker,
-}: Pick<EngineRequestOptions, 'headers' | 'requestId' | 'passesAuthorization' | 'worker'>): (readonly [
+}: Pick<EngineRequestOptions, 'context' | 'headers' | 'requestId' | 'worker'>): (readonly [
   name: string,
   value: string,
 ])[] {
@@ -58,8 +57,10 @@ export function clientLines({
     if (typeof value === 'string') lines.push([name, value])
   }
   const { authorization } = headers
-  if (passesAuthorization && !worker.link.hasOwnKey && authorization !== undefined)
+  // The client's own key goes on when neither we nor the worker have one.
+  if (context.passesAuthorization && !worker.link.hasOwnKey && authorization !== undefined)
     lines.push(['authorization', authorization])
+  if (worker.spec.engine === 'unknown') lines.push(['via', viaOf(headers.via, context.hop)])
   return lines
 }
 
@@ -85,6 +86,11 @@ export function engineRequest(options: EngineRequestOptions): EngineRequest {
   return { method: 'POST', path, headers, body: edited(options, set, controls.strip), mayStillSend }
 }
 
+/** Only a worker of an unknown kind can be another router, which may send it back to us. */
+function viaOf(via: string | undefined, hop: string): string {
+  return via === undefined ? `1.1 ${hop}` : `${via}, 1.1 ${hop}`
+}
+
 /** A worker that became unfit since it was chosen is not asked. */
 function pathAt({ spec }: Worker, { row }: Prepared): string {
   const path = engineRoute(spec.engine, row.path)
@@ -99,8 +105,8 @@ function localRank({ config }: Worker, { dpRank }: WorkerRank): number | undefin
 }
 
 /** Reaches the engine only where configuration allows it; in our queue it counts anyway. */
-function priorityOf({ prepared, allowedEngineFields }: EngineRequestOptions): number | undefined {
-  return allowedEngineFields.has('priority') ? prepared.hints.priority : undefined
+function priorityOf({ prepared, context }: EngineRequestOptions): number | undefined {
+  return context.allowedEngineFields.has('priority') ? prepared.hints.priority : undefined
 }
 
 function edited(
@@ -109,7 +115,7 @@ function edited(
   strip: readonly string[],
 ): EngineRequest['body'] {
   const { prepared } = options
-  const remove = withLeg(fieldsToRemove(prepared.body, strip, options.allowedEngineFields), options.leg)
+  const remove = withLeg(fieldsToRemove(prepared.body, strip, options.context.allowedEngineFields), options.leg)
   const xargs = xargsWithoutReport(prepared.body, prepared.bytes, () => prepared.fields())
   if (xargs !== undefined && !remove?.has('vllm_xargs')) set['vllm_xargs'] = xargs
   let hasEdit = remove !== undefined

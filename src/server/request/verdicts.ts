@@ -45,9 +45,9 @@ export function wasNeverSent(outcome: RelayOutcome & { readonly kind: 'failed' }
   return outcome.isUntouched && outcome.error.code === 'WR_ENGINE_UNREACHABLE'
 }
 
-/** Another worker may do better; a decode that could not get its prompt's KV may have it from another prefill. */
+/** Another worker may do better, a router that leads back to us (508) included; a decode that could not get its prompt's KV may have it from another prefill. */
 export function isRetriable(status: number, isRemote: boolean): boolean {
-  return status === 502 || status === 503 || (isRemote && status === 500)
+  return status === 502 || status === 503 || status === 508 || (isRemote && status === 500)
 }
 
 /** Engines keep responses unless they are asked not to; whether this one keeps any is its own affair. */

@@ -45,6 +45,7 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
       if (row) {
         if (request.method !== 'POST') throw notAllowed('POST')
         checkApiKey(request)
+        refuseReturn(request, context.hop)
         requireRoom()
         void new Inference(context, row, request, response).run()
         return
@@ -52,6 +53,7 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
       if (stored) {
         if (!stored.methods.includes(request.method!)) throw notAllowed(stored.methods.join(', '))
         checkApiKey(request)
+        refuseReturn(request, context.hop)
         requireRoom()
         const { name } = stored
         void new StoredCall({ context, request, response, name, query: query < 0 ? '' : url.slice(query) }).run()
@@ -107,6 +109,14 @@ function requireHead({ headers: { host, expect }, httpVersionMinor }: IncomingMe
   if (host === undefined) throw new WarmrouteError('WR_INVALID_HTTP', { message: 'The request has no `host` header.' })
   if (expect !== undefined && !/(?:^|\W)100-continue(?:$|\W)/i.test(expect))
     throw new WarmrouteError('WR_EXPECTATION_FAILED', { message: 'Nothing but `100-continue` can be expected here.' })
+}
+
+/** A request that we sent to another router, and that came back: sent on, it would never end. */
+function refuseReturn({ headers: { via } }: IncomingMessage, hop: string): void {
+  if (via?.includes(hop) !== true) return
+  throw new WarmrouteError('WR_ROUTING_LOOP', {
+    message: 'This request was here before: a worker of this router is a router that sends it back.',
+  })
 }
 
 function adminRoutes(door: DoorOptions): readonly Route[] {

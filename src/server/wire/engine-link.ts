@@ -117,8 +117,7 @@ export class EngineLink implements ConnectionOwner {
       return true
     }
     const failed = (cause?: Error): void => {
-      if (settle())
-        onError(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: cause?.message ?? 'closed' }, { cause }))
+      if (settle()) onError(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: reasonOf(cause) }, { cause }))
     }
     this.#connecting.set(socket, failed)
     socket.on('error', failed)
@@ -275,6 +274,12 @@ class Call implements EngineCall, AnswerHandlers {
     connection.send(this.#request, this)
     this.#handlers.onSent?.()
   }
+}
+
+function reasonOf(cause: NodeJS.ErrnoException | undefined): string {
+  if (cause?.code === 'EMFILE' || cause?.code === 'ENFILE')
+    return `this process may open no more files (${cause.code}): raise its limit, for instance with \`ulimit -n 65536\``
+  return cause?.message ?? 'closed'
 }
 
 function closed(): WarmrouteError {
