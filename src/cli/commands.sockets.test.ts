@@ -85,6 +85,32 @@ it('serve lets a stream end when its terminal is closed, and keeps what it knew'
   rmSync(folder, { recursive: true })
 })
 
+it.each([
+  { signals: ['SIGINT', 'SIGTERM'], end: [null, 'SIGTERM'] },
+  { signals: ['SIGHUP', 'SIGINT'], end: [null, 'SIGINT'] },
+  { signals: ['SIGTERM', 'SIGTERM'], end: [null, 'SIGTERM'] },
+  { signals: ['SIGHUP', 'SIGHUP'], end: [0, null] },
+  { signals: ['SIGTERM', 'SIGHUP'], end: [0, null] },
+] as const)('serve is told twice to end: $signals', async ({ signals, end }) => {
+  const { url } = await engine(0.1) // some 2 s for the answer
+  const child = start('serve', url, '--port', '0', '--snapshot-folder', 'none', '--log', 'off')
+  const lines = createInterface({ input: child.stdout! })
+  const [first] = (await once(lines, 'line')) as [string]
+  const body = JSON.stringify({ model: 'sim', prompt: 'a', max_tokens: 8, stream: true })
+  const address = `${/listens on (http:\S+)/.exec(first)![1]!}/v1/completions`
+  const { body: stream } = await fetch(address, { method: 'POST', headers: json, body })
+  const ended = once(child, 'exit')
+  const told = new Promise<void>((resolve) => {
+    lines.on('line', (line) => line.startsWith(`${signals[0]}:`) && resolve())
+  })
+  child.kill(signals[0])
+  await told
+  child.kill(signals[1])
+  const text = await new Response(stream).text().catch(() => 'cut off')
+  expect(await ended).toEqual(end)
+  expect(text.includes('[DONE]')).toBe(end[0] === 0)
+})
+
 it('serve ends cleanly also while an engine has not answered its first look', async () => {
   const { url } = await engine()
   const asked: Socket[] = []
