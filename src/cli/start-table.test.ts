@@ -36,11 +36,21 @@ it('of a mixed fleet the flag is named that the engine which is asked would need
     [report(2, 'sglang'), report(1, 'vllm')],
   ]) {
     const advice = startTable(fleet).filter((line) => line.includes('to have it'))
-    expect(advice).toEqual([expect.stringContaining('new ends only, add: --enable-tokenizer-info-endpoint')])
+    expect(advice).toEqual([
+      expect.stringContaining('new ends only, and for everything, add: --enable-tokenizer-info-endpoint'),
+    ])
   }
   const asked = { ...tokens, from: 'http://gpu2:8000' }
   const others = startTable([report(1, 'vllm', { tokens: asked }), report(2, 'sglang', { tokens: asked })])
   expect(others.join('\n')).toContain('not asked at all, add: warmroute serve --tokenizer <folder>')
+})
+
+it('what an engine cannot be asked for is said beside the flag that mends it', () => {
+  const asked = { ...tokens, unaskable: 'responses with function calls' }
+  const text = startTable([report(1, 'vllm', { tokens: asked })]).join('\n')
+  expect(text).toContain('it cannot be asked for responses with function calls: those are routed by load.')
+  expect(text).toMatch(/and for everything, add: --enable-tokenizer-info-endpoint; .*--tokenizer <folder>/)
+  expect(startTable([report(1, 'vllm')]).join('\n')).not.toContain('cannot be asked')
 })
 
 it('a worker that nobody knows yet is no second model', () => {

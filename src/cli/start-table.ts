@@ -34,8 +34,11 @@ function wholePrompts(reports: readonly AddressReport[]): string[] {
     const ours = hasSeveral ? `--tokenizers '{"${model}":"<folder>"}'` : '--tokenizer <folder>'
     return [
       `  the engine of ${model} tokenizes every new prompt from its start: ${tokens!.reason}.`,
+      ...(tokens!.unaskable === undefined
+        ? []
+        : [`    it cannot be asked for ${tokens!.unaskable}: those are routed by load.`]),
       facts?.kind.value === 'vllm'
-        ? `    to have it asked for new ends only, add: --enable-tokenizer-info-endpoint; for no call at all: warmroute serve ${ours}`
+        ? `    to have it asked for new ends only, and for everything, add: --enable-tokenizer-info-endpoint; for no call at all: warmroute serve ${ours}`
         : `    to have it not asked at all, add: warmroute serve ${ours}`,
     ]
   })

@@ -45,6 +45,8 @@ export interface ModelStatus {
   readonly reason: string | undefined
   /** What an engine is asked for: the new end of a prompt, or the whole of it, with the reason. */
   readonly asks?: 'ends' | 'whole' | undefined
+  /** What an engine cannot be asked for, so that load alone decides about it. */
+  readonly unaskable?: string | undefined
   /** Why no tokens come from the engine that serves the model, or other ones than from us: nothing that depends on them may be called exact. */
   readonly trouble?: string | undefined
   /** Sources that were tried before, and why they did not serve. */
@@ -241,9 +243,7 @@ export class TokenService {
     const { source, status } = served
     const counted = this.#counted.get(model)?.trouble
     if (!(source instanceof EngineTokens)) return { ...status, trouble: status.trouble ?? counted }
-    const { wholeReason } = source
-    const trouble = source.trouble ?? counted
-    return { ...status, asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason, trouble }
+    return { ...status, ...askedOf(source), trouble: source.trouble ?? counted }
   }
 
   get counts(): ServiceCounts {
@@ -398,6 +398,10 @@ export class TokenService {
         : undefined
     return { source, engine, status: { source: name, from: folder, encoder, reason, trouble, tried } }
   }
+}
+
+function askedOf({ wholeReason, unaskable }: EngineTokens): Pick<ModelStatus, 'asks' | 'reason' | 'unaskable'> {
+  return { asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason, unaskable }
 }
 
 function countsOfPrompts({ tokenized, loadOnly, counted }: PromptMaps): PromptCounts {

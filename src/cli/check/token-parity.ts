@@ -66,6 +66,13 @@ export async function tokenParity(
         }
       : { check, verdict: 'pass', reason: `${status.source}, ${status.encoder} encoder` },
   ]
+  if (status.unaskable !== undefined)
+    findings.push({
+      check,
+      verdict: 'warn',
+      reason: `the engine cannot be asked for ${status.unaskable}: those are routed by load`,
+      fix: "--tokenizer <folder with the model's tokenizer.json>",
+    })
   for (const { name, chat } of chats()) findings.push(await compare(patient, service, ear, blockSize, name, chat))
   return findings
 }

@@ -257,6 +257,7 @@ const answers = {
     encoder: z.enum(['own', 'library', 'engine', 'none']),
     asks: z.enum(['ends', 'whole']).nullable(),
     reason: z.string().nullable(),
+    unaskable: z.string().nullable(),
     trouble: z.string().nullable(),
     tried: texts,
   }),

@@ -80,6 +80,7 @@ it('another one serves later requests, and is shown', async () => {
     from: tinyllama,
     encoder: 'own',
     asks: null,
+    unaskable: null,
     trouble: null,
     reason: null,
     tried: [],

@@ -86,7 +86,7 @@ async function readPath(
   return path
 }
 
-function shown(model: string, { source, from, encoder, asks, reason, trouble, tried }: ModelStatus): object {
+function shown(model: string, { source, from, encoder, asks, reason, unaskable, trouble, tried }: ModelStatus): object {
   return {
     model,
     source,
@@ -94,6 +94,7 @@ function shown(model: string, { source, from, encoder, asks, reason, trouble, tr
     encoder,
     asks: asks ?? null,
     reason: reason ?? null,
+    unaskable: unaskable ?? null,
     trouble: trouble ?? null,
     tried,
   }

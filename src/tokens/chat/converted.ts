@@ -19,9 +19,15 @@ export interface TemplateHabits {
 }
 
 /** Of a template that nobody told us. */
-export const unknownHabits: TemplateHabits = {
-  takesLateSystem: () => notTold('where the template takes system messages'),
-  effortOfNone: () => notTold('what the template makes of an effort'),
+export class UntoldHabitError extends LoadOnlyError {
+  readonly habit: 'late-system' | 'effort-of-none'
+
+  constructor(habit: UntoldHabitError['habit']) {
+    const what =
+      habit === 'late-system' ? 'where the template takes system messages' : 'what the template makes of an effort'
+    super('engine-settings', `the engine does not tell ${what}`)
+    this.habit = habit
+  }
 }
 
 export function notTold(what: string): never {

@@ -14,10 +14,13 @@ export interface RecordedRoute {
   readonly token_ids?: readonly number[]
 }
 
-/** What its tokenize endpoint answered. */
+/** What its tokenize endpoint answered, or how many tokens it counted. */
 export interface RecordedAsk extends Pick<RecordedRoute, 'template' | 'route' | 'name'> {
   readonly ask: Body
-  readonly tokens: readonly number[]
+  readonly tokens?: readonly number[]
+  readonly count?: number
+  /** It refused. */
+  readonly status?: number
 }
 
 export function recordedRoutes(dialect: Dialect): readonly RecordedRoute[] {

@@ -12,14 +12,12 @@ import type { MmExtraInfo } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import { plainRules } from '../chat/build-prompt.js'
-import { contentTexts } from '../chat/chat-vllm.js'
-import { convertMessages } from '../chat/convert-messages.js'
-import { convertResponses, refuseStored } from '../chat/convert-responses.js'
+import { refuseStored } from '../chat/convert-responses.js'
 import type { TemplateHabits } from '../chat/converted.js'
-import { unknownHabits } from '../chat/converted.js'
+import { UntoldHabitError } from '../chat/converted.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
-import { asList, asRecord, carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
+import { carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
 import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
 import { copyInSlices, nextTurn, sliceIds } from '../next-turn.js'
 import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
@@ -29,7 +27,11 @@ import { dumps } from '../template/spell.js'
 import type { Exactness } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
+import type { ChatRoute } from './ask-of.js'
+import { askOf, pick, UnaskableError } from './ask-of.js'
+import { AskedHabits } from './asked-habits.js'
 import { EnginePieces } from './engine-pieces.js'
+import type { PieceText } from './engine-pieces.js'
 import { EngineTrouble } from './engine-trouble.js'
 import type { Fetched } from './fetch-bytes.js'
 import { fetchBytes } from './fetch-bytes.js'
@@ -117,10 +119,12 @@ export class EngineTokens implements TokenSource {
   readonly #readLong: ReadLong | undefined
   /** Of the answers, of their ids and of their texts. */
   readonly #shareBytes: number
-  /** Learnt at the first refusal: render endpoints are off unless the engine was started with them. */
-  #canRender: boolean
+  /** Learnt at the first answer: render endpoints are off unless the engine was started with them. */
+  #renders: boolean | undefined
   readonly #trouble = new EngineTrouble()
   #pieces: EnginePieces | undefined
+  /** Of a template that is not told. */
+  readonly #habits = new AskedHabits()
   /** How often everything was forgotten. */
   #era = 0
   /** Why the whole of every new prompt is asked for; undefined where the new end is enough. */
@@ -132,7 +136,7 @@ export class EngineTokens implements TokenSource {
     this.#shareBytes = Math.max(1, Math.floor((endpoint.cacheBytes ?? cacheBytesDefault) / 3))
     this.#endpoint = endpoint
     this.#rules = { ...plainRules, dialect: endpoint.dialect, ...rules }
-    this.#canRender = endpoint.dialect === 'vllm'
+    if (endpoint.dialect !== 'vllm') this.#renders = false
     this.#prompts = new RememberedTexts(this.#shareBytes)
     this.#answers = new LRUCache({
       maxSize: this.#shareBytes,
@@ -184,10 +188,10 @@ export class EngineTokens implements TokenSource {
   }
 
   async #answer(route: Route, request: Request, options: TokenizeOptions): Promise<Said> {
-    const askWhole = async (): Promise<Said> =>
-      (await this.#render(route, request, options)) ?? (await this.#tokenize(route, request, options))
     const pieces = this.#pieces
     const prompt = request.spell && pieces?.textOf(route, request.body)
+    const askWhole = async (): Promise<Said> =>
+      (await this.#render(route, request, options)) ?? (await this.#tokenize(route, request, options, prompt))
     if (!pieces || !prompt) return askWhole()
     const said = await pieces.idsOf(prompt, askWhole, (text) => this.#encode(text, false, options))
     if (said && !pieces.isRefuted) return { media: undefined, ...said }
@@ -233,7 +237,7 @@ export class EngineTokens implements TokenSource {
 
   /** A long body, usually for its pictures: it is passed on as it is, and neither read nor remembered. */
   async #renderLong(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<Tokens> {
-    if (this.#canRender && raw.length <= longBytesMax) {
+    if (this.#renders !== false && raw.length <= longBytesMax) {
       const text = route === 'completions' ? await copyInSlices(raw) : await withoutTensorsInSlices(raw)
       const said = await this.#render(route, { body: noBody, text, spell: undefined }, options)
       if (said) return new Tokens({ ...said, source: 'engine' })
@@ -243,7 +247,15 @@ export class EngineTokens implements TokenSource {
 
   /** Whether it can say where media lie. */
   get placesMedia(): boolean {
-    return this.#canRender
+    return this.#renders !== false
+  }
+
+  /** What it cannot be asked for, so that load alone decides about it. */
+  get unaskable(): string | undefined {
+    if (this.#endpoint.dialect === 'sglang')
+      return this.#rules.reasoningParser === null ? bareTools : `${bareTools}, and messages with thoughts`
+    if (this.#renders || this.#pieces) return undefined
+    return this.#renders === false ? calls : `${calls} (unless it was started with --enable-scale-out)`
   }
 
   /** What its ids share with an earlier answer. Of a short one in this very turn. */
@@ -272,34 +284,101 @@ export class EngineTokens implements TokenSource {
   }
 
   async #render(route: Route, { body, text }: Request, options: TokenizeOptions): Promise<Said | undefined> {
-    if (!this.#canRender) return undefined
+    if (this.#renders === false) return undefined
     const post = text ?? JSON.stringify(body)
     const asked = route === 'completions' || typeof post !== 'string' ? post : withoutTensors(post)
     const { status, bytes } = await this.#askTokens(renderPaths[route], asked, options)
     if (status === 403 || status === 404 || status === 405) {
-      this.#canRender = false
+      this.#renders = false
       return undefined
     }
     const { ids, features } = await this.#read(renderPaths[route], status, bytes, options)
+    this.#renders = true
     return { ids, media: readFeatures(features, ids.length), exactness: 'proven' }
   }
 
   /** Here nobody says where media lie, although placeholders stand in the ids: such a prompt is refused. */
-  async #tokenize(route: Route, request: Request, options: TokenizeOptions): Promise<Said> {
+  async #tokenize(
+    route: Route,
+    request: Request,
+    options: TokenizeOptions,
+    prompt: PieceText | undefined,
+  ): Promise<Said> {
     const { body, spell } = request
     if (!spell) throw new LoadOnlyError('too-long', 'the numbers of so long a body are not read again')
-    const { dialect } = this.#endpoint
-    const chat =
-      route === 'completions' ? body : chatOf(route, body, this.#rules, this.#pieces?.habits ?? unknownHabits)
-    if (route !== 'completions') for (const message of asList(chat['messages'], 'messages')) refuseMedia(message)
-    const ask =
-      route === 'completions'
-        ? pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
-        : pick({ ...chat, model: body['model'] }, chatFields)
-    const path = dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
-    const { status, bytes } = await this.#askTokens(path, spell(ask), options)
-    const { ids } = await this.#read(path, status, bytes, options)
-    return { ids, media: undefined, exactness: 'expected' }
+    const ask = (fields: Body): Promise<Uint32Array> => this.#tokenized(spell(fields), options)
+    if (route === 'completions') {
+      const fields = pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
+      return { ids: await ask(fields), media: undefined, exactness: 'expected' }
+    }
+    try {
+      return { ids: await this.#tokenizedChat(route, body, ask, options), media: undefined, exactness: 'expected' }
+    } catch (error) {
+      // What cannot be asked for as a chat can be as a text, where it is known.
+      if (!(error instanceof UnaskableError) || !prompt) throw error
+      const ids = await this.#encode(prompt.text, prompt.isWrapped, options)
+      return { ids, media: undefined, exactness: prompt.isProven ? 'proven' : 'expected' }
+    }
+  }
+
+  /** What depends on a template that is not told is found out first; where that fails, every way that it may be is asked for. */
+  async #tokenizedChat(
+    route: ChatRoute,
+    body: Body,
+    ask: (fields: Body) => Promise<Uint32Array>,
+    options: TokenizeOptions,
+  ): Promise<Uint32Array> {
+    const askBy = (habits: TemplateHabits): Promise<Uint32Array> => ask(askOf(route, body, this.#rules, habits))
+    const told = this.#pieces?.habits
+    if (told) return askBy(told)
+    for (const tried = new Set<string>(); ; )
+      try {
+        return await askBy(this.#habits)
+      } catch (error) {
+        if (!(error instanceof UntoldHabitError)) throw error
+        const { habit } = error
+        if (tried.has(habit)) return this.#askAll(habit, askBy, error)
+        tried.add(habit)
+        await this.#habits.learn(habit, body['model'], {
+          count: (messages) => this.#count(messages, options),
+          length: (messages, habits) => this.#lengthOf(askOf('messages', messages, this.#rules, habits), options),
+        })
+      }
+  }
+
+  /** The engine's is among them; where all are the same, it is known. */
+  async #askAll(
+    habit: UntoldHabitError['habit'],
+    askBy: (habits: TemplateHabits) => Promise<Uint32Array>,
+    untold: UntoldHabitError,
+  ): Promise<Uint32Array> {
+    const [first, ...others] = await Promise.all(this.#habits.candidates(habit).map(askBy))
+    if (others.some((ids) => !Buffer.from(bytesOf(ids)).equals(bytesOf(first!)))) throw untold
+    return first!
+  }
+
+  async #count(messages: Body, options: TokenizeOptions): Promise<number | undefined> {
+    const { status, bytes } = await this.#ask('/v1/messages/count_tokens', JSON.stringify(messages), options)
+    if (status >= 500) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status}` })
+    if (status !== 200) return undefined
+    const { input_tokens: count } = JSON.parse(Buffer.from(bytes).toString('utf8')) as { input_tokens?: unknown }
+    return typeof count === 'number' ? count : undefined
+  }
+
+  /** Refusing a chat is an answer here, and says nothing against the engine. */
+  async #lengthOf(fields: Body, options: TokenizeOptions): Promise<number | undefined> {
+    const { status, bytes } = await this.#ask(this.#tokenizePath, JSON.stringify(fields), options)
+    return status === 200 ? readAnswer(bytes).ids?.length : undefined
+  }
+
+  get #tokenizePath(): string {
+    return this.#endpoint.dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
+  }
+
+  async #tokenized(post: string, options: TokenizeOptions): Promise<Uint32Array> {
+    const path = this.#tokenizePath
+    const { status, bytes } = await this.#askTokens(path, post, options)
+    return (await this.#read(path, status, bytes, options)).ids
   }
 
   /** The ids of a text alone. */
@@ -373,72 +452,8 @@ async function withoutTensorsInSlices(body: Uint8Array): Promise<Uint8Array<Arra
   return longer
 }
 
-/** The body of the chat that the engine makes of a request: what its tokenize endpoint is asked for. */
-function chatOf(route: Route, body: Body, rules: PromptRules, habits: TemplateHabits): Body {
-  if (route === 'chat') return body
-  const chat = (route === 'responses' ? convertResponses : convertMessages)(body, rules, habits)
-  if (rules.dialect === 'sglang') {
-    refuseBareTools(chat['tools'])
-    return chat
-  }
-  if (route === 'responses') refuseCalls(chat['messages'])
-  const { reasoning_effort: effort, chat_template_kwargs: kwargs, messages, ...rest } = chat
-  // vLLM puts a token of its own before a response; and where it tokenizes for others it takes an effort among the template's arguments alone.
-  return {
-    ...rest,
-    messages: asList(messages, 'messages').map(asChatMessage),
-    ...(route === 'responses' ? { add_special_tokens: true } : {}),
-    ...(effort === undefined
-      ? kwargs === undefined
-        ? {}
-        : { chat_template_kwargs: kwargs }
-      : {
-          chat_template_kwargs: { reasoning_effort: effort, enable_thinking: effort !== 'none', ...asRecord(kwargs) },
-        }),
-  }
-}
-
-/** A chat knows the parts of a response by other names. */
-function asChatMessage(value: Value): Value {
-  const message = asRecord(value)
-  if (!Array.isArray(message?.['content'])) return value
-  return { ...message, content: contentTexts(message['content']).map((text) => ({ type: 'text', text })) }
-}
-
-/** vLLM names a call's arguments before its name where it reads a chat, and behind it where it makes one of a response. */
-function refuseCalls(messages: Value): void {
-  if (asList(messages, 'messages').some((message) => asRecord(message)?.['tool_calls'] !== undefined))
-    throw new LoadOnlyError('engine-settings', 'vLLM orders the calls of a response otherwise when it is asked')
-}
-
-/** What a tool leaves out stands elsewhere in a chat that SGLang tokenizes than in one that it serves. */
-function refuseBareTools(tools: Value): void {
-  if (tools === undefined) return
-  for (const tool of asList(tools, 'tools')) {
-    const it = asRecord(asRecord(tool)?.['function'])
-    if (typeof it?.['description'] !== 'string' || asRecord(it['parameters']) === undefined)
-      throw new LoadOnlyError(
-        'no-tokenizer',
-        'SGLang orders a tool without description or parameters otherwise when it is asked',
-      )
-  }
-}
-
-const chatFields = [
-  'model',
-  'messages',
-  'tools',
-  'tool_choice',
-  'add_generation_prompt',
-  'continue_final_message',
-  'add_special_tokens',
-  'chat_template_kwargs',
-  'reasoning_effort',
-] // prettier-ignore
-
-function pick(body: Body, names: readonly string[]): Body {
-  return Object.fromEntries(names.filter((name) => body[name] !== undefined).map((name) => [name, body[name]]))
-}
+const calls = 'responses with function calls'
+const bareTools = 'responses with tools that lack a description or parameters'
 
 function keyOf(route: Route, { body, text, spell }: Request): string {
   const hash = createHash('sha256').update(route)
@@ -466,10 +481,6 @@ function readRequest(body: Body, raw: Uint8Array | undefined): Request {
   if (!mayDifferFromPython(text)) return { body, text, spell: JSON.stringify }
   if (raw.length > reparsedBytesMax) return { body, text, spell: undefined }
   return { body: parsePythonJson(text) as Body, text, spell: dumps }
-}
-
-function refuseMedia(message: Value): void {
-  contentTexts(asRecord(message)?.['content'])
 }
 
 function bytesOf(ids: Uint32Array): Uint8Array {

@@ -1,4 +1,5 @@
 /** An engine that tells what its texts are made of, from a model's own files. Shared by the tests of what is learnt from it. */
+import type { PromptRules } from '../chat/build-prompt.js'
 import { buildPrompt, plainRules } from '../chat/build-prompt.js'
 import { ChatTemplates, renderChat } from '../chat/chat-template.js'
 import type { Body, Route } from '../chat/request.js'
@@ -17,7 +18,7 @@ export interface ToldEngine {
   render(route: Route, body: Body): Uint32Array
 }
 
-export function toldEngine(loaded: LoadedModel): ToldEngine {
+export function toldEngine(loaded: LoadedModel, rules: Partial<PromptRules> = {}): ToldEngine {
   const plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan
   const encoder = new Encoder(plan, viewVocabulary(loaded.vocabulary!))
   const templates = new ChatTemplates(loaded.templates, loaded.specials)
@@ -37,7 +38,7 @@ export function toldEngine(loaded: LoadedModel): ToldEngine {
       backend: 'tokenizers',
     },
     render(route, body) {
-      const prompt = buildPrompt(route, body, plainRules, (hasTools) => templates.choose(hasTools)!)
+      const prompt = buildPrompt(route, body, { ...plainRules, ...rules }, (hasTools) => templates.choose(hasTools)!)
       if (prompt.kind === 'ids') throw new Error('no text')
       const text =
         prompt.kind === 'text'
