@@ -96,6 +96,24 @@ async function ownAddress(address: string): Promise<string> {
 }
 
 describe('workers that come and go', () => {
+  it.each([
+    { flags: [], expected: [503, '1'] },
+    { flags: ['--strict', 'dynamo'], expected: [404, null] }, // as upstream
+  ])('no model is called unknown before anybody said what it serves: $flags', async ({ flags, expected }) => {
+    const late = await engine()
+    await late.close()
+    const served = await start([late.url, ...flags], [])
+    const ask = async (): Promise<[number, string | null]> => {
+      const body = '{"model":"sim","messages":[{"role":"user","content":"a"}]}'
+      const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body }
+      const { status, headers } = await fetch(`${served.address.url}/v1/chat/completions`, init)
+      return [status, headers.get('retry-after')]
+    }
+    expect(await ask()).toEqual(expected)
+    await fetch(`${served.address.url}/workers/1`, { method: 'DELETE' })
+    expect(await ask()).toEqual([404, null])
+  })
+
   it('lets one that is down at start join later, one that dies leave, and one that comes back join again', async () => {
     const lines: string[] = []
     const first = await engine()

@@ -54,6 +54,8 @@ export interface GatewayContext {
   /** Set when the grace is over: no new work. */
   isDraining: boolean
   nextRequestId(): string
+  /** Somebody is known and takes no requests yet; what it serves may be unknown. */
+  awaitsWorkers(): boolean
   /** True for one stream in `usageSampleEvery`. */
   samplesUsage(): boolean
 }

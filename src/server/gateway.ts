@@ -348,6 +348,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     isEnding: false,
     isDraining: false,
     nextRequestId: () => `${boot}-${(++requests).toString(36)}`,
+    awaitsWorkers: () => (options.steward?.absent() ?? []).length > 0,
     samplesUsage: () => usageSampleEvery > 0 && streams++ % usageSampleEvery === 0,
   }
 }

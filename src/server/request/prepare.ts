@@ -5,6 +5,7 @@ import type { GatewayContext } from '../context.js'
 import type { BufferPool } from '../http/buffer-pool.js'
 import { invalidBody, parseObject } from '../http/read-body.js'
 import type { Model } from '../model.js'
+import type { Resolved } from '../model-hub.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { scanFields } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
@@ -50,7 +51,7 @@ export function* prepare(
   const { body, isWhole, isLight } = parsed
   const parseWhole = (): Readonly<Record<string, unknown>> => (isWhole ? body : parseObject(bytes, depthMax))
   if (context.isStrict && isCheckedStrictly(row)) validateStrictly(row, yield* outlineBody(bytes, parsed))
-  const { model, loraName } = context.hub.resolve(body['model'])
+  const { model, loraName } = resolveModel(context, body['model'])
   let scanned = parsed.fields
   const fields = (): readonly FieldSpan[] => (scanned ??= scanOrRefuse(bytes))
   const nvext = Object.hasOwn(body, 'nvext') ? yield* readNvext(bytes, fields()) : undefined
@@ -96,6 +97,15 @@ export function promptOf(
     return bytesOnly && it ? { ...bytesOnly, encodings: it.encodings } : bytesOnly
   }
   return answer instanceof Promise ? answer.then(known) : known(answer)
+}
+
+/** Until the first worker has said what it serves, nobody can say that a model is not served; upstream says it all the same. */
+function resolveModel(context: GatewayContext, name: unknown): Resolved {
+  if (context.hub.size === 0 && !context.isStrict && context.awaitsWorkers())
+    throw new WarmrouteError('WR_MODEL_NOT_READY', {
+      message: 'No worker has said yet which model it serves. Please retry shortly.',
+    })
+  return context.hub.resolve(name)
 }
 
 function holderOf({ endpoint }: EndpointRow, { responses }: Model, previousId: unknown): bigint | undefined {
