@@ -2,12 +2,22 @@
 import { connect } from 'node:net'
 import { readFileSync } from 'node:fs'
 import { Duplex } from 'node:stream'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { chatFrames, startThen } from './fake-engine.case.js'
 import { chatBody, houseOfEachTest, post } from './house.case.js'
 
 const open = houseOfEachTest()
 const frames = chatFrames('m')
+
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setImmediate(resolve))
+}
+
+/** Time passes when a test says so. */
+function stoppedClock() {
+  let nowMs = 0
+  return { now: () => nowMs, advance: (ms: number) => void (nowMs += ms) }
+}
 
 async function statuses(url: string): Promise<Record<string, number>> {
   const found: Record<string, number> = {}
@@ -27,7 +37,7 @@ describe('the end of a gateway', () => {
     })
     const { url, gateway } = await open({ engines: 1, respond })
     const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
-    await vi.waitFor(() => expect(gateway.inFlight).toBe(1))
+    await until(() => gateway.inFlight === 1)
     const closed = gateway.close()
     const refused = await post(url, '/v1/chat/completions', chatBody())
     expect([refused.status, refused.headers.get('connection')]).toEqual([503, 'close'])
@@ -40,7 +50,8 @@ describe('the end of a gateway', () => {
   })
 
   it('says 503 and still serves while the grace lasts, so that balancers look away before anything is refused', async () => {
-    const { url, gateway } = await open({ engines: 1, gateway: { deadlines: { graceMs: 2_500 } } })
+    const clock = stoppedClock()
+    const { url, gateway } = await open({ engines: 1, gateway: { ...clock, deadlines: { graceMs: 2_500 } } })
     expect(await statuses(url)).toMatchObject({ '/health': 200, '/ready': 200 })
     const closed = gateway.close()
     expect(await statuses(url)).toEqual({ '/health': 503, '/ready': 503, '/live': 200, '/metrics': 200 })
@@ -49,6 +60,7 @@ describe('the end of a gateway', () => {
       expect([response.status, response.headers.get('connection')]).toEqual([200, 'close'])
       await response.text()
     }
+    clock.advance(2_500)
     await closed
     await expect(fetch(`${url}/live`)).rejects.toThrow()
   })
@@ -70,7 +82,7 @@ describe('the end of a gateway', () => {
     const slow = connect(Number(new URL(url).port), '127.0.0.1')
     slow.on('error', () => {})
     slow.write('POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{')
-    await vi.waitFor(() => expect(gateway.inFlight).toBe(2))
+    await until(() => gateway.inFlight === 2)
     controller.abort()
     await expect(response.text()).rejects.toThrow()
     await closed
@@ -89,17 +101,21 @@ describe('the end of a gateway', () => {
   })
 
   it('waits a moment for those whom it gives up to take what they are told', async () => {
+    const clock = stoppedClock()
     const { gateway } = await open({
       engines: 1,
       respond: startThen(() => {}),
-      gateway: { deadlines: { drainMs: 30 } },
+      gateway: { ...clock, deadlines: { drainMs: 30 } },
     })
     const client = new SlowClient()
     gateway.accept(client)
     client.ask(chatBody({ stream: true }))
-    await vi.waitFor(() => expect(client.hasWaiting).toBe(true))
+    await until(() => client.hasWaiting)
     const closed = gateway.close()
-    await vi.waitFor(() => expect(gateway.inFlight).toBe(0))
+    await until(() => {
+      clock.advance(1)
+      return gateway.inFlight === 0
+    })
     client.takeAll()
     await closed
     expect(client.text).toContain('WR_SHUTTING_DOWN')

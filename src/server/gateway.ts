@@ -226,7 +226,7 @@ class HttpGateway implements Gateway {
   async #drain(): Promise<void> {
     const { running, deadlines, log, now } = this.#context
     this.#context.isEnding = true
-    if (deadlines.graceMs > 0) await pause(deadlines.graceMs)
+    if (deadlines.graceMs > 0) await this.#whenNot(() => true, now() + deadlines.graceMs)
     this.#context.isDraining = true
     const under = [...running] // who comes later is refused, however many come
     const end = now() + deadlines.drainMs

@@ -138,3 +138,16 @@ it.each([
 ])('refuses a field that cannot be read: %j', (nvext) => {
   expect(() => hintsOf({}, nvext)).toThrow(expect.objectContaining({ code: 'WR_INVALID_BODY' }))
 })
+
+it.each([
+  ['as many as may be', { 'x-dynamo-meta-a': '', 'x-dynamo-meta-b': '', 'x-other': 'x'.repeat(99) }, true],
+  ['one too many', { 'x-dynamo-meta-a': '', 'x-dynamo-meta-b': '', 'x-dynamo-meta-c': '' }, false],
+  ['as long as may be, names included', { 'x-dynamo-meta-a': 'x'.repeat(25) }, true],
+  ['a byte too long', { 'x-dynamo-meta-a': 'x'.repeat(26) }, false],
+  ['a byte too long together', { 'x-dynamo-meta-a': 'x'.repeat(5), 'x-dynamo-meta-b': 'x'.repeat(6) }, false],
+])('metadata is bounded in number and in bytes: %s', (_says, headers, isTaken) => {
+  const limits = { ...defaultLimits, metadataEntriesMax: 2, metadataBytesMax: 40 }
+  const read = (): RoutingHints => readHints(headers, {}, undefined, limits)
+  if (isTaken) expect(read().session).toBeUndefined()
+  else expect(read).toThrow(expect.objectContaining({ code: 'WR_HEADERS_TOO_LARGE' }) as Error)
+})

@@ -169,3 +169,34 @@ describe('a request that may be sent once and not too late', () => {
     expect([await once(through, () => true), served]).toEqual(['WR_ENGINE_DISCONNECTED', 2])
   })
 })
+
+describe('a small question', () => {
+  const ask = (through: EngineLink, bytesMax: number): Promise<string> =>
+    fetchText(through, { method: 'GET', path: '/', headers: [] }, { timeoutMs: 20_000, bytesMax }).then(
+      ({ text }) => text,
+      (error: WarmrouteError) => error.code,
+    )
+
+  it('takes an answer of as many bytes as it may have, and not one more', async () => {
+    const through = await serve((socket) => void socket.write('HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabcdef'))
+    expect(await ask(through, 6)).toBe('abcdef')
+    expect(await ask(through, 5)).toBe('WR_ENGINE_PROTOCOL')
+  })
+
+  it('hangs up on an answer without an end', async () => {
+    let isGone = (): void => {}
+    const gone = new Promise<void>((resolve) => (isGone = resolve))
+    const through = await serve((socket) => {
+      socket.once('close', () => isGone())
+      socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n')
+      const pour = (): void => {
+        while (!socket.destroyed && socket.write('400\r\n' + 'x'.repeat(1024) + '\r\n'));
+      }
+      socket.on('drain', pour)
+      pour()
+    })
+    expect(await ask(through, 4096)).toBe('WR_ENGINE_PROTOCOL')
+    await gone
+    expect(through.connectionCount).toBe(0)
+  })
+})
