@@ -163,6 +163,32 @@ describe('where vLLM renders nothing and there are no files', () => {
     ],
   ]
 
+  it('finds out where each engine puts late system messages and what it makes of no thinking, says whom it asks, and counts it', async () => {
+    const engines = await fleetOf(['vllm', 'sglang'], false)
+    const served = await start(engines.map(({ url }) => url))
+    expect(await served.assembly.until(isExact, 10_000)).toBe(true)
+    const reports = served.assembly.reports()
+    for (const { url, tokens } of reports) expect(tokens).toMatchObject({ source: 'engine', from: url, asks: 'whole' })
+    const turns = [
+      user(long),
+      { role: 'assistant', content: 'Hm.' },
+      { role: 'system', content: 'Be brief.' },
+      user('And?'),
+    ]
+    const bodies = [{ messages: turns }, { messages: [user(long), user('No.')], thinking: { type: 'disabled' } }]
+    for (const body of bodies)
+      for (const { workerId } of reports) {
+        await ask(served, 'messages', { ...body, max_tokens: 8 }, String(workerId))
+        await settled(served, engines)
+        const again = await ask(served, 'messages', { ...body, max_tokens: 8 }, String(workerId))
+        expect(again).toMatchObject({ worker: String(workerId), predicted: again.reported })
+        expect(again.reported).toBeGreaterThan(100)
+      }
+    const metrics = await (await fetch(`${served.address.url}/metrics`)).text()
+    expect(metrics).not.toContain('warmroute_load_only_prompts_total{model="sim",reason="engine-settings"}')
+    expect(metrics).toMatch(/warmroute_token_cache_hits_total\{cache="sglang_texts",model="sim"\} [1-9]/)
+  })
+
   it('asks each engine to tokenize the chat that it makes of a response', async () => {
     const engines = await fleetOf(['vllm', 'sglang'], false)
     const served = await start(engines.map(({ url }) => url))

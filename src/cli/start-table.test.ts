@@ -45,6 +45,21 @@ it('of a mixed fleet the flag is named that the engine which is asked would need
   expect(others.join('\n')).toContain('not asked at all, add: warmroute serve --tokenizer <folder>')
 })
 
+it('each kind of engine of a mixed fleet says where its own tokens come from', () => {
+  const sglang = { ...tokens, from: 'http://gpu2:8000', reason: 'only vLLM tells its chat template and added tokens' }
+  const text = startTable([
+    report(1, 'vllm', { tokens: { ...tokens, asks: 'ends' } }),
+    report(2, 'sglang', { tokens: sglang }),
+  ])
+  expect(text.filter((line) => /engine, (ends|whole)/.test(line))).toEqual([
+    expect.stringContaining('engine, ends') as string,
+    expect.stringContaining('engine, whole') as string,
+  ])
+  const both = startTable([report(1, 'vllm'), report(2, 'sglang', { tokens: sglang })]).join('\n')
+  expect(both).toContain('the vllm engine of m tokenizes every new prompt')
+  expect(both).toContain('the sglang engine of m tokenizes every new prompt')
+})
+
 it('what an engine cannot be asked for is said beside the flag that mends it', () => {
   const asked = { ...tokens, unaskable: 'responses with function calls' }
   const text = startTable([report(1, 'vllm', { tokens: asked })]).join('\n')

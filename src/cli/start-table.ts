@@ -33,7 +33,7 @@ function wholePrompts(reports: readonly AddressReport[]): string[] {
   return asked.flatMap(({ model, tokens, facts }) => {
     const ours = hasSeveral ? `--tokenizers '{"${model}":"<folder>"}'` : '--tokenizer <folder>'
     return [
-      `  the engine of ${model} tokenizes every new prompt from its start: ${tokens!.reason}.`,
+      `  ${asked.filter((it) => it.model === model).length > 1 ? `the ${facts?.kind.value} engine` : 'the engine'} of ${model} tokenizes every new prompt from its start: ${tokens!.reason}.`,
       ...(tokens!.unaskable === undefined
         ? []
         : [`    it cannot be asked for ${tokens!.unaskable}: those are routed by load.`]),

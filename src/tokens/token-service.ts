@@ -76,6 +76,8 @@ export interface ServiceCounts {
   /** Of the models that were set, also while they have no source. */
   readonly prompts: Readonly<Record<string, PromptCounts>>
   readonly models: Readonly<Record<string, ModelCounts | undefined>>
+  /** Of the engines of other kinds that are asked, by model. */
+  readonly others: Readonly<Record<string, Readonly<Partial<Record<Dialect, ModelCounts>>>>>
 }
 
 interface Served {
@@ -92,6 +94,8 @@ interface Served {
 /** An engine of another kind than the one by whose rules the model's prompts are built. */
 interface OtherEngine {
   readonly rules: Partial<PromptRules>
+  /** Its address. */
+  readonly from: string | undefined
   readonly engine: EngineTokens | undefined
   readonly counted: CountedPrompts
 }
@@ -200,20 +204,12 @@ export class TokenService {
       const isAsked = engine && engine.dialect !== 'trtllm'
       others.set(dialect, {
         rules: { ...rules, dialect },
+        from: engine?.url,
         engine: isAsked ? this.#engine(engine, other) : undefined,
         counted: new CountedPrompts(),
       })
     }
     this.#others.set(model, others)
-  }
-
-  /** Why no tokens come for the workers of another kind of engine, or none of theirs. Files serve them all. */
-  otherTrouble(model: string, dialect: Dialect): string | undefined {
-    const other = this.#others.get(model)?.get(dialect)
-    if (!other) return undefined
-    const isAsked = this.#models.get(model)?.source instanceof EngineTokens
-    const silence = other.engine ? other.engine.trouble : trtllmTrouble
-    return (isAsked ? silence : undefined) ?? other.counted.trouble
   }
 
   removeModel(model: string): void {
@@ -231,16 +227,21 @@ export class TokenService {
     return [...this.#models.keys()]
   }
 
-  /** The engine that is asked for the model's tokens gives none: every prompt waits for it in vain. */
-  isMute(model: string): boolean {
-    const source = this.#models.get(model)?.source
-    return source instanceof EngineTokens && source.trouble !== undefined
+  /** The engine that is asked for the model's tokens gives none: every prompt waits for it in vain. `dialect`: for those of another kind. */
+  isMute(model: string, dialect?: Dialect): boolean {
+    const served = dialect === undefined ? this.#models.get(model) : this.#servedBy(model, dialect)
+    return served?.source instanceof EngineTokens && served.source.trouble !== undefined
   }
 
-  status(model: string): ModelStatus {
+  /** `dialect`: for the workers of another kind of engine, of which `setOther` told. */
+  status(model: string, dialect?: Dialect): ModelStatus {
     const served = this.#models.get(model)
+    const other = dialect === undefined ? undefined : this.#others.get(model)?.get(dialect)
     if (!served) return nothing
-    const { source, status } = served
+    return other ? otherStatus(served, other) : this.#usualStatus(model, served)
+  }
+
+  #usualStatus(model: string, { source, status }: Served): ModelStatus {
     const counted = this.#counted.get(model)?.trouble
     if (!(source instanceof EngineTokens)) return { ...status, trouble: status.trouble ?? counted }
     return { ...status, ...askedOf(source), trouble: source.trouble ?? counted }
@@ -253,6 +254,7 @@ export class TokenService {
       pool: this.#pool.counts,
       prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, countsOfPrompts(it)])),
       models: Object.fromEntries([...this.#models].map(([name, served]) => [name, countsOf(served)])),
+      others: Object.fromEntries([...this.#others].map(([name, others]) => [name, countsOfOthers(others)])),
     }
   }
 
@@ -398,6 +400,20 @@ export class TokenService {
         : undefined
     return { source, engine, status: { source: name, from: folder, encoder, reason, trouble, tried } }
   }
+}
+
+/** Files serve every kind by its rules; without them each kind has an engine of its own. */
+function otherStatus({ source, status }: Served, { engine, from, counted }: OtherEngine): ModelStatus {
+  if (!(source instanceof EngineTokens)) return { ...status, trouble: counted.trouble }
+  const { tried } = status
+  if (!engine) return { ...nothing, reason: trtllmTrouble, trouble: trtllmTrouble, tried }
+  const trouble = engine.trouble ?? counted.trouble
+  return { source: 'engine', from, encoder: 'engine', ...askedOf(engine), trouble, tried }
+}
+
+function countsOfOthers(others: ReadonlyMap<Dialect, OtherEngine>): Partial<Record<Dialect, ModelCounts>> {
+  const asked = [...others].flatMap(([dialect, { engine }]) => (engine ? [[dialect, engine.counts] as const] : []))
+  return Object.fromEntries(asked)
 }
 
 function askedOf({ wholeReason, unaskable }: EngineTokens): Pick<ModelStatus, 'asks' | 'reason' | 'unaskable'> {

@@ -158,7 +158,7 @@ export class Assembly implements KeeperHouse {
         facts: joined?.facts,
         model,
         role: joined?.role,
-        tokens: model === undefined ? undefined : this.#tokenHosts.status(model),
+        tokens: joined && this.#tokenHosts.statusFor(joined),
         verdict: joined?.verdict,
         batches: joined ? joined.runtime.batchesOf(keeper.id) : 0,
         restarts: keeper.restarts,
@@ -402,7 +402,7 @@ export class Assembly implements KeeperHouse {
       if (batches !== joined.batches) this.gateway.noteProgress(keeper.id)
       joined.batches = batches
       runtime.withholdDoubtful(keeper.id)
-      const tokenTrouble = this.#tokenHosts.troubleOf(joined)
+      const tokenTrouble = this.#tokenHosts.statusFor(joined).trouble
       const now = judgeMode({
         facts,
         blockSize: runtime.looksAtCaches ? runtime.blockSize : undefined,

@@ -27,6 +27,8 @@ function fleet(...kinds: readonly EngineKind[]) {
     runtime: { name: 'm', looksAtCaches: true },
   })) as unknown as Joined[]
   const state = { joined, nowMs: 0, mute: new Set<string>(), asked: [] as string[], answer: () => {} }
+  /** Who is asked for the workers of other kinds. */
+  const others = new Map<string, string>()
   let from: string | undefined
   const status = (): ModelStatus => ({ source: 'engine', from, encoder: 'engine', reason: undefined, tried: [] })
   const setModel = async (_: string, { engine }: ModelSources): Promise<ModelStatus> => {
@@ -38,11 +40,10 @@ function fleet(...kinds: readonly EngineKind[]) {
   const hosts = new TokenHosts({
     tokens: {
       status,
-      isMute: () => from !== undefined && state.mute.has(from),
+      isMute: (_, dialect) => state.mute.has((dialect === undefined ? from : others.get(dialect)) ?? ''),
       setModel,
       replaceModel: setModel,
-      setOther: () => {},
-      otherTrouble: () => undefined,
+      setOther: (_, dialect, other) => void others.set(dialect, other!.engine!.url),
     },
     places: undefined,
     joined: () => state.joined,
@@ -50,7 +51,7 @@ function fleet(...kinds: readonly EngineKind[]) {
     signal: new AbortController().signal,
     now: () => state.nowMs,
   })
-  return { hosts, state }
+  return { hosts, state, others }
 }
 
 async function turn(): Promise<void> {
@@ -98,4 +99,27 @@ it('one that gave no tokens is asked again only when it has rested, and never wh
   state.nowMs = 200_000
   hosts.relieve()
   expect(state.asked).toHaveLength(3)
+})
+
+it('so it is with the engine that is asked for the workers of another kind, which stays the one whoever joins', async () => {
+  const { hosts, state, others } = fleet('vllm', 'sglang', 'sglang')
+  const found = hosts.find('m')
+  state.answer()
+  await found
+  expect(others.get('sglang')).toBe('http://gpu2')
+  state.mute.add('http://gpu2')
+  hosts.relieve()
+  expect(others.get('sglang')).toBe('http://gpu3')
+  await hosts.find('m') // as when another worker joins
+  expect(others.get('sglang')).toBe('http://gpu3')
+  state.mute.add('http://gpu3')
+  hosts.relieve()
+  expect(others.get('sglang')).toBe('http://gpu3') // the other one has not rested yet
+  state.nowMs = 60_000
+  hosts.relieve()
+  expect(others.get('sglang')).toBe('http://gpu2')
+  expect(state.asked).toEqual(['http://gpu1'])
+  state.joined.splice(1, 1)
+  hosts.left({ ...state.joined[0]!, keeper: { id: 2n } } as Joined)
+  expect(others.get('sglang')).toBe('http://gpu3')
 })

@@ -13,7 +13,7 @@ import type { OtherDialect } from '../../server/index.js'
 import type { Dialect, ModelSources, ModelStatus, TokenService } from '../../tokens/index.js'
 
 export interface TokenHostsOptions {
-  readonly tokens: Pick<TokenService, 'status' | 'isMute' | 'setModel' | 'replaceModel' | 'setOther' | 'otherTrouble'>
+  readonly tokens: Pick<TokenService, 'status' | 'isMute' | 'setModel' | 'replaceModel' | 'setOther'>
   readonly places: TokenPlaces | undefined
   /** Who is in, of every model. */
   readonly joined: () => Iterable<Joined>
@@ -52,11 +52,11 @@ export class TokenHosts {
     return source !== 'none' && trouble === undefined
   }
 
-  /** Why nobody knows the tokens of this worker's prompts, where somebody said so. */
-  troubleOf({ runtime: { name }, facts }: Joined): string | undefined {
+  /** Where the tokens of this worker's prompts come from: each kind of engine makes its own. */
+  statusFor({ runtime: { name }, facts }: Pick<Joined, 'runtime' | 'facts'>): ModelStatus {
     const dialect = dialectOf(facts)
     const isOther = this.others(name).some((it) => it.dialect === dialect)
-    return isOther ? this.#options.tokens.otherTrouble(name, dialect!) : this.status(name).trouble
+    return this.#options.tokens.status(name, isOther ? dialect : undefined)
   }
 
   /** Never rejects: a worker is worth having without tokens. */
@@ -73,16 +73,35 @@ export class TokenHosts {
    * after several looks, and until then every prompt of the model would wait for it.
    */
   relieve(): void {
-    const { tokens, now } = this.#options
+    const { tokens } = this.#options
     for (const [model, host] of this.#hosts) {
       if (this.#asked.has(model) || !tokens.isMute(model)) continue
-      const nowMs = now()
-      this.#muteSince.set(host, nowMs)
-      const isRested = (it: Joined): boolean => nowMs - (this.#muteSince.get(it) ?? -Infinity) >= restMs
-      const alike = this.#joinedTo(model).filter((it) => kindRank(it) === kindRank(host))
-      const next = preferredHost(alike.filter(isRested))
+      const next = this.#insteadOf(host)
       if (next) void this.#take(model, next)
     }
+    for (const [model, others] of this.#others)
+      for (const { dialect, host } of others) {
+        const next = tokens.isMute(model, dialect) ? this.#insteadOf(host) : undefined
+        if (next) this.#takeOther(model, dialect, next)
+      }
+  }
+
+  /** Another engine of the same kind and model, that has not failed a moment ago. */
+  #insteadOf(host: Joined): Joined | undefined {
+    const nowMs = this.#options.now()
+    this.#muteSince.set(host, nowMs)
+    const isRested = (it: Joined): boolean => nowMs - (this.#muteSince.get(it) ?? -Infinity) >= restMs
+    const alike = this.#joinedTo(host.runtime.name).filter((it) => kindRank(it) === kindRank(host))
+    return preferredHost(alike.filter(isRested))
+  }
+
+  #takeOther(model: string, dialect: Dialect, host: Joined): void {
+    this.#options.tokens.setOther(model, dialect, this.#sourcesOf(model, host, undefined))
+    const others = this.#others.get(model)!
+    this.#others.set(
+      model,
+      others.map((it) => (it.dialect === dialect ? { ...it, host } : it)),
+    )
   }
 
   /** Throws `WR_TOKENS_BAD_TOKENIZER`, and `WR_MODEL_NOT_READY` where no engine says how its prompts are built. */
@@ -147,7 +166,8 @@ export class TokenHosts {
       byDialect.set(dialect, [...(byDialect.get(dialect) ?? []), it])
     }
     const found = [...byDialect].map(([dialect, workers]) => {
-      const host = preferredHost(workers)!
+      const present = before.find((it) => it.dialect === dialect)?.host
+      const host = present && workers.includes(present) ? present : preferredHost(workers)!
       return { dialect, workerIds: new Set(workers.map(({ keeper }) => keeper.id)), host }
     })
     const { tokens } = this.#options

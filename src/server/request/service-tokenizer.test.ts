@@ -33,7 +33,7 @@ it.each([
   if (!prompt?.tokens) throw new Error('no tokens')
   for (let at = 0; at < 4; at++)
     for (const worker of [usualWorker, otherWorker]) prompt.counted!(worker === differing ? 4 : 3, worker)
-  const troubles = { usual: service.status(model).trouble, other: service.otherTrouble(model, 'sglang') }
+  const troubles = { usual: service.status(model).trouble, other: service.status(model, 'sglang').trouble }
   const told = expect.stringContaining('of the last 4 prompts the engine counted 4 otherwise') as string
   expect(troubles).toEqual({ usual: undefined, other: undefined, [kind]: told })
   expect(service.counts.prompts[model]!.counted).toEqual({ equal: 4, different: 4 })

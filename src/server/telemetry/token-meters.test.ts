@@ -30,6 +30,7 @@ it('shows what grew since the last scrape, begins anew with a new source, and en
         },
       },
       models: { m: counts(10) } as Record<string, ModelCounts>,
+      others: { m: { sglang: { ...counts(1), ids: cache(6) } } },
     },
   }
   const stop = observeTokens(metrics, service as unknown as TokenService)
@@ -38,7 +39,9 @@ it('shows what grew since the last scrape, begins anew with a new source, and en
   service.counts.models['m'] = counts(15)
   let text = metrics.registry.text()
   expect(text).toContain(`${hits} 15\n`)
-  expect(text).toContain('warmroute_token_cache_bytes{model="m"} 105\n')
+  expect(text).toContain('warmroute_token_cache_bytes{model="m"} 112\n') // 105, and 7 of the other kind
+  expect(text).toContain('warmroute_token_cache_hits_total{cache="sglang_ids",model="m"} 6\n')
+  expect(text).toContain('warmroute_token_cache_misses_total{cache="sglang_texts",model="m"} 2\n')
   expect(text).toContain('warmroute_token_cache_evictions_total{cache="texts",model="m"} 1\n')
   expect(text).toContain('warmroute_refuted_templates_total{model="m"} 1\n')
   expect(text).toContain('warmroute_tokenized_prompts_total{exactness="proven",model="m",source="tokenizer"} 9\n')

@@ -12,7 +12,7 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
   const last = new Map<string, number>()
   let sources = new Map<string, Labels>()
   return metrics.registry.onCollect(() => {
-    const { pool, prompts, models } = service.counts
+    const { pool, prompts, models, others } = service.counts
     for (const [outcome, count] of Object.entries(pool)) raise('tasks', metrics.tokenizerTasks, { outcome }, count)
     for (const [model, { tokenized, loadOnly, counted }] of Object.entries(prompts)) {
       for (const [how, count] of Object.entries(tokenized)) {
@@ -24,11 +24,11 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
       for (const [result, count] of Object.entries(counted))
         raise('counted', metrics.countedPrompts, { model, result }, count)
     }
-    for (const [model, counts] of Object.entries(models)) if (counts) showModel(model, counts)
+    for (const [model, counts] of Object.entries(models)) if (counts) showModel(model, counts, others[model] ?? {})
     showSources()
   })
 
-  function showModel(model: string, counts: ModelCounts): void {
+  function showModel(model: string, counts: ModelCounts, others: Readonly<Record<string, ModelCounts>>): void {
     const {
       encoder,
       inThread,
@@ -42,7 +42,8 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
       onLoop,
       inThreads,
     } = counts
-    metrics.tokenCacheBytes.set({ model }, cacheBytes + threadCacheBytes)
+    const otherBytes = Object.values(others).reduce((sum, it) => sum + it.cacheBytes, 0)
+    metrics.tokenCacheBytes.set({ model }, cacheBytes + threadCacheBytes + otherBytes)
     raise('encoded', metrics.encodedTexts, { model, place: 'loop' }, onLoop)
     raise('encoded', metrics.encodedTexts, { model, place: 'thread' }, inThreads)
     raise('refuted', metrics.refutedTemplates, { model }, prefixes?.refuted ?? 0)
@@ -63,6 +64,10 @@ export function observeTokens(metrics: Metrics, service: TokenService): () => vo
       ends,
     }
     for (const [cache, it] of Object.entries(caches)) if (it) showCache({ model, cache }, it)
+    for (const [kind, { texts: answered, ids: known }] of Object.entries(others)) {
+      showCache({ model, cache: `${kind}_texts` }, answered)
+      if (known) showCache({ model, cache: `${kind}_ids` }, known)
+    }
   }
 
   function showCache(labels: Labels, { hits, misses, evictions }: CacheCounts): void {
