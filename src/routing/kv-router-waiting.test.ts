@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { ask, openScene, tokensFrom } from './router.case.js'
+import { computeBlockHashes, computeSequenceHashes } from '../core/hashing/index.js'
+import { toHashColumn } from '../core/protocol/index.js'
+import { replayRouterLog } from './replay-log.js'
+import type { PromptHashes } from './router-port.js'
+import { ask, openScene, storedEvent, tokensFrom } from './router.case.js'
 
 const tight = { routerQueueThreshold: 0 }
 const code = (name: string): unknown => expect.objectContaining({ code: name })
@@ -131,5 +135,33 @@ describe('waiting', () => {
     router.applyReplicaEvents([{ requestId: 'a', worker, routerId: 5n, data: { kind: 'free' } }])
     expect((await waiting)[0]).toEqual(worker)
     await router.close()
+  })
+})
+
+describe('a prompt that several kinds of engines encode differently', () => {
+  const worker = { workerId: 0n, dpRank: 0 }
+  const hashesOf = (tokens: Uint32Array): PromptHashes => {
+    const local = computeBlockHashes(tokens, 4)
+    return { local: toHashColumn(local), sequence: toHashColumn(computeSequenceHashes(local)) }
+  }
+
+  it.each([
+    ['is looked up again by what its worker has by then, where it waited long', 10_000, 2, 4],
+    ['goes by what was found when it came, where it did not', 9_999, 0, 3],
+  ])('%s', async (_says, waitMs, overlapBlocks, decisions) => {
+    const pieces: Uint8Array[] = []
+    const recordTo = (bytes: Uint8Array): void => void pieces.push(bytes)
+    const { router, clock } = await openScene(tight, { workerIds: [0n], recordTo })
+    await router.findBestMatch(ask('a'))
+    const encoded = tokensFrom(500, 8)
+    const encodings = [{ workerIds: new Set([0n]), hashes: hashesOf(encoded) }]
+    const waiting = router.findBestMatchDetails(ask('b', { tokens: tokensFrom(100, 9), encodings }))
+    router.applyEvents([storedEvent(0n, encoded, 2)]) // meanwhile it computed the same for somebody else
+    clock.advance(waitMs)
+    router.markPrefillCompleted('a')
+    expect(await waiting).toMatchObject({ worker, effectiveOverlapBlocks: overlapBlocks, waitedMs: waitMs })
+    await router.close()
+    const replayed = replayRouterLog(new Uint8Array(Buffer.concat(pieces)))
+    expect([replayed.decisions, replayed.firstDifference]).toEqual([decisions, undefined])
   })
 })

@@ -196,9 +196,12 @@ export class KvRouter<Client = undefined> {
     const foundMs = sinceStart()
     const asked = toSchedulingRequest(input, prompt, named, found?.sharedHits)
     // What was found is laid together of several lookups, which one column of hashes could not repeat after a wait.
-    const request = input.encodings ? { ...asked, localHashes: undefined } : asked
+    const { encodings } = input
+    const request = encodings ? { ...asked, localHashes: undefined, isLookedUpOutside: true } : asked
+    const again = encodings && (() => this.#lookUpAgain(input, prompt, encodings))
+    const onPlaced = (it: Picked, parked: ParkedRequest | undefined): void => this.#remember(input, prompt, it, parked)
     const picked = await inSpanAsync(tracer, 'kv_router.schedule', () =>
-      this.#live.place(request, matches, input.signal, (it, parked) => this.#remember(input, prompt, it, parked)),
+      this.#live.place(request, matches, input.signal, onPlaced, again),
     )
     const findMatchesMs = found?.findMatchesMs ?? foundMs - findFromMs
     const sharedCacheMs = found?.sharedCacheMs
@@ -414,6 +417,18 @@ export class KvRouter<Client = undefined> {
     const ask = async ({ hashes }: PromptEncoding): Promise<MatchColumns | undefined> =>
       hashes && (await this.#remoteMatches(input, this.#promptOf(hashes)))
     return Promise.all(encodings.map(ask))
+  }
+
+  /** What every worker holds by now of its own. Nothing where a remote index does not say. */
+  async #lookUpAgain(
+    input: FindBestMatch,
+    prompt: Prompt,
+    encodings: readonly PromptEncoding[],
+  ): Promise<(() => MatchColumns) | undefined> {
+    if (this.indexer) return () => this.#byEncoding(encodings, this.#live.find(prompt), undefined)
+    const asked = Promise.all([this.#remoteMatches(input, prompt), this.#askEncodings(input, encodings)])
+    const found = await asked.catch(() => undefined) // the old figures hold
+    return found && (() => this.#byEncoding(encodings, ...found))
   }
 
   #byEncoding(

@@ -46,6 +46,9 @@ const expirySweepMs = 60_000
  */
 const wakePauseMs = 5
 
+/** Looks a prompt up again after a long wait. The columns are read in the turn in which they are asked for; nothing where that fails. */
+export type LookUpAgain = () => Promise<(() => MatchColumns) | undefined>
+
 export class LiveCore {
   readonly core: RouterCore
   readonly lookups: Lookups
@@ -59,6 +62,8 @@ export class LiveCore {
   readonly #config: RouterConfig
   readonly #inputs: RouterInputs & { flush?: () => void }
   readonly #waiters: Waiters
+  /** Of requests that wait and that the core cannot look up again. */
+  readonly #again = new WeakMap<ParkedRequest, LookUpAgain>()
   readonly #stop = new AbortController()
   readonly #ends: (() => void)[] = []
   #wakeAtMs = Number.POSITIVE_INFINITY
@@ -174,8 +179,9 @@ export class LiveCore {
     matches: MatchColumns,
     signal: AbortSignal | undefined,
     onPlaced: (picked: Picked, parked: ParkedRequest | undefined) => void,
+    lookUpAgain?: LookUpAgain,
   ): Promise<Picked> {
-    const picked = await this.#place(request, matches, signal, onPlaced)
+    const picked = await this.#place(request, matches, signal, onPlaced, lookUpAgain)
     const { lesserOverlap } = picked
     if (lesserOverlap) this.clock.soon(() => this.observer.lesserOverlap?.(request.requestId!, lesserOverlap))
     return picked
@@ -186,6 +192,7 @@ export class LiveCore {
     matches: MatchColumns,
     signal: AbortSignal | undefined,
     onPlaced: (picked: Picked, parked: ParkedRequest | undefined) => void,
+    lookUpAgain: LookUpAgain | undefined,
   ): Promise<Picked> {
     const decision = this.tell((inputs, moment) => {
       const made = inputs.decide(request, moment, matches)
@@ -198,6 +205,7 @@ export class LiveCore {
       throw decision.error
     }
     if (decision.kind === 'picked') return decision
+    if (lookUpAgain) this.#again.set(decision.parked, lookUpAgain)
     const picked = await this.#waiters.wait(decision.parked, signal)
     if (signal?.aborted) {
       // Between being placed and being told, the caller has gone.
@@ -233,11 +241,11 @@ export class LiveCore {
     else void this.#refresh(parked)
   }
 
-  /** It waited long, and the index is elsewhere: asks it again, and goes on with the old figures where that fails. */
+  /** It waited long, and is not looked up by the core: asks again, and goes on with the old figures where that fails. */
   async #refresh(parked: ParkedRequest): Promise<void> {
     const { localHashes, blockCount, promptTokens } = parked.request
     const prompt = { tokenCount: promptTokens, blockCount, local: localHashes, sequence: undefined }
-    const found = await this.lookups.refresh(prompt, this.stop)
+    const found = await (this.#again.get(parked)?.() ?? this.lookups.refresh(prompt, this.stop))
     const decision = this.tell((inputs, moment) => inputs.place(parked, found?.(), moment))
     if (decision.kind === 'picked') this.#waiters.placed(parked, decision)
     else this.#waiters.refused(parked, decision.error)

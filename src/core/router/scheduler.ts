@@ -356,8 +356,9 @@ export class Scheduler {
 
   #dispatch(parked: ParkedRequest, moment: Moment): Dispatch['decision'] {
     const { request } = parked
-    const isStale = moment.nowMs - parked.parkedAtMs >= this.#refreshAfterMs && request.localHashes !== undefined
-    if (isStale && this.#options.lookUp === 'later') {
+    const isStale = moment.nowMs - parked.parkedAtMs >= this.#refreshAfterMs
+    const isOutside = this.#options.lookUp === 'later' && request.localHashes !== undefined
+    if (isStale && (isOutside || request.isLookedUpOutside === true)) {
       parked.state = 'refreshing'
       this.#refreshing.add(parked)
       return { kind: 'refresh' }

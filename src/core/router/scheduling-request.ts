@@ -16,6 +16,8 @@ export interface SchedulingRequest {
   readonly promptTokens: number
   /** Hashes of the complete blocks; kept while parked, so that a long wait can look the prompt up again. */
   readonly localHashes?: HashColumn | undefined
+  /** One column of hashes cannot look it up again: after a long wait it comes back as a dispatch of kind `refresh`. */
+  readonly isLookedUpOutside?: boolean | undefined
   /** Names of the blocks it will occupy. Absent: blocks are not tracked. Columns may be longer than `blockCount`. */
   readonly sequenceHashes?: HashColumn | undefined
   readonly blockCount: number
