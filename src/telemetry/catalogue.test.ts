@@ -59,12 +59,39 @@ it('scrapes families without labels as zero from the start', () => {
   expect(createMetrics().registry.text()).toContain('dynamo_frontend_disconnected_clients 0\n')
 })
 
+interface Board {
+  readonly title: string
+  readonly uid: string
+  readonly schemaVersion: number
+  readonly time: { readonly from: string; readonly to: string }
+  readonly templating: { readonly list: readonly Variable[] }
+  readonly panels: readonly Panel[]
+}
+
+interface Variable {
+  readonly name: string
+  readonly type: string
+  readonly query: string
+  readonly refresh?: number
+  readonly includeAll?: boolean
+  readonly allValue?: string
+}
+
+interface Panel {
+  readonly id: number
+  readonly type: string
+  readonly title: string
+  readonly datasource: unknown
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
+  readonly fieldConfig: { readonly defaults: { readonly unit?: string } }
+  readonly targets: readonly { readonly refId: string; readonly expr: string; readonly legendFormat?: string }[]
+}
+
+const board = JSON.parse(readFileSync('docs/grafana/warmroute.json', 'utf8')) as Board
+
 /** Every expression of the board, with what its legend names. */
 function boardTargets(): readonly { readonly title: string; readonly expr: string; readonly legend: string }[] {
-  const board = JSON.parse(readFileSync('docs/grafana/warmroute.json', 'utf8')) as {
-    panels: { title: string; targets?: { expr: string; legendFormat?: string }[] }[]
-  }
-  return board.panels.flatMap(({ title, targets = [] }) =>
+  return board.panels.flatMap(({ title, targets }) =>
     targets.map(({ expr, legendFormat = '' }) => ({ title, expr, legend: legendFormat })),
   )
 }
@@ -89,6 +116,49 @@ it.each(boardTargets())('the board asks for what there is: $title, $expr', ({ ex
   }
   expect(expr.split('(')).toHaveLength(expr.split(')').length)
 })
+
+it.each(board.panels)('the panel "$title" says what it shows, of which source, in which unit and where', (panel) => {
+  const { id, type, title, datasource, fieldConfig, gridPos, targets } = panel
+  expect(type).toBe('timeseries')
+  expect(title.trim()).not.toBe('')
+  expect(datasource).toEqual({ type: 'prometheus', uid: '${source}' })
+  expect(fieldConfig.defaults.unit).toBe(unitOf(targets.map(({ expr }) => expr)))
+  expect(new Set(targets.map(({ refId }) => refId)).size).toBe(targets.length)
+  expect(gridPos.x + gridPos.w).toBeLessThanOrEqual(24)
+  for (const other of board.panels.filter((it) => it !== panel)) {
+    expect(other.id).not.toBe(id)
+    expect(overlap(gridPos, other.gridPos), other.title).toBe(false)
+  }
+})
+
+it('the board asks for its source and for models, anew each time, and shows all where none is chosen', () => {
+  const { list } = board.templating
+  const used = new Set(
+    JSON.stringify(board.panels)
+      .match(/\$\{?\w+/g)
+      ?.map((it) => it.replace(/\W/g, '')),
+  )
+  expect([...used].sort()).toEqual(list.map(({ name }) => name).sort())
+  expect(list.find(({ type }) => type === 'datasource')).toMatchObject({ name: 'source', query: 'prometheus' })
+  for (const { query, refresh, includeAll, allValue } of list.filter(({ type }) => type === 'query')) {
+    const [, name, label] = /^label_values\((\w+), (\w+)\)$/.exec(query)!
+    expect(rows.find((row) => row.name === name)?.labels).toContain(label)
+    expect({ refresh, includeAll, allValue }).toEqual({ refresh: 2, includeAll: true, allValue: '.*' })
+  }
+  expect([board.title, board.uid, board.time]).toEqual(['Warmroute', 'warmroute', { from: 'now-1h', to: 'now' }])
+  expect(board.schemaVersion).toBeGreaterThanOrEqual(36) // since then a panel names its source as an object
+})
+
+/** Seconds are seconds and shares are shares; a rate of requests is one, and everything else a plain number. */
+function unitOf(expressions: readonly string[]): string {
+  if (expressions.every((it) => it.includes(' / '))) return 'percentunit'
+  if (expressions.every((it) => it.includes('_seconds'))) return 's'
+  return expressions.every((it) => /rate\(\w*_requests_/.test(it)) ? 'reqps' : 'short'
+}
+
+function overlap(a: Panel['gridPos'], b: Panel['gridPos']): boolean {
+  return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h
+}
 
 interface RecordedFamily {
   type: string
