@@ -83,7 +83,7 @@ export function checkReport(examinations: readonly Examination[], columns?: numb
       ...table(['', 'check', 'what was found'], rows, columns === undefined ? undefined : columns - 2).map(
         (line) => `  ${line}`,
       ),
-      ...fixes,
+      ...new Set(fixes), // one cure may help against several
       `  ${end[verdict]}`,
       '',
     ]

@@ -54,6 +54,9 @@ export function readWorker(word: string): { readonly url: string; readonly role?
   return { url: readAddress(address), role: known }
 }
 
+/** A flag that is longer has a line to itself. */
+const flagWidth = 38
+
 /** Every setting as a line of help: its flag and its sentence. */
 export function settingsHelp(names: readonly (keyof typeof groups)[]): string {
   const lines: string[] = []
@@ -63,7 +66,8 @@ export function settingsHelp(names: readonly (keyof typeof groups)[]): string {
     for (const [option, { says: sentence, isSwitch, words }] of Object.entries(options)) {
       const flag = `--${option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
       const use = isSwitch ? flag : `${flag} <value>`
-      lines.push(`  ${use.padEnd(38)} ${firstSentence(sentence)}${words ? ` (${words.join(', ')})` : ''}`)
+      const start = use.length > flagWidth ? `${use}\n${' '.repeat(flagWidth + 2)}` : use.padEnd(flagWidth)
+      lines.push(`  ${start} ${firstSentence(sentence)}${words ? ` (${words.join(', ')})` : ''}`)
     }
   }
   return lines.join('\n')
