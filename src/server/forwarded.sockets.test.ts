@@ -7,6 +7,7 @@ import { answerChat } from './fake-engine.case.js'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 import { hashKey } from './http/keys.js'
 import { endpointRows } from './request/endpoints.js'
+import { engineControlFields } from './request/engine-fields.js'
 
 const open = houseOfEachTest()
 
@@ -52,6 +53,18 @@ describe('what an engine is sent', () => {
     expect(seen.text).toBe('{"model":"m","messages":[]}')
     expect(seen.headers['x-vllm-priority']).toBeUndefined()
     expect(seen.headers['x-override-rid']).toBeUndefined()
+  })
+
+  // SGLang's own route takes what its parts tell each other: where to fetch media from, whom to answer.
+  it.each(['vllm', 'sglang', 'trtllm', 'unknown'] as const)('%s never gets any of them', async (engine) => {
+    const { url, engines } = await open({ engines: 1, engine })
+    const fields = Object.fromEntries(engineControlFields.map((name) => [name, { kv_transfer_params: 1 }]))
+    const path = engine === 'sglang' ? '/generate' : '/v1/completions'
+    await (await post(url, path, JSON.stringify({ model: 'm', ...fields, prompt: 'a', text: 'a' }))).text()
+    expect(engines[0]!.seen.map(({ text }) => text)).toEqual(['{"model":"m","prompt":"a","text":"a"}'])
+    expect(engineControlFields).toEqual(
+      expect.arrayContaining(['disaggregated_params', 'encoder_urls', 'http_worker_ipc']),
+    )
   })
 
   it('is never asked to announce what it holds already, and keeps its other arguments as they were written', async () => {
