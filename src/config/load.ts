@@ -11,6 +11,7 @@ import { nameOptions } from './names.js'
 import { isInRange } from './option.js'
 import type { Finding, Origin } from './sources.js'
 import { describeOrigin, newFindings, readEnv, readFileText, readFlags } from './sources.js'
+import { unreadReason } from './unread-names.js'
 
 export interface ConfigSources {
   readonly file?: { readonly path: string; readonly text: string } | undefined
@@ -52,6 +53,7 @@ export function loadConfig<Groups extends Readonly<Record<string, OptionGroup>>>
   }
   refuse(complaints)
   warnings.push(...names.all.flatMap((named) => remarks(named, origins.get(named.key)!)))
+  warnings.push(...unreadIn(sources.env ?? {}))
 
   const results: Record<string, unknown> = {}
   for (const [key, group] of Object.entries(groups)) {
@@ -59,6 +61,13 @@ export function loadConfig<Groups extends Readonly<Record<string, OptionGroup>>>
   }
   const given = new Map(names.all.map(({ key, option }) => [key, values.has(key) ? values.get(key) : option.fallback]))
   return { values: results as LoadedConfig<Groups>['values'], given, origins, warnings, rest }
+}
+
+function unreadIn(env: Readonly<Record<string, string | undefined>>): string[] {
+  return Object.keys(env).flatMap((name) => {
+    const reason = (env[name] ?? '').trim() === '' ? undefined : unreadReason(name)
+    return reason === undefined ? [] : [`${name} is not read: ${reason}`]
+  })
 }
 
 interface Complaint {

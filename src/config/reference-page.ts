@@ -2,6 +2,7 @@
 import type { OptionGroup } from './group.js'
 import type { Option } from './option.js'
 import { envOf, flagOf, snakeCase } from './option.js'
+import { unreadNames } from './unread-names.js'
 
 export function referencePage(groups: readonly OptionGroup[]): string {
   const head = [
@@ -14,8 +15,19 @@ export function referencePage(groups: readonly OptionGroup[]): string {
     "Upstream's own flags and environment names are accepted as well; a value under such an environment name that cannot be",
     'read is ignored with a warning, as upstream does.',
   ]
-  return [...head, ...groups.flatMap(section)].join('\n') + '\n'
+  return [...head, ...groups.flatMap(section), ...unread].join('\n') + '\n'
 }
+
+const unread = [
+  '',
+  "## Upstream's environment names that are not read",
+  '',
+  'One that is set is named at start, with the reason. A name that ends in `_` stands for all that begin so.',
+  '',
+  '| Name | Why |',
+  '|---|---|',
+  ...Object.entries(unreadNames).map(([name, why]) => `| \`${name}\` | ${why} |`),
+]
 
 function section(group: OptionGroup): string[] {
   const lines = ['', `## ${group.name}`, '', group.says]

@@ -34,6 +34,7 @@ import {
   endInTime,
   mayMove,
   requireJson,
+  requireFree,
   requireReady,
   requireRoute,
 } from './request/verdicts.js'
@@ -177,6 +178,8 @@ export class Inference implements Timed, UnderWay {
     this.#record.understood(prepared)
     this.#mayOpen = prepared.isStream && !prepared.hints.isDryRun
     requireReady(this.#context, prepared)
+    if (isStrict) await takeSteps(prepared.checkStrictly())
+    requireFree(prepared)
     requireRoute(prepared)
     const prompt = await this.#preprocess(prepared)
     if (bytes.length > stepBytes) await nextTurn() // routing and booking so much take a turn of their own

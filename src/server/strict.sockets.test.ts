@@ -16,6 +16,19 @@ async function strictHouse(status: number, body: string, engines = 1): Promise<H
   return house
 }
 
+it('when strict, a model that is not ready is said before what is wrong with the body, and that before an unknown model', async () => {
+  const { url, gateway } = await strictHouse(200, '{}')
+  const ask = async (model: string): Promise<string> => {
+    const answer = await post(url, '/v1/chat/completions', chatBody({ model, temperature: 9 }))
+    return `${answer.status} ${((await answer.json()) as { message: string }).message}`
+  }
+  expect(await ask('m')).toMatch(/^400 Validation: temperature/)
+  expect(await ask('nobody')).toMatch(/^400 Validation: temperature/)
+  gateway.removeWorker(1n)
+  expect(await ask('m')).toMatch(/^503 Model `m` is not ready/)
+  expect(await ask('nobody')).toMatch(/^400 Validation: temperature/)
+})
+
 describe("an engine's own error, when strict,", () => {
   it.each([
     ['{"error":{"message":"too long","type":"BadRequestError","code":400}}', 400, 'too long', 'Bad Request'],

@@ -1,10 +1,12 @@
 // Every header of spec/serving.md 1.8 and every field of 1.9 that routing reads, alone and against each other.
+import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import type { JsonObject } from '../../core/protocol/index.js'
 import { parseLosslessJson } from '../../core/protocol/index.js'
 import { defaultLimits } from '../options.js'
 import type { RoutingHints } from './hints.js'
 import { readHints } from './hints.js'
+import { nvextFields } from './strict.js'
 
 function hintsOf(headers: Record<string, string>, nvext?: object, body: object = {}): RoutingHints {
   const fields = nvext && (parseLosslessJson(JSON.stringify(nvext)) as JsonObject)
@@ -150,4 +152,23 @@ it.each([
   const read = (): RoutingHints => readHints(headers, {}, undefined, limits)
   if (isTaken) expect(read().session).toBeUndefined()
   else expect(read).toThrow(expect.objectContaining({ code: 'WR_HEADERS_TOO_LARGE' }) as Error)
+})
+
+it('fields that are not read change nothing, and the page names every field', () => {
+  const unread = {
+    use_raw_prompt: true,
+    greed_sampling: true,
+    max_thinking_tokens: 9,
+    request_timestamp_ms: 1.5,
+    router: { ttft_target: 1, itl_target: 2 },
+    metadata_upload: { url: 'http://x' },
+    agent_hints: { speculative_prefill: true },
+    extra_fields: ['stop_reason'],
+  }
+  const { extraFields, ...hints } = hintsOf({}, unread)
+  const { extraFields: _, ...plain } = hintsOf({}, {})
+  expect(hints).toEqual(plain)
+  expect([...extraFields]).toEqual(['stop_reason']) // asked for, and nobody answers it
+  const page = readFileSync(new URL('../../../docs/reference/headers.md', import.meta.url), 'utf8')
+  expect([...nvextFields].filter((name) => !page.includes(`\`${name}\``))).toEqual([])
 })

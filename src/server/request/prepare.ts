@@ -31,6 +31,8 @@ export interface Prepared {
   /** The worker that gave the response which this request goes on with, where we know. */
   readonly holderId: bigint | undefined
   readonly isStream: boolean
+  /** What `strict: dynamo` asks of a body, once the model is known to be ready; of an unknown model before that is said (spec/serving.md 1.3). */
+  checkStrictly(): Steps<void>
   /** The fields of the body, scanned when first needed. */
   fields(): readonly FieldSpan[]
   /** Every field parsed, for a tokenizer; undefined where that would hold the loop. */
@@ -50,7 +52,11 @@ export function* prepare(
   if (!mended) throw invalidBody('the body is not JSON')
   const { body, isWhole, isLight } = parsed
   const parseWhole = (): Readonly<Record<string, unknown>> => (isWhole ? body : parseObject(bytes, depthMax))
-  if (context.isStrict && isCheckedStrictly(row)) validateStrictly(row, yield* outlineBody(bytes, parsed))
+  const isChecked = context.isStrict && isCheckedStrictly(row)
+  function* checkStrictly(): Steps<void> {
+    if (isChecked) validateStrictly(row, yield* outlineBody(bytes, parsed))
+  }
+  if (isChecked && isUnknown(context, body['model'])) yield* checkStrictly()
   const { model, loraName } = resolveModel(context, body['model'])
   let scanned = parsed.fields
   const fields = (): readonly FieldSpan[] => (scanned ??= scanOrRefuse(bytes))
@@ -64,9 +70,14 @@ export function* prepare(
     hints: readHints(request.headers, body, nvext, context.limits),
     holderId: holderOf(row, model, body['previous_response_id']),
     isStream: row.generates && body['stream'] === true,
+    checkStrictly,
     fields,
     wholeBody: () => (isLight ? parseWhole() : undefined),
   }
+}
+
+function isUnknown({ hub }: GatewayContext, name: unknown): boolean {
+  return typeof name === 'string' && name !== '' && !hub.knows(name)
 }
 
 /** The prompt as routing compares it. `undefined`: only load decides. */

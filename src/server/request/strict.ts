@@ -33,7 +33,7 @@ const common = ['model', 'stream', 'stream_options', 'max_tokens', 'stop', 'seed
 const known: ReadonlySet<string> = new Set(common)
 
 // biome-ignore format: a list of names
-const nvextFields: ReadonlySet<string> = new Set(['backend_instance_id', 'prefill_worker_id', 'decode_worker_id', 'dp_rank', 'prefill_dp_rank', 'token_data', 'use_raw_prompt', 'greed_sampling', 'annotations', 'extra_fields', 'cache_salt', 'max_thinking_tokens', 'agent_hints', 'request_timestamp_ms', 'routing_constraints', 'router', 'metadata_upload', 'session_control'])
+export const nvextFields: ReadonlySet<string> = new Set(['backend_instance_id', 'prefill_worker_id', 'decode_worker_id', 'dp_rank', 'prefill_dp_rank', 'token_data', 'use_raw_prompt', 'greed_sampling', 'annotations', 'extra_fields', 'cache_salt', 'max_thinking_tokens', 'agent_hints', 'request_timestamp_ms', 'routing_constraints', 'router', 'metadata_upload', 'session_control'])
 
 export const choicesMax = 128
 const stopsMax = 4

@@ -82,17 +82,25 @@ export function requireNotDraining({ isDraining }: GatewayContext): void {
 }
 
 /** A request that names its worker is served whatever the others do. */
-export function requireReady(context: GatewayContext, { model, hints, holderId }: Prepared): void {
+export function requireReady(context: GatewayContext, prepared: Prepared): void {
+  const { model, holderId } = prepared
   requireNotDraining(context)
-  const isPinned = hints.backendWorkerId !== undefined || hints.decodeWorkerId !== undefined
-  if (isPinned) return
+  if (isPinned(prepared)) return
   if (holderId !== undefined && !model.fleet.get(holderId)) throw holderGone(holderId, 'previous_response_id')
-  if (holderId !== undefined) return
-  if (!model.isReady)
+  if (holderId === undefined && !model.isReady)
     throw new WarmrouteError('WR_MODEL_NOT_READY', {
       message: `Model \`${model.name}\` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.`,
     })
-  if (model.isEveryoneBusy) throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
+}
+
+/** Who names its worker, or goes on with what one keeps, waits for that one. */
+export function requireFree(prepared: Prepared): void {
+  if (isPinned(prepared) || prepared.holderId !== undefined || !prepared.model.isEveryoneBusy) return
+  throw new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason: 'busy_threshold' })
+}
+
+function isPinned({ hints }: Prepared): boolean {
+  return hints.backendWorkerId !== undefined || hints.decodeWorkerId !== undefined
 }
 
 /** What a worker kept went with it. */
