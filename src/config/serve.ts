@@ -165,7 +165,7 @@ const options = {
   log: choice(['text', 'json', 'off'], 'text', 'How state changes are logged, on standard error.'),
   snapshotFolder: text(
     'auto',
-    "The folder of a file with what is known of the engines' caches, as hashes and cache salts, so that routing is exact right after a restart; one file per port. `auto` is `$XDG_STATE_HOME/warmroute` or `~/.local/state/warmroute`, and nowhere when the port is 0. `none` keeps nothing.",
+    "The folder of a file with what is known of the engines' caches, as hashes and cache salts, so that routing is exact right after a restart; one file per port. `auto` is `$XDG_STATE_HOME/warmroute` or `~/.local/state/warmroute`, and nowhere when the port is 0 or there is no home. `none` keeps nothing.",
   ),
   snapshotIntervalSecs: number(
     60,

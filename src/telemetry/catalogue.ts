@@ -125,7 +125,7 @@ export const catalogue = {
   comparedTokens: { name: 'warmroute_compared_cached_tokens_total', type: 'counter', labels: ['model', 'worker', 'source'], help: 'Cached prompt tokens, predicted and reported, of those requests for which both are known.' },
   requestsShed: { name: 'warmroute_requests_shed_total', type: 'counter', labels: ['model', 'reason'], help: 'Requests refused before they reached a worker: busy, limit, not_ready, draining or queue.' },
   answersUnedited: { name: 'warmroute_answers_unedited_total', type: 'counter', labels: ['model'], help: 'Whole answers that were too long to be edited (over 16 MiB) and reached the client as the engine sent them.' },
-  unreadableRequests: { name: 'warmroute_unreadable_requests_total', type: 'counter', labels: ['code'], help: 'Connections whose bytes were no request, by the code of the error that they were answered with.' },
+  unreadableRequests: { name: 'warmroute_unreadable_requests_total', type: 'counter', labels: ['code'], help: 'Connections whose bytes were no request, by the code of the error that says why.' },
   responsesForgotten: { name: 'warmroute_stored_responses_forgotten_total', type: 'counter', labels: ['model'], help: 'Responses whose workers were forgotten because more than stored_responses_max were remembered.' },
   requestsRetried: { name: 'warmroute_requests_retried_total', type: 'counter', labels: ['model'], help: 'Requests that went to a second worker because the first failed before its first byte.' },
   prefillActivationFailures: { name: 'warmroute_prefill_activation_failures_total', type: 'counter', labels: ['model'], help: 'Times that the router among prefill workers could not be made; it is tried again each second.' },

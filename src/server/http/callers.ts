@@ -59,7 +59,7 @@ export class Callers {
   }
 
   /** Whoever waits there for an answer or has begun to get it, in the order in which they asked. */
-  on(socket: Duplex): readonly Caller[] {
+  of(socket: Duplex): readonly Caller[] {
     return this.#bySocket.get(socket) ?? []
   }
 

@@ -38,7 +38,7 @@ export function refuseUnreadable(error: ParserError, socket: Duplex, options: Un
     return
   }
   counted.inc({ code: refused.code })
-  const asked = callers.on(socket)
+  const asked = callers.of(socket)
   // What is under way there has begun to answer: whatever is written now would be taken for a part of that.
   if (asked.some(({ hasBegun }) => hasBegun)) return void socket.destroy()
   const own = asked.at(-1)?.shape ?? (isForMessages(error.rawPacket) ? 'anthropic' : shape)
