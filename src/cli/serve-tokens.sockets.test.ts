@@ -163,9 +163,10 @@ describe('whose tokens are used', () => {
     expect((await fetch(`${served.address.url}/workers`, { method: 'POST', body })).status).toBe(201)
     const isBoth = (reports: readonly AddressReport[]) => reports.length === 2 && isExact(reports)
     expect(await served.assembly.until(isBoth, 10_000)).toBe(true)
-    const { url } = engines[kinds.indexOf('vllm')]!
-    const isAsked = (reports: readonly AddressReport[]) => reports.every(({ tokens }) => tokens?.from === url)
-    expect(await served.assembly.until(isAsked, 10_000)).toBe(true)
+    const isOwn = (reports: readonly AddressReport[]) => reports.every(({ tokens, url }) => tokens?.from === url)
+    expect(await served.assembly.until(isOwn, 10_000)).toBe(true) // each kind for its own workers
+    const usual = await (await fetch(`${served.address.url}/models/sim/tokenizer`)).json()
+    expect(usual).toMatchObject({ from: engines[kinds.indexOf('vllm')]!.url })
   })
 
   it('asks an engine that tells its tokenizer for new ends only, and says what every engine is asked for', async () => {

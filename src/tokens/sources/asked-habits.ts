@@ -50,15 +50,15 @@ export class AskedHabits implements TemplateHabits {
     return this.#effortOfNone
   }
 
-  /** Asks once, however many requests wait for it; again later where asking failed. Rejects as the asks do. */
-  learn(habit: Habit, model: Body[string], asks: HabitAsks): Promise<void> {
+  /** Asks once, however many requests wait for it, and whoever of them leaves; again later where asking failed. Rejects as the asks do. */
+  learn(habit: Habit, model: Body[string], asks: HabitAsks, signal: AbortSignal | undefined): Promise<void> {
     let learning = this.#learning.get(habit)
     if (!learning) {
       learning = this.#learn(habit, { ...probes[habit], model }, asks)
       learning.catch(() => this.#learning.delete(habit))
       this.#learning.set(habit, learning)
     }
-    return learning
+    return signal ? unlessAborted(learning, signal) : learning
   }
 
   /** What it may be, as far as is known: one of these is the engine's. */
@@ -86,4 +86,12 @@ export class AskedHabits implements TemplateHabits {
     if (habit === 'late-system') this.#takesLateSystem = fitting[0]!.takesLateSystem('vllm')
     else this.#effortOfNone = fitting[0]!.effortOfNone()
   }
+}
+
+function unlessAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const leave = (): void => reject(signal.reason as Error)
+    signal.addEventListener('abort', leave, { once: true })
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave))
+  })
 }

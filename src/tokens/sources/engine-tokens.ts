@@ -29,6 +29,7 @@ import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
 import type { ChatRoute } from './ask-of.js'
 import { askOf, pick, UnaskableError } from './ask-of.js'
+import type { HabitAsks } from './asked-habits.js'
 import { AskedHabits } from './asked-habits.js'
 import { EnginePieces } from './engine-pieces.js'
 import type { PieceText } from './engine-pieces.js'
@@ -38,7 +39,7 @@ import { fetchBytes } from './fetch-bytes.js'
 import { learnPieces } from './learn-pieces.js'
 import type { ParseTemplates } from './learn-pieces.js'
 import { readFeatures } from './media-features.js'
-import { readAnswer } from './read-answer.js'
+import { readAnswer, readCount } from './read-answer.js'
 import type { TokensAnswer } from './read-answer.js'
 import type { TokenSource } from './source.js'
 
@@ -67,6 +68,7 @@ const idBytes = Uint32Array.BYTES_PER_ELEMENT
 const noCuts: Uint32Array = new Uint32Array(0)
 const noBytes: Uint8Array = new Uint8Array(0)
 const noBody: Body = {}
+const noOptions: TokenizeOptions = {}
 const cacheBytesDefault = 32 << 20
 /** About 1.1 million ids: putting more bytes together and receiving more ids would hold the loop. */
 const answerBytesMax = 8 << 20
@@ -339,10 +341,11 @@ export class EngineTokens implements TokenSource {
         const { habit } = error
         if (tried.has(habit)) return this.#askAll(habit, askBy, error)
         tried.add(habit)
-        await this.#habits.learn(habit, body['model'], {
-          count: (messages) => this.#count(messages, options),
-          length: (messages, habits) => this.#lengthOf(askOf('messages', messages, this.#rules, habits), options),
-        })
+        const asks: HabitAsks = {
+          count: (messages) => this.#count(messages),
+          length: (messages, habits) => this.#lengthOf(askOf('messages', messages, this.#rules, habits)),
+        }
+        await this.#habits.learn(habit, body['model'], asks, options.signal)
       }
   }
 
@@ -357,17 +360,16 @@ export class EngineTokens implements TokenSource {
     return first!
   }
 
-  async #count(messages: Body, options: TokenizeOptions): Promise<number | undefined> {
-    const { status, bytes } = await this.#ask('/v1/messages/count_tokens', JSON.stringify(messages), options)
+  /** Refusing is an answer here and below, and says nothing against the engine. */
+  async #count(messages: Body): Promise<number | undefined> {
+    const { status, bytes } = await this.#ask('/v1/messages/count_tokens', JSON.stringify(messages), noOptions)
     if (status >= 500) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status}` })
-    if (status !== 200) return undefined
-    const { input_tokens: count } = JSON.parse(Buffer.from(bytes).toString('utf8')) as { input_tokens?: unknown }
-    return typeof count === 'number' ? count : undefined
+    return status === 200 ? readCount(bytes) : undefined
   }
 
-  /** Refusing a chat is an answer here, and says nothing against the engine. */
-  async #lengthOf(fields: Body, options: TokenizeOptions): Promise<number | undefined> {
-    const { status, bytes } = await this.#ask(this.#tokenizePath, JSON.stringify(fields), options)
+  async #lengthOf(fields: Body): Promise<number | undefined> {
+    const { status, bytes } = await this.#ask(this.#tokenizePath, JSON.stringify(fields), noOptions)
+    if (status >= 500) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status}` })
     return status === 200 ? readAnswer(bytes).ids?.length : undefined
   }
 

@@ -25,6 +25,12 @@ export function readAnswer(bytes: Uint8Array): TokensAnswer {
   return { ids: idsOf(Array.isArray(said) && Array.isArray(said[0]) ? (said[0] as Value) : said), features }
 }
 
+/** How many tokens an engine counted. Undefined where it says none. */
+export function readCount(bytes: Uint8Array): number | undefined {
+  const count = /"input_tokens"\s*:\s*(\d{1,9})\b/.exec(Buffer.from(bytes).toString('latin1'))?.[1]
+  return count === undefined ? undefined : Number(count)
+}
+
 function idsOf(value: Value): Uint32Array | undefined {
   if (!Array.isArray(value) || value.length === 0) return undefined
   const items = value as readonly Value[]
