@@ -145,7 +145,10 @@ describe("on Anthropic's routes the error has its shape", () => {
   })
 })
 
-it('rubbish behind a stream that has begun ends the connection, and is no part of the stream', async () => {
+it.each([
+  ['rubbish', 'BLA BLA\r\n\r\n'],
+  ['a wish for a tunnel', 'CONNECT somewhere:443 HTTP/1.1\r\nhost: somewhere:443\r\n\r\n'],
+])('%s behind a stream that has begun ends the connection, and is no part of the stream', async (_says, bytes) => {
   const first = chatFrames('m')[0]!
   const house = await open({
     engines: 1,
@@ -163,7 +166,7 @@ it('rubbish behind a stream that has begun ends the connection, and is no part o
   const before = text
   const closed = new Promise((resolve) => socket.once('close', resolve).once('end', resolve))
   const aborted = house.engines[0]!.nextAbort()
-  socket.write('BLA BLA\r\n\r\n')
+  socket.write(bytes)
   await Promise.all([closed, aborted])
   expect(text).toBe(before)
 })

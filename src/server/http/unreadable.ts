@@ -31,29 +31,24 @@ const lingerMsMax = 1_000
 
 /** Once per connection; may be called again for what such a client still sends. */
 export function refuseUnreadable(error: ParserError, socket: Duplex, options: UnreadableOptions): void {
-  const { callers, shape, overloadStatus, counted } = options
   const refused = refusalOf(error)
-  if (!refused || !socket.writable) {
-    if (!socket.writableEnded) socket.destroy() // a connection that broke, or a handshake that failed
-    return
-  }
+  if (refused && socket.writable) refuse(refused, socket, options, namesMessages(error.rawPacket))
+  else if (!socket.writableEnded) socket.destroy() // a connection that broke, or a handshake that failed
+}
+
+/** The method by which a client asks for a tunnel: Node takes its hands off the connection. */
+export function refuseTunnel(socket: Duplex, options: UnreadableOptions): void {
+  refuse(new WarmrouteError('WR_METHOD_NOT_ALLOWED', {}), socket, options, false)
+}
+
+function refuse(refused: WarmrouteError, socket: Duplex, options: UnreadableOptions, isForMessages: boolean): void {
+  const { callers, shape, overloadStatus, counted } = options
   counted.inc({ code: refused.code })
   const asked = callers.of(socket)
   // What is under way there has begun to answer: whatever is written now would be taken for a part of that.
   if (asked.some(({ hasBegun }) => hasBegun)) return void socket.destroy()
-  const own = asked.at(-1)?.shape ?? (isForMessages(error.rawPacket) ? 'anthropic' : shape)
-  writeAnswer(socket, refused, own, overloadStatus)
-}
-
-/** The method by which a client asks for a tunnel, which Node leaves to nobody. */
-export function refuseTunnel(socket: Duplex, options: UnreadableOptions): void {
-  const refused = new WarmrouteError('WR_METHOD_NOT_ALLOWED', {})
-  options.counted.inc({ code: refused.code })
-  writeAnswer(socket, refused, options.shape, options.overloadStatus)
-}
-
-function writeAnswer(socket: Duplex, refused: WarmrouteError, shape: ErrorShape, overloadStatus: number): void {
-  const { status, body } = errorAnswer(refused, shape, overloadStatus)
+  const own = asked.at(-1)?.shape ?? (isForMessages ? 'anthropic' : shape)
+  const { status, body } = errorAnswer(refused, own, overloadStatus)
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n`
   const timer = setTimeout(() => socket.destroy(), lingerMsMax).unref()
   socket.once('close', () => clearTimeout(timer))
@@ -71,6 +66,6 @@ function refusalOf({ code, reason }: ParserError): WarmrouteError | undefined {
 }
 
 /** Where the fault is among the first bytes, the path is known. */
-function isForMessages(packet: Buffer | undefined): boolean {
+function namesMessages(packet: Buffer | undefined): boolean {
   return /^[A-Z]+ \/v1\/messages[ /?]/.test(packet?.toString('latin1', 0, 64) ?? '')
 }
