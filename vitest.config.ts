@@ -34,6 +34,9 @@ export default defineConfig({
           name: 'sockets',
           include: sockets,
           pool: 'forks',
+          // What runs whole routers and engines in one process may have to share its core with others: a limit is for what hangs.
+          testTimeout: 120_000,
+          hookTimeout: 60_000,
           setupFiles: ['test/patient.setup.ts', 'test/nothing-left.setup.ts'],
         },
       },

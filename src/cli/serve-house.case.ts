@@ -62,7 +62,7 @@ export async function settled({ assembly }: Served, engines: readonly SimEngine[
     engines.every(
       (it, at) => it.stats().in_flight === 0 && reports[at]!.batches === it.stats().ranks[0]!.batches_numbered,
     )
-  expect(await assembly.until(isCaughtUp, 20_000)).toBe(true)
+  expect(await assembly.until(isCaughtUp, 60_000)).toBe(true)
 }
 
 /** One turn of a conversation; adds the answer to it. */

@@ -136,7 +136,7 @@ describe.each([
     async (route) => {
       const engines = await fleetOf(['vllm', 'sglang'], isScaleOut)
       const served = await start([...engines.map(({ url }) => url), ...words])
-      expect(await served.assembly.until(isExact, 25_000)).toBe(true)
+      expect(await served.assembly.until(isExact, 60_000)).toBe(true)
       const workers = served.assembly.reports().map(({ workerId }) => String(workerId))
       for (const [at, body] of conversations[route]!.entries())
         for (const pinned of [...workers, undefined]) {
@@ -166,7 +166,7 @@ describe('where vLLM renders nothing and there are no files', () => {
   it('finds out where each engine puts late system messages and what it makes of no thinking, says whom it asks, and counts it', async () => {
     const engines = await fleetOf(['vllm', 'sglang'], false)
     const served = await start(engines.map(({ url }) => url))
-    expect(await served.assembly.until(isExact, 25_000)).toBe(true)
+    expect(await served.assembly.until(isExact, 60_000)).toBe(true)
     const reports = served.assembly.reports()
     for (const { url, tokens } of reports) expect(tokens).toMatchObject({ source: 'engine', from: url, asks: 'whole' })
     const turns = [
@@ -192,7 +192,7 @@ describe('where vLLM renders nothing and there are no files', () => {
   it('asks each engine to tokenize the chat that it makes of a response', async () => {
     const engines = await fleetOf(['vllm', 'sglang'], false)
     const served = await start(engines.map(({ url }) => url))
-    expect(await served.assembly.until(isExact, 25_000)).toBe(true)
+    expect(await served.assembly.until(isExact, 60_000)).toBe(true)
     const workers = served.assembly.reports().map(({ workerId }) => String(workerId))
     for (const input of plain)
       for (const worker of workers) {
@@ -208,7 +208,7 @@ describe('where vLLM renders nothing and there are no files', () => {
   it('says for which of them it cannot, and predicts nothing there', async () => {
     const [vllm, sglang] = await fleetOf(['vllm', 'sglang'], false)
     const served = await start([vllm!.url, sglang!.url])
-    expect(await served.assembly.until(isExact, 25_000)).toBe(true)
+    expect(await served.assembly.until(isExact, 60_000)).toBe(true)
     const [of, other] = served.assembly.reports().map(({ workerId }) => String(workerId)) as [string, string]
     const call = { type: 'function_call', call_id: 'c1', name: 'weather', arguments: '{"city": "Bonn"}' }
     const body = { input: [user(long), call, { type: 'function_call_output', call_id: 'c1', output: 'rain' }] }
@@ -226,7 +226,7 @@ describe('where vLLM renders nothing and there are no files', () => {
 it('says that a response which goes on with a stored one is known to nobody else, and predicts nothing', async () => {
   const engines = await fleetOf(['vllm', 'sglang'], true)
   const served = await start(engines.map(({ url }) => url))
-  expect(await served.assembly.until(isExact, 25_000)).toBe(true)
+  expect(await served.assembly.until(isExact, 60_000)).toBe(true)
   const body = JSON.stringify({ model: 'sim', input: long, previous_response_id: 'resp_1' })
   const headers = { 'content-type': 'application/json' }
   const response = await fetch(`${served.address.url}/v1/responses`, { method: 'POST', headers, body })
@@ -239,7 +239,7 @@ it('says that a response which goes on with a stored one is known to nobody else
 it('goes on judging the others by their own tokens when the last engine of the usual kind has left', async () => {
   const [vllm, sglang] = await fleetOf(['vllm', 'sglang'], false)
   const served = await start([vllm!.url, sglang!.url, '--tokenizer', folder])
-  expect(await served.assembly.until(isExact, 25_000)).toBe(true)
+  expect(await served.assembly.until(isExact, 60_000)).toBe(true)
   await vllm!.close()
   expect(await served.assembly.until(([gone]) => gone!.verdict === undefined, 10_000)).toBe(true)
   for (const body of conversations['responses']!) {
