@@ -37,6 +37,20 @@ it.each<Partial<SimEngineOptions>>([{ engine: 'vllm', ranks: 2 }, { engine: 'sgl
   },
 )
 
+it.each<{ says: string; options: Partial<SimEngineOptions>; reason: string | undefined }>([
+  { says: 'a vLLM', options: {}, reason: 'responses with function calls' },
+  { says: 'an SGLang', options: { engine: 'sglang' }, reason: 'responses with tools that lack a description' },
+  { says: 'nothing of a vLLM that renders', options: { isScaleOut: true }, reason: undefined },
+  { says: 'nothing of a vLLM that tells its template', options: { isTokenizerInfo: true }, reason: undefined },
+])('names what it cannot be asked for, and the cure: $says', async ({ options, reason }) => {
+  const found = (await examined(options)).findings.find((it) => it.reason.includes('cannot be asked for'))
+  expect(found?.verdict).toBe(reason === undefined ? undefined : 'warn')
+  if (reason === undefined) return
+  expect([found!.check, found!.reason]).toEqual(['tokenizer', expect.stringContaining(reason)])
+  expect(found!.reason).not.toContain('unless')
+  expect(found!.fix).toContain('--tokenizer')
+})
+
 it.each<{ says: string; options: Partial<SimEngineOptions>; check: string; fix: string }>([
   {
     says: 'no events',

@@ -9,6 +9,8 @@ import { generate } from './patient.js'
 const storeMs = 2_000
 const words = 'the tide turns twice a day and the harbour master writes it down '
 
+const tokenizerFix = "--tokenizer <folder with the model's tokenizer.json>"
+
 type Chat = Readonly<Record<string, unknown>>
 
 /** New every time, so that nothing of it is cached and all of it must be stored. */
@@ -62,18 +64,19 @@ export async function tokenParity(
             status.asks === 'ends'
               ? 'the engine is asked for the new end of every prompt, which costs a call per request'
               : 'the engine is asked for tokens, which costs a call per request',
-          fix: "--tokenizer <folder with the model's tokenizer.json>",
+          fix: tokenizerFix,
         }
       : { check, verdict: 'pass', reason: `${status.source}, ${status.encoder} encoder` },
   ]
-  if (status.unaskable !== undefined)
+  for (const { name, chat } of chats()) findings.push(await compare(patient, service, ear, blockSize, name, chat))
+  const { unaskable } = service.status(patient.model) // only now is it known whether it renders
+  if (unaskable !== undefined)
     findings.push({
       check,
       verdict: 'warn',
-      reason: `the engine cannot be asked for ${status.unaskable}: those are routed by load`,
-      fix: "--tokenizer <folder with the model's tokenizer.json>",
+      reason: `the engine cannot be asked for ${unaskable}: those are routed by load`,
+      fix: tokenizerFix,
     })
-  for (const { name, chat } of chats()) findings.push(await compare(patient, service, ear, blockSize, name, chat))
   return findings
 }
 
