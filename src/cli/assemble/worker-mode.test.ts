@@ -51,6 +51,20 @@ it.each<{ says: string; input: Partial<ModeInput>; mode: string; reason?: string
     fix: '--page-size 16',
   },
   {
+    says: 'everything that is missing is told: one of two flags would not do',
+    input: { facts: { ...facts, blockSize: fact(64), eventSources: fact([]) }, feeds: [] },
+    mode: 'approximate',
+    reason: 'those of the model 16; it publishes no events',
+    fix: '--block-size 16, and --kv-events-config',
+  },
+  {
+    says: 'a prefix cache that is off is told with what is missing besides',
+    input: { facts: { ...facts, hasPrefixCache: fact(false), eventSources: fact([]) }, feeds: [], hasTokens: false },
+    mode: 'load-only',
+    reason: 'its prefix cache is off; it publishes no events; no tokenizer knows its prompts',
+    fix: '--enable-prefix-caching, and --kv-events-config',
+  },
+  {
     says: 'an SGLang that speculates names blocks by pairs, and so must its model',
     input: { facts: { ...facts, kind: fact('sglang'), isEagle: fact(true) }, isEagle: true },
     mode: 'exact',

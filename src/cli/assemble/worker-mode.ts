@@ -56,38 +56,58 @@ export const blockSizeFlags: Readonly<Partial<Record<EngineKind, string>>> = {
 }
 
 export function judgeMode(input: ModeInput): ModeVerdict {
-  const { facts, blockSize, hasTokens, feeds, wasExact } = input
-  const kind = facts.kind.value
+  const { facts, blockSize, feeds, wasExact } = input
   if (blockSize === undefined) return verdict('load-only', 'the chosen policy does not look at caches', undefined)
   if (input.keepsNoPrompts) return verdict('load-only', 'it only decodes, and its prompts come from others', undefined)
-  if (facts.hasPrefixCache?.value === false) {
-    const fix = kind === 'sglang' ? 'drop --disable-radix-cache' : '--enable-prefix-caching'
-    return verdict('load-only', 'its prefix cache is off', fix)
-  }
-  const own = facts.blockSize?.value
-  if (own !== undefined && own !== blockSize) {
-    const reason = `its blocks have ${own} tokens, those of the model ${blockSize}`
-    return verdict('approximate', reason, `${blockSizeFlags[kind] ?? 'the same block size'} ${blockSize}`)
-  }
-  if (namesPairs(facts) !== (input.isEagle ?? false)) {
-    const reason = 'it names blocks by pairs of tokens where other workers of the model do not, or the other way round'
-    return verdict('approximate', reason, 'the same --speculative-algorithm everywhere')
-  }
-  if (feeds.length === 0) {
-    const isOff = facts.eventSources?.value.length === 0
-    return verdict(
-      'approximate',
-      isOff ? 'it publishes no events' : 'it does not say where its events are',
-      eventFlags[kind],
-    )
-  }
-  if (!hasTokens) {
-    const why = input.tokenTrouble === undefined ? '' : `: ${input.tokenTrouble}`
-    return verdict('approximate', `no tokenizer knows its prompts${why}`, 'warmroute serve --tokenizer <folder>')
+  const lacks = lacksOf(input, blockSize)
+  if (lacks.length > 0) {
+    const mode = facts.hasPrefixCache?.value === false ? 'load-only' : 'approximate'
+    const fixes = lacks.flatMap(({ fix }) => fix ?? [])
+    const fix = fixes.length === 0 ? undefined : fixes.join(', and ')
+    return verdict(mode, lacks.map(({ reason }) => reason).join('; '), fix)
   }
   if (feeds.every((feed) => feed.isLive && feed.hasStarted)) return verdict('exact', undefined, undefined)
   if (wasExact) return verdict('degraded', 'its events are interrupted', undefined)
   return verdict('approximate', 'its events have not arrived yet', undefined)
+}
+
+interface Lack {
+  readonly reason: string
+  readonly fix: string | undefined
+}
+
+/** Everything that keeps it from being exact until somebody changes it: mending one of several would not do. */
+function lacksOf(input: ModeInput, blockSize: number): Lack[] {
+  const { facts, hasTokens, feeds } = input
+  const kind = facts.kind.value
+  const lacks: Lack[] = []
+  if (facts.hasPrefixCache?.value === false)
+    lacks.push({
+      reason: 'its prefix cache is off',
+      fix: kind === 'sglang' ? 'drop --disable-radix-cache' : '--enable-prefix-caching',
+    })
+  const own = facts.blockSize?.value
+  if (own !== undefined && own !== blockSize)
+    lacks.push({
+      reason: `its blocks have ${own} tokens, those of the model ${blockSize}`,
+      fix: `${blockSizeFlags[kind] ?? 'the same block size'} ${blockSize}`,
+    })
+  if (namesPairs(facts) !== (input.isEagle ?? false))
+    lacks.push({
+      reason: 'it names blocks by pairs of tokens where other workers of the model do not, or the other way round',
+      fix: 'the same --speculative-algorithm everywhere',
+    })
+  if (feeds.length === 0) {
+    const isOff = facts.eventSources?.value.length === 0
+    // Where blocks cannot be compared nobody looked for events that are not announced.
+    if (isOff) lacks.push({ reason: 'it publishes no events', fix: eventFlags[kind] })
+    else if (lacks.length === 0) lacks.push({ reason: 'it does not say where its events are', fix: eventFlags[kind] })
+  }
+  if (!hasTokens) {
+    const why = input.tokenTrouble === undefined ? '' : `: ${input.tokenTrouble}`
+    lacks.push({ reason: `no tokenizer knows its prompts${why}`, fix: 'warmroute serve --tokenizer <folder>' })
+  }
+  return lacks
 }
 
 function verdict(mode: WorkerMode, reason: string | undefined, fix: string | undefined): ModeVerdict {
