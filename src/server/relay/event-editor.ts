@@ -2,6 +2,7 @@
  * For the few streams in which something is changed: cuts the payload into whole events and passes each through `edit`.
  * Everything else is relayed without looking (`answer-relay.ts`).
  */
+import { isUsageAlone } from './stream-watch.js'
 
 export interface EventEdit {
   /** What to send now instead of the event: itself, another one, several, or nothing. */
@@ -66,14 +67,14 @@ export class UsageRemoval implements EventEdit {
   #last: Buffer | undefined
 
   edit(event: Buffer): Buffer | undefined {
-    if (event.includes('"usage":{') && event.includes('"choices":[]')) {
-      const fingerprint = /"system_fingerprint": ?"[^"]*"/.exec(event.toString('latin1'))?.[0]
+    if (isUsageAlone(event)) {
+      const fingerprint = /"system_fingerprint" ?: ?"[^"]*"/.exec(event.toString('latin1'))?.[0]
       if (fingerprint !== undefined && this.#last && !this.#last.includes('"system_fingerprint"'))
         this.#last = withMember(this.#last, fingerprint)
       return this.flush()
     }
     const before = this.flush()
-    if (!/"finish_reason": ?"/.test(event.toString('latin1'))) return joined(before, event)
+    if (!/"finish_reason" ?: ?"/.test(event.toString('latin1'))) return joined(before, event)
     this.#last = Buffer.from(event)
     return before
   }

@@ -73,6 +73,37 @@ it('gives the last event its fingerprint back, which the usage took with it', ()
   )
 })
 
+it.each([
+  'data: {"choices": [], "usage": {"prompt_tokens": 1}, "system_fingerprint": "fp"}\n\n',
+  'data: {"usage" : {"prompt_tokens":1},"choices":[ ],"system_fingerprint" :"fp"}\r\n\r\n',
+])('takes the usage out however its JSON is spaced: %j', (usageEvent) => {
+  const last = 'data: {"choices": [{"text": "a", "finish_reason" : "stop"}]}\n\n'
+  const editor = new EventEditor(new UsageRemoval())
+  const out = [last, usageEvent, 'data: [DONE]\n\n'].map((event) => editor.push(Buffer.from(event))?.toString() ?? '')
+  expect(out.join('')).toMatch(
+    /^data: {"choices": \[{"text": "a", "finish_reason" : "stop"}\],"system_fingerprint" ?: ?"fp"}\n\ndata: \[DONE\]\n\n$/,
+  )
+})
+
+it.each([
+  ['a chat', '{"choices":[{"delta":{"content":"a"}}]}'],
+  ['nothing', '{"choices":[{"delta":{"role":"assistant"}}]}'],
+])('an error that the engine reports in the stream is seen after %s', (_, first) => {
+  const watch = new StreamWatch('chat_completions')
+  const bytes = Buffer.from(`data: ${first}\n\ndata: {"error": {"message": "CUDA", "code": 500}}\n\ndata: [DONE]\n\n`)
+  watch.push(bytes, 0, bytes.length)
+  expect(watch).toMatchObject({ hasError: true, hasFinished: true })
+})
+
+it('a token whose event begins with another key is no error', () => {
+  const watch = new StreamWatch('completions')
+  const bytes = Buffer.from(
+    'data: {"choices":[{"text":"a"}]}\n\ndata: {"extra":1,"choices":[{"text":"\\"error\\""}]}\n\n',
+  )
+  expect(watch.push(bytes, 0, bytes.length)).toBe(2)
+  expect(watch.hasError).toBe(false)
+})
+
 describe('what counts as a token', () => {
   it.each([
     [

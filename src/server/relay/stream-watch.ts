@@ -91,28 +91,31 @@ export class StreamWatch {
   /** `data: {…}`: chat, completions, and SGLang's own route. */
   #dataEvent(buffer: Buffer, start: number, end: number): number {
     if (buffer[start] !== 0x64) return 0 // not `data`: a comment
-    const brace = buffer[start + 6] === 0x7b || buffer[start + 5] === 0x7b
-    if (!brace) {
+    const brace = buffer[start + 6] === openBrace ? start + 6 : start + 5
+    if (buffer[brace] !== openBrace) {
       if (has(buffer, doneMark, start, end)) this.hasFinished = true
       return 0
     }
-    if (has(buffer, usageMark, start, end) || (this.#endpoint === 'generate' && has(buffer, metaMark, start, end))) {
+    if (
+      hasObject(buffer, usageKey, start, end) ||
+      (this.#endpoint === 'generate' && has(buffer, metaMark, start, end))
+    ) {
       this.#usageEvent = Buffer.from(buffer.subarray(start, end))
-      if (has(buffer, noChoicesMark, start, end)) return 0
+      if (noChoices.test(this.#usageEvent.toString('latin1'))) return 0
     }
-    if (this.#hasToken) return 1
+    if (this.#hasToken && buffer[brace + 2] !== letterE) return 1 // an error has no other first key
     const text = buffer.toString('latin1', start, end)
     if (text.includes('"error"') && !text.includes('"choices"')) {
       this.hasError = true
       return 0
     }
-    this.#hasToken = tokenPattern.test(text)
+    this.#hasToken ||= tokenPattern.test(text)
     return this.#hasToken ? 1 : 0
   }
 
   /** `event: name` before the data: Anthropic and Responses. */
   #namedEvent(buffer: Buffer, start: number, end: number): number {
-    if (has(buffer, usageMark, start, end)) {
+    if (hasObject(buffer, usageKey, start, end)) {
       if (this.#endpoint === 'anthropic_messages') this.#openingEvent ??= this.#usageEvent
       this.#usageEvent = Buffer.from(buffer.subarray(start, end))
     }
@@ -123,19 +126,48 @@ export class StreamWatch {
   }
 }
 
-const usageMark = Buffer.from('"usage":{')
+const space = 0x20
+const colon = 0x3a
+const letterE = 0x65
+const openBrace = 0x7b
+const usageKey = Buffer.from('"usage"')
 const metaMark = Buffer.from('"meta_info":{')
-const noChoicesMark = Buffer.from('"choices":[]')
+const noChoices = /"choices" *: *\[ *\]/
 const doneMark = Buffer.from('[DONE]')
 /** Some text, in whichever of the fields that hold it. The first event of a chat stream has only a role. */
 export const tokenPattern =
   /"(?:content|text|reasoning_content|reasoning|arguments|name)": ?"[^"]|"(?:token_ids|output_ids)": ?\[\d/
 
+/** This event carries usage and no token. */
+export function isUsageAlone(event: Buffer): boolean {
+  return hasObject(event, usageKey, 0, event.length) && noChoices.test(event.toString('latin1'))
+}
+
+/** An object stands behind the key, however the JSON is spaced; SGLang says `null` in every event. */
+function hasObject(buffer: Buffer, key: Buffer, start: number, end: number): boolean {
+  let at = find(buffer, key, start, end)
+  if (at < 0) return false
+  at += key.length
+  while (buffer[at] === space) at++
+  if (buffer[at] !== colon) return false
+  at++
+  while (buffer[at] === space) at++
+  return buffer[at] === openBrace
+}
+
 function has(buffer: Buffer, mark: Buffer, start: number, end: number): boolean {
+  return find(buffer, mark, start, end) >= 0
+}
+
+/** Where the mark stands, or -1. */
+function find(buffer: Buffer, mark: Buffer, start: number, end: number): number {
   // A view costs an allocation, a search over a whole read of many events is quadratic: whichever is cheaper.
-  if (buffer.length - end > 256) return buffer.subarray(start, end).includes(mark)
+  if (buffer.length - end > 256) {
+    const within = buffer.subarray(start, end).indexOf(mark)
+    return within < 0 ? -1 : start + within
+  }
   const at = buffer.indexOf(mark, start)
-  return at >= 0 && at + mark.length <= end
+  return at + mark.length <= end ? at : -1
 }
 
 /** One past the empty line that ends an event, or -1. `before` is the byte in front of `start`, for a boundary that was cut. */
