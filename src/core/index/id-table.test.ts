@@ -10,9 +10,10 @@ function idsOf(table: IdTable, hash: number): number[] {
 
 // Goal: no order of adding and deleting loses an id or keeps one. Few hashes, most of them neighbours: clusters collide.
 it('table: holds exactly the ids that a list of pairs holds', () => {
-  const hash = fc.constantFrom(0, 1, 2, 15, 16, 17, 31, 0xffff_ffff, 0x8000_0000)
+  const hash = fc.constantFrom(0, 1, 2, 15, 16, 17, 31, 63, 64, 0xffff_ffff, 0x8000_0000)
+  const anyStep = fc.record({ hash, delete: fc.integer({ min: 0, max: 3 }).map((it) => it === 0) })
   fc.assert(
-    fc.property(fc.array(fc.record({ hash, delete: fc.boolean() }), { maxLength: 120 }), (steps) => {
+    fc.property(fc.array(anyStep, { maxLength: 160 }), (steps) => {
       const table = new IdTable()
       let model: { hash: number; id: number }[] = []
       for (const [id, step] of steps.entries()) {
@@ -33,6 +34,25 @@ it('table: holds exactly the ids that a list of pairs holds', () => {
       }
     }),
   )
+})
+
+it('table: while it grows, old entries are found, deleted and counted as new ones are', () => {
+  const table = new IdTable()
+  const model = new Map<number, number>() // id to hash
+  const hashOf = (id: number) => mixWords(9, id >> 1, 0, 0, 0) // each hash twice
+  for (let id = 0; id < 5000; id++) {
+    table.add(hashOf(id), id)
+    model.set(id, hashOf(id))
+    const other = mixWords(3, id, 0, 0, 0) % (id + 1)
+    if (id % 3 === 0) {
+      table.deleteId(hashOf(other), other)
+      model.delete(other)
+    }
+    expect(table.size).toBe(model.size)
+    const twins = [other & ~1, other | 1].filter((it) => model.has(it))
+    expect(idsOf(table, hashOf(other))).toEqual(twins)
+  }
+  for (let id = 0; id < 5000; id++) expect(idsOf(table, hashOf(id)).includes(id)).toBe(model.has(id))
 })
 
 it('mixing spreads words that differ in one place', () => {
