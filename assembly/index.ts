@@ -11,13 +11,15 @@ import { nameBlocks } from './index/chain'
 import { addRun, chunkCount, externalOf, firstSlab, nodeCount, setOf } from './index/chunks'
 import { collect as collectHeld, describe as describeHeld, describeNames as describeNamed, discard as discardHeld } from './index/dump'
 import { edgeCount } from './index/edges'
-import { addHold, clearRank as clear, evictedTotal, heldTotal, nameOf } from './index/holds'
+import { clearRank as clear, deadNames as deadTotal, drain as drainDead, setNamesAtOnce } from './index/drain'
+import { addHold, evictedTotal, heldTotal, nameOf } from './index/holds'
 import { hotList } from './index/hot'
 import { RANKS, RANK_BYTES, alloc, carvedBytes, classOf, growFor as growMemory, release, setLimit } from './index/memory'
 import { setSeed } from './index/mix'
 import { heldOf, ranksUsed, recordOf } from './index/ranks'
 import { restoreNames as nameRestored, restoreSets } from './index/restore'
-import { internBits, liveSets, releaseSet, retain, sharedHolds, sharedNodes, sizeOf } from './index/sets'
+import { ranksKnown, rankAt as rankOf, seatOf as seatFor } from './index/seats'
+import { internBits, liveSets, liveSizeOf, releaseSet, retain, sharedHolds, sharedNodes } from './index/sets'
 import { touched } from './index/touch'
 import { begin, depthReached, finish, lookedAhead, walk as walkOn } from './index/walk'
 
@@ -70,12 +72,12 @@ export function findDepth(): u32 {
 export function nameResults(results: u32, names: u32, count: u32): void {
   for (let i: u32 = 0; i < count; i++) {
     const at = results + i * 12
-    store<u64>(names + (i << 3), nameOf(recordOf(load<u32>(at)), load<u32>(at, 8)))
+    store<u64>(names + (i << 3), nameOf(recordOf(seatFor(load<u32>(at))), load<u32>(at, 8)))
   }
 }
 
 export function nameChain(rank: u32, isFirst: bool, hashes: u32, count: u32): u32 {
-  return nameBlocks(rank, isFirst, hashes, count)
+  return nameBlocks(seatFor(rank), isFirst, hashes, count)
 }
 
 export function holdersAlong(isFirst: bool, hashes: u32, count: u32): u32 {
@@ -83,30 +85,39 @@ export function holdersAlong(isFirst: bool, hashes: u32, count: u32): u32 {
 }
 
 export function holds(rank: u32, external: u32): bool {
-  return findName(recordOf(rank), load<u64>(external)) != 0
+  return findName(recordOf(seatFor(rank)), load<u64>(external)) != 0
 }
 export function blocksOf(rank: u32): u32 {
-  return rank < ranksUsed() ? heldOf(recordOf(rank)) : 0
+  return rank < ranksKnown() ? heldOf(recordOf(seatFor(rank))) : 0
 }
 export function clearRank(rank: u32): u32 {
-  return rank < ranksUsed() ? clear(rank) : 0
+  return rank < ranksKnown() ? clear(rank) : 0
+}
+/** Ranks with more names are cleared in steps. */
+export function clearInSteps(names: u32): void {
+  setNamesAtOnce(names)
+}
+/** Takes about so many names of cleared ranks away; answers how many are left. */
+export function drain(names: u32): u32 {
+  drainDead(names)
+  return deadTotal()
 }
 
 export function collect(rank: u32): u32 {
-  return collectHeld(rank)
+  return collectHeld(seatFor(rank))
 }
 export function describe(rank: u32, from: u32, count: u32, facts: u32): void {
-  describeHeld(rank, from, count, facts)
+  describeHeld(seatFor(rank), from, count, facts)
 }
 export function describeNames(rank: u32, names: u32, count: u32, facts: u32): void {
-  describeNamed(rank, names, count, facts)
+  describeNamed(seatFor(rank), names, count, facts)
 }
 export function discard(): void {
   discardHeld()
 }
 
 export function heldBlocks(): u32 {
-  return heldTotal()
+  return heldTotal() - deadTotal()
 }
 export function distinctBlocks(): u32 {
   return nodeCount()
@@ -130,7 +141,17 @@ export function bytesUsed(): u32 {
   return carvedBytes() + ranksUsed() * RANK_BYTES
 }
 export function ranks(): u32 {
+  return ranksKnown()
+}
+/** Inside, ranks have seats: see seats.ts. */
+export function seats(): u32 {
   return ranksUsed()
+}
+export function seatOf(rank: u32): u32 {
+  return seatFor(rank)
+}
+export function rankAt(seat: u32): u32 {
+  return rankOf(seat)
 }
 export function chunks(): u32 {
   return chunkCount()
@@ -142,7 +163,7 @@ export function hot(): u32 {
   return hotList()
 }
 export function holdersOf(node: u32): u32 {
-  return sizeOf(setOf(node))
+  return liveSizeOf(setOf(node))
 }
 /** Keeps the touch pass alive: the optimiser may not drop loads whose sum somebody could ask for. */
 export function checksum(): u32 {
@@ -157,13 +178,13 @@ export function slabs(): u32 {
 export function rankRecords(): u32 {
   return <u32>RANKS
 }
-/** Does the rank call this block by the name that the block was stored under, in whichever table? */
-export function usesOwn(rank: u32, node: u32): bool {
-  return findName(recordOf(rank), externalOf(node)) == node
+/** Does the rank at this seat call this block by the name that the block was stored under, in whichever table? */
+export function usesOwn(seat: u32, node: u32): bool {
+  return findName(recordOf(seat), externalOf(node)) == node
 }
 /** Room for so many names, so that a restored table need not grow on the way. */
 export function reserve(rank: u32, names: u32): bool {
-  return prepare(recordOf(rank), names)
+  return prepare(recordOf(seatFor(rank)), names)
 }
 /** A set with these bits, kept until `dropSet`. */
 export function keepSet(bits: u32, words: u32): u32 {
@@ -183,10 +204,11 @@ export function restoreHolders(run: u32, from: u32, to: u32, set: u32): void {
   restoreSets(run, from, to, set)
 }
 export function restoreNames(rank: u32, run: u32, from: u32, to: u32): bool {
-  return nameRestored(rank, run, from, to, epochNow())
+  return nameRestored(seatFor(rank), run, from, to, epochNow())
 }
 /** False when the rank uses this name already, or memory ran out. */
 export function restoreAlias(rank: u32, node: u32, external: u32): bool {
   const name = load<u64>(external)
-  return !findName(recordOf(rank), name) && addHold(rank, node, name, epochNow())
+  const seat = seatFor(rank)
+  return !findName(recordOf(seat), name) && addHold(seat, node, name, epochNow())
 }

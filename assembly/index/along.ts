@@ -1,6 +1,6 @@
 /** How many ranks hold each block of a path, whether or not they hold what leads there: for counting, not for lookups. */
 import { childOf, setOf } from './chunks'
-import { sizeOf } from './sets'
+import { liveSizeOf } from './sets'
 
 let node: u32 = 0
 
@@ -15,7 +15,7 @@ export function countHolders(isFirst: bool, hashes: usize, count: u32): u32 {
     const child = childOf(node, load<u64>(at))
     if (!child) return i
     node = child
-    store<u64>(at, sizeOf(setOf(child)))
+    store<u64>(at, liveSizeOf(setOf(child)))
   }
   return count
 }

@@ -6,10 +6,12 @@ import {
   tryFree,
 } from './chunks'
 import {
-  addName, clearRank, countEvicted, countHeld, dropHit, dropHold, dropHoldUnlessNamed, dropLost, evictOldest, halveAges, heldTotal, rankOfOldest, refreshOldest, removeName,
+  addName, countEvicted, countHeld, dropHit, dropHold, dropHoldUnlessNamed, dropLost, evictOldest, halveAges, heldTotal, rankOfOldest, refreshOldest, removeName,
 } from './holds'
 import { RANKS_MAX, allowReserve } from './memory'
 import { aliasCountOf, bucketsOf, countOf, heldOf, oldestOf, recordOf, setCount, setOldest } from './ranks'
+import { clearRank, drain } from './drain'
+import { seatOf } from './seats'
 import { HASHES, HOMES, STEP, touchHomes } from './touch'
 import { SINGLE, forgetMemo, hasRank, withRank } from './sets'
 
@@ -45,19 +47,19 @@ export function apply(words: usize, events: u32, statuses: usize): void {
   let at = words
   for (let event: u32 = 0; event < events; event++) {
     const head = load<u32>(at)
-    const rank = load<u32>(at, 4)
+    const named = load<u32>(at, 4)
     const count = load<u32>(at, 8)
     const parent = load<u64>(at, 16)
     at += 24
     let status = OK
     const kind = head & 0xff
     if (kind == 0) {
-      status = applyStored(rank, (head & 0x100) != 0, parent, at, at + (count << 3), count)
+      status = applyStored(seatOf(named), (head & 0x100) != 0, parent, at, at + (count << 3), count)
       at += count << 4
     } else if (kind == 1) {
-      status = applyRemoved(rank, at, count)
+      status = applyRemoved(seatOf(named), at, count)
       at += count << 3
-    } else clearRank(rank)
+    } else clearRank(named)
     store<u8>(statuses + event, status)
   }
 }
@@ -77,7 +79,9 @@ function applyStored(rank: u32, hasParent: bool, parent: u64, externals: usize, 
   if (epochSize && !areHostEpochs) openEpoch(count)
   epochFill += count
   if (!heldOf(record)) setOldest(record, epoch)
-  const status = storeRun(rank, record, current, externals, locals, count)
+  let status = storeRun(rank, record, current, externals, locals, count)
+  // What nobody has any more must not cost anybody a block.
+  if (status == EXHAUSTED && drain(0xffffffff)) status = storeRun(rank, record, current, externals, locals, count)
   if (epochSize) enforceCaps(rank, record)
   return status
 }
@@ -280,6 +284,7 @@ export function nextEpoch(): void {
 
 function enforceCaps(rank: u32, record: usize): void {
   while (heldOf(record) > maxPerRank && evictOldest(rank, epoch)) {}
+  if (heldTotal() > maxBlocks) drain(heldTotal() - maxBlocks)
   while (heldTotal() > maxBlocks && evictOldestOfAll()) {}
 }
 

@@ -312,18 +312,22 @@ export function takeLost(): u32 {
   return lostCount ? load<u32>(LOST + (--lostCount << 2)) : 0
 }
 
-/** Gives all memory of an empty table back. */
+/** Gives all memory of an empty table back, in the middle of a move too. */
 export function releaseTable(rank: usize): void {
-  if (nextPagesOf(rank)) finishMove(rank)
-  const pages = pagesOf(rank)
-  if (!pages) return
-  const pageCount = pageCountOf(rank)
-  for (let page: u32 = 0; page < pageCount; page++) release(load<u32>(pages + (page << 2)), 12)
-  release(pages, classOf(pageCount << 2))
+  releasePages(pagesOf(rank), frontierOf(rank) >> 6, pageCountOf(rank))
+  releasePages(nextPagesOf(rank), 0, nextPageCountOf(rank))
+  setNextTable(rank, 0, 0, 0)
+  setFrontier(rank, 0)
   setTable(rank, 0, 0, 0)
   setLimits(rank, 0, 0)
   setCount(rank, 0)
   setOldest(rank, 0)
+}
+
+function releasePages(pages: usize, first: u32, pageCount: u32): void {
+  if (!pages) return
+  for (let page = first; page < pageCount; page++) release(load<u32>(pages + (page << 2)), 12)
+  release(pages, classOf(pageCount << 2))
 }
 
 // Walking a table bucket by bucket, for clears, dumps and eviction. Finish a move first.
@@ -341,6 +345,9 @@ export function settle(rank: usize): void {
 }
 @inline export function nodeIn(bucket: usize, slot: u32): u32 {
   return load<u32>(nodeAt(bucket, slot))
+}
+@inline export function emptySlot(bucket: usize, slot: u32): void {
+  store<u16>(bucket + (slot << 1), 0)
 }
 @inline export function ageIn(bucket: usize, slot: u32): u32 {
   return load<u8>(bucket + slot, AGES)

@@ -10,6 +10,7 @@ import { mix } from './mix'
 import {
   aliasCountOf, bucketsOf, byExternalOf, countOf, heldOf, maskOf, oldestOf, ranksUsed, recordOf, setCount, setOldest,
 } from './ranks'
+import { isDead } from './seats'
 import { NO_MEMORY, forgetMemo, hasRank, withRank, withoutRank, wordOf, wordsOf } from './sets'
 
 let held: u32 = 0
@@ -129,7 +130,8 @@ export function nameOf(record: usize, node: u32): u64 {
   return alias ? load<u64>(alias) : externalOf(node)
 }
 
-export function clearRank(rank: u32): u32 {
+/** Forgets all that one seat holds, at once; answers how many names those were. */
+export function clearSeat(rank: u32): u32 {
   const record = recordOf(rank)
   const names = heldOf(record)
   if (names) {
@@ -231,7 +233,7 @@ export function rankOfOldest(now: u32): u32 {
   const ranks = ranksUsed()
   for (let rank: u32 = 0; rank < ranks; rank++) {
     const record = RANKS + rank * RANK_BYTES
-    if (!heldOf(record)) continue
+    if (!heldOf(record) || isDead(rank)) continue
     const age = (now - oldestOf(record)) & 255
     if (best == 0xffffffff || age > bestAge) {
       best = rank
@@ -246,7 +248,7 @@ export function halveAges(now: u32): void {
   const ranks = ranksUsed()
   for (let rank: u32 = 0; rank < ranks; rank++) {
     const record = RANKS + rank * RANK_BYTES
-    if (!heldOf(record)) continue
+    if (!heldOf(record) || isDead(rank)) continue
     settle(record)
     dropLost(rank)
     setOldest(record, (now - (((now - oldestOf(record)) & 255) >> 1)) & 255)

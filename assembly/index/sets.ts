@@ -5,6 +5,7 @@
  *   entry  [ hash 8 | refs 4 | count 4 | words 4 | class 4 | bitmap 8 * words ]
  */
 import { alloc, allocZeroed, classOf, release } from './memory'
+import { deadBits, oldestDead } from './seats'
 
 export const SINGLE: u32 = 0x80000000
 const NO_SET: u32 = 0xffffffff
@@ -27,7 +28,7 @@ export function sharedNodes(): f64 {
   let sum: u64 = 0
   for (let slot: u32 = 0; slot < slots(); slot++) {
     const id = load<u32>(table + (slot << 2))
-    if (id) sum += load<u32>(entryOf(id), 8)
+    if (id && liveSizeOf(id) > 1) sum += load<u32>(entryOf(id), 8)
   }
   return <f64>sum
 }
@@ -35,7 +36,8 @@ export function sharedHolds(): f64 {
   let sum: u64 = 0
   for (let slot: u32 = 0; slot < slots(); slot++) {
     const id = load<u32>(table + (slot << 2))
-    if (id) sum += <u64>load<u32>(entryOf(id), 8) * load<u32>(entryOf(id), 12)
+    const ranks = id ? liveSizeOf(id) : 0
+    if (ranks > 1) sum += <u64>load<u32>(entryOf(id), 8) * ranks
   }
   return <f64>sum
 }
@@ -74,6 +76,15 @@ export function wordOf(set: u32, word: u32): u64 {
 export function sizeOf(set: u32): u32 {
   if (set & SINGLE) return 1
   return set ? load<u32>(entryOf(set), 12) : 0
+}
+
+/** The same without dead seats. */
+export function liveSizeOf(set: u32): u32 {
+  if (!oldestDead()) return sizeOf(set)
+  let count: u32 = 0
+  const words = wordsOf(set)
+  for (let word: u32 = 0; word < words; word++) count += <u32>popcnt(wordOf(set, word) & ~deadBits(word))
+  return count
 }
 
 /** `set` with `rank`; 0 when there is no memory for it. */

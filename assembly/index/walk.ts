@@ -6,6 +6,7 @@
 import { capOf, chunkOf, indexOf, kidsAt, lenOf, localAt, nextOf, setAt } from './chunks'
 import { edgeFind } from './edges'
 import { notePassed } from './hot'
+import { areMoved, deadBits, rankAt } from './seats'
 import { wordOf, wordsOf } from './sets'
 
 /** Ranks that hold everything so far; only the words from `low` up to `high` can have bits. */
@@ -15,6 +16,7 @@ let low: u32 = 0
 let high: u32 = 0
 
 /** Out: [ rank 4 | depth 4 | last node 4 ] for each rank with a depth. */
+let first: usize = 0
 let out: usize = 0
 let found: u32 = 0
 
@@ -30,6 +32,7 @@ export function lookedAhead(): u32 {
 }
 
 export function begin(results: usize): void {
+  first = results
   out = results
   found = 0
   depth = 0
@@ -56,6 +59,7 @@ export function walk(hashes: usize, count: u32): bool {
 /** Ends the walk: whoever is still active holds all of it. Answers how many ranks were found. */
 export function finish(): u32 {
   if (depth) leave(0)
+  if (areMoved()) for (let at = first; at < out; at += 12) store<u32>(at, rankAt(load<u32>(at)))
   return found
 }
 
@@ -131,9 +135,14 @@ function narrowTo(holders: u32): bool {
   if (!depth) {
     low = 0
     high = wordsOf(holders)
-    for (let word: u32 = 0; word < high; word++) store<u64>(ACTIVE + (word << 3), wordOf(holders, word))
+    let any: u64 = 0
+    for (let word: u32 = 0; word < high; word++) {
+      const bits = wordOf(holders, word) & ~deadBits(word)
+      store<u64>(ACTIVE + (word << 3), bits)
+      any |= bits
+    }
     set = holders
-    if (holders) return true
+    if (any) return true
     isDone = true
     return false
   }
@@ -142,7 +151,7 @@ function narrowTo(holders: u32): bool {
 
 function leave(holders: u32): bool {
   let any: u64 = 0
-  let first = high
+  let lowest = high
   let last = low
   for (let word = low; word < high; word++) {
     const at = ACTIVE + (word << 3)
@@ -158,12 +167,12 @@ function leave(holders: u32): bool {
     }
     if (stay) {
       store<u64>(at, stay)
-      if (!any) first = word
+      if (!any) lowest = word
       last = word + 1
       any |= stay
     } else store<u64>(at, 0)
   }
-  low = first
+  low = lowest
   high = last
   set = holders
   if (any) return true

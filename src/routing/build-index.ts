@@ -4,6 +4,11 @@ import { createPrefixIndex, KvIndex } from '../core/index/index.js'
 import type { RankTable, RouterConfig } from '../core/protocol/index.js'
 import type { Randomness } from './router-ports.js'
 
+/** What one turn of the loop takes away at most of what has ended, or was left by ranks that are gone: a millisecond of work (decision 0233). */
+export const stepBlocks = 4096
+/** A rank with more blocks than this is cleared in steps; several ranks may go at once. */
+const clearBlocksMax = 256
+
 export function newKvIndex(
   ranks: RankTable,
   config: RouterConfig,
@@ -21,6 +26,7 @@ export function newKvIndex(
         seedLo: seeds[0]!,
         seedHi: seeds[1]!,
         maxBlocks: indexMaxBlocks,
+        clearBlocksMax,
         ...(indexMaxBlocksPerRank === undefined ? {} : { maxBlocksPerRank: indexMaxBlocksPerRank }),
         shards: indexShards,
       }))
@@ -34,6 +40,7 @@ export function newKvIndex(
         : undefined,
     isEnabled: config.overlapScoreCredit > 0,
     startMs,
+    stepBlocks,
     seed: seeds[2]!,
   })
 }

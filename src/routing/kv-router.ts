@@ -177,7 +177,8 @@ export class KvRouter<Client = undefined> {
     // Without an await before the decision the columns can be lent; otherwise the next request would fill them.
     const mustAwait = lookups.mustAwait(input)
     const scratch = mustAwait || input.encodings ? new PromptScratch() : this.#scratch
-    if (!mustAwait) this.#live.expireDue()
+    const ending = mustAwait ? undefined : this.#live.expireDue()
+    if (ending) await this.#waitFor(ending, input.signal)
     const prompt = inSpan(tracer, 'kv_router.compute_block_hashes', () => this.#hash(input, scratch))
     this.#logInput(input.contextId, prompt)
     const hashMs = sinceStart()
@@ -189,7 +190,8 @@ export class KvRouter<Client = undefined> {
     const foundElsewhere =
       input.encodings && !this.indexer ? await this.#askEncodings(input, input.encodings) : undefined
     this.#live.refuseIfOver(input.signal)
-    if (mustAwait) this.#live.expireDue()
+    const endingNow = mustAwait ? this.#live.expireDue() : undefined
+    if (endingNow) await this.#waitFor(endingNow, input.signal)
     const findFromMs = sinceStart()
     const usual = found?.matches?.() ?? inSpan(tracer, 'kv_router.find_matches', () => this.#live.find(prompt))
     const matches = input.encodings ? this.#byEncoding(input.encodings, usual, foundElsewhere) : usual
@@ -250,7 +252,8 @@ export class KvRouter<Client = undefined> {
   async getCacheHitEstimate(question: PromptQuestion, worker: WorkerRank): Promise<WorkerCacheHitEstimate> {
     const input: FindBestMatch = { ...question, updateStates: false }
     const prompt = this.#hash(input, new PromptScratch())
-    this.#live.expireDue()
+    const ending = this.#live.expireDue()
+    if (ending) await ending
     const match = this.indexer ? this.#live.find(prompt) : await this.#remoteMatches(input, prompt)
     const rank = this.#live.core.ranks.find(worker.workerId, worker.dpRank)
     if (rank === undefined) return { effectiveOverlapBlocks: 0, cachedTokens: 0 }
@@ -270,7 +273,8 @@ export class KvRouter<Client = undefined> {
     const input = this.#complete({ ...question, updateStates: false })
     const prompt = this.#hash(input, scratch)
     const named = nameBlocks(this.#hashing, input, prompt, scratch)
-    this.#live.expireDue()
+    const ending = this.#live.expireDue()
+    if (ending) await ending
     const match = this.indexer ? this.#live.find(prompt) : await this.#remoteMatches(input, prompt)
     const cachedTokens = new Float64Array(core.ranks.size)
     fillCachedTokens(cachedTokens, { match }, costSettingsOf(this.#config), this.blockSize)
@@ -296,7 +300,8 @@ export class KvRouter<Client = undefined> {
     const isEnabled = (question.includeShared ?? true) && this.#options.sharedCache !== undefined
     const asked = isEnabled ? input : { ...input, tokens: undefined }
     const found = lookups.mustAwait(asked) ? await lookups.ask(asked, prompt, stop) : undefined
-    this.#live.expireDue()
+    const ending = this.#live.expireDue()
+    if (ending) await ending
     const match = found?.matches?.() ?? this.#live.find(prompt)
     const settings = costSettingsOf(this.#config, input.routerConfigOverride)
     const workers = listOverlapScores(core.workers, match, settings, found?.sharedHits)
@@ -380,6 +385,12 @@ export class KvRouter<Client = undefined> {
   /** Refuses everybody who waits; settles when nothing of it runs any more. Safe to repeat. */
   close(): Promise<void> {
     return this.#live.close()
+  }
+
+  /** Not awaited where nothing has ended: an answer that is there need not wait for a turn. */
+  async #waitFor(ending: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+    await ending
+    this.#live.refuseIfOver(signal)
   }
 
   /** The deprecated name of an override is mapped, its ranges are judged, and an adapter's requests go to who has it. */

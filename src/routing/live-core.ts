@@ -26,7 +26,7 @@ import type {
 } from '../core/router/index.js'
 import { RecordingRouter, RouterCore } from '../core/router/index.js'
 import { waitForWorkers } from './boot-wait.js'
-import { newKvIndex } from './build-index.js'
+import { newKvIndex, stepBlocks } from './build-index.js'
 import { chooseSelectionPolicy } from './choose-policy.js'
 import { untilAborted } from './deadline.js'
 import type { Closeable, KvRouterOptions } from './kv-router-options.js'
@@ -70,6 +70,8 @@ export class LiveCore {
   #stopWake: () => void = () => {}
   readonly #closeables: Closeable[] = []
   #closing: Promise<void> | undefined
+  #expiring: Promise<void> | undefined
+  #isDraining = false
 
   constructor(options: KvRouterOptions<unknown>, config: RouterConfig) {
     this.#options = options
@@ -115,8 +117,14 @@ export class LiveCore {
       const requirement = eventSourceRequirement(this.#options.workerRole, config)
       this.log.info({ useKvEvents, overlapScoreCredit, requirement }, 'skipping KV event subscription')
     } else if (subscribe && index) {
-      const applyEvents = (events: readonly RouterEvent[]) => void this.#inputs.applyEvents(events)
-      const applyBatch = (batch: TieredBatch): void => this.#inputs.applyBatch(batch)
+      const applyEvents = (events: readonly RouterEvent[]): void => {
+        this.#inputs.applyEvents(events)
+        this.#drainLater()
+      }
+      const applyBatch = (batch: TieredBatch): void => {
+        this.#inputs.applyBatch(batch)
+        this.#drainLater()
+      }
       const setWithheld = (rank: Rank, isWithheld: boolean): void => this.#inputs.setWithheld(rank, isWithheld)
       const { ranks } = this.core
       await this.#keep(subscribe({ index, ranks, applyEvents, applyBatch, setWithheld }, this.stop))
@@ -166,6 +174,7 @@ export class LiveCore {
     } finally {
       for (const dispatch of this.#inputs.takeDispatched()) this.#settle(dispatch)
       this.#wakeLater()
+      this.#drainLater()
       this.observer.queued?.(this.core.pendingCount, this.core.pendingIslTokens)
     }
   }
@@ -224,11 +233,50 @@ export class LiveCore {
     return parked !== undefined
   }
 
-  /** Forgets predictions whose time has ended. Before a prompt is hashed into lent columns: it may take them back. */
-  expireDue(): void {
+  /**
+   * Forgets predictions whose time has ended. Before a prompt is hashed into lent columns: it may take them back. Where many have
+   * ended it answers with what must be awaited before a lookup: the rest goes in later turns of the loop, one step in each for
+   * everybody who waits.
+   */
+  expireDue(): Promise<void> | undefined {
+    if (this.#expiring === undefined && this.#isDue()) this.#expireStep()
+    return this.#isDue() ? this.#expireRest() : undefined
+  }
+
+  async #expireRest(): Promise<void> {
+    while (this.#isDue()) await (this.#expiring ??= this.#expireInTurns())
+  }
+
+  async #expireInTurns(): Promise<void> {
+    try {
+      while (this.#isDue()) {
+        await new Promise<void>((resolve) => this.clock.soon(resolve))
+        this.#expireStep()
+      }
+    } finally {
+      this.#expiring = undefined
+    }
+  }
+
+  #isDue(): boolean {
     const { index } = this.core
-    if (index?.nextExpiryMs !== undefined && index.nextExpiryMs <= this.clock.nowMs())
-      this.tell((inputs, moment) => inputs.expire(moment))
+    return index?.nextExpiryMs !== undefined && index.nextExpiryMs <= this.clock.nowMs() && !this.stop.aborted
+  }
+
+  #expireStep(): void {
+    this.tell((inputs, moment) => inputs.expire(moment, stepBlocks))
+  }
+
+  /** What ranks left that are gone, or were cleared, is taken away a step in each turn of the loop. */
+  #drainLater(): void {
+    const { index } = this.core
+    if (this.#isDraining || !index || index.drain(0) === 0 || this.stop.aborted) return
+    this.#isDraining = true
+    this.clock.soon(() => {
+      this.#isDraining = false
+      index.drain(stepBlocks)
+      this.#drainLater()
+    })
   }
 
   find(prompt: Prompt): MatchColumns {
@@ -269,8 +317,14 @@ export class LiveCore {
       this.clock.every(queueRecheckIntervalMs(this.#config, isQueue), () =>
         this.tell((inputs, moment) => inputs.recheck(moment)),
       ),
-      this.clock.every(expirySweepMs, () => this.tell((inputs, moment) => inputs.expire(moment))),
+      this.clock.every(expirySweepMs, () => this.#sweep()),
     )
+  }
+
+  /** Bookings as well as predictions, so that one step is taken in any case. */
+  #sweep(): void {
+    this.#expireStep()
+    this.expireDue()?.catch((error: unknown) => this.log.warn({ error }, 'failed to forget predictions'))
   }
 
   #coreOptions(onFeed: (feed: LoadFeed) => LoadFeed): RouterCoreOptions {

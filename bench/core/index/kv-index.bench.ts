@@ -100,7 +100,110 @@ export const benches: Bench[] = [
       context.report({ id: 'kv_index.store.ns_per_block', value: store.cpuNs / blocks, unit: 'ns', ...spreadOf(store) })
     },
   ),
+  defineBench(
+    'kv_index.turns',
+    'how long does the index hold the loop when much ends, leaves or comes at once?',
+    (context) => {
+      const blocks = context.size(20_000, 1_000_000)
+      const report = (what: string, round: () => Iterable<unknown>) =>
+        context.report({ id: `kv_index.turns.${what}.ms_max`, unit: 'ms', spread: 0, ...longestTurn(round) })
+
+      report('expire', () => {
+        const { kv, remember } = steppingIndex({ approximateTtlMs: 1000 })
+        remember(0, blocks, recordedBlocks)
+        return turns(
+          () => kv.nextExpiryMs !== undefined,
+          () => kv.expire(1e6, stepBlocks),
+        )
+      })
+      report('leave_predicted', () => {
+        const { kv, remember } = steppingIndex({ approximateTtlMs: 1000 })
+        remember(0, blocks, recordedBlocks)
+        return turnsOfLeaving(kv)
+      })
+      report('leave_reported', () => {
+        const { kv, apply } = steppingIndex({})
+        for (let from = 0; from < blocks; from += recordedBlocks) apply(from, recordedBlocks)
+        return turnsOfLeaving(kv)
+      })
+      // Every block is a prompt of its own.
+      report('remember', () => {
+        const { remember } = steppingIndex({ approximateTtlMs: 1e9 })
+        let from = -promptsPerTurn
+        return turns(
+          () => (from += promptsPerTurn) < blocks,
+          () => remember(from, promptsPerTurn, 1),
+        )
+      })
+    },
+  ),
 ]
+
+/** What the living router gives its index, and what it takes away in one turn (src/routing/build-index.ts). */
+const stepBlocks = 4096
+const recordedBlocks = 2048
+const promptsPerTurn = 64
+
+/** The longest of several turns, in CPU milliseconds; of three rounds the best, for what others do only adds to it. */
+function longestTurn(round: () => Iterable<unknown>): { value: number; checksum: string } {
+  let best = Number.POSITIVE_INFINITY
+  let turns = 0
+  for (let at = 0; at < 3; at++) {
+    let longest = 0
+    turns = 0
+    for (const steps = round()[Symbol.iterator](); ; turns++) {
+      const started = process.cpuUsage()
+      const { done } = steps.next()
+      const { user, system } = process.cpuUsage(started)
+      if (done) break
+      longest = Math.max(longest, (user + system) / 1000)
+    }
+    best = Math.min(best, longest)
+  }
+  return { value: best, checksum: String(turns) }
+}
+
+function* turns(hasMore: () => boolean, turn: () => unknown): Iterable<unknown> {
+  while (hasMore()) yield turn()
+}
+
+function* turnsOfLeaving(kv: KvIndex): Iterable<unknown> {
+  yield kv.resetRank(0)
+  yield* turns(
+    () => kv.drain(0) > 0,
+    () => kv.drain(stepBlocks),
+  )
+}
+
+/** An index as the living router makes it, with one rank; blocks are numbered, and so are their hashes. */
+function steppingIndex(options: { approximateTtlMs?: number }): {
+  kv: KvIndex
+  remember: (from: number, blocks: number, perPrompt: number) => void
+  apply: (from: number, blocks: number) => void
+} {
+  const ranks = new RankTable()
+  ranks.intern(0n, 0)
+  const device = createPrefixIndex({ ...seeds, clearBlocksMax: 256 })
+  const kv = new KvIndex({ ranks, device, startMs: 0, seed: 1, stepBlocks, ...options })
+  const hashesOf = (from: number, count: number) =>
+    Uint32Array.from({ length: 2 * count }, (_, word) => Math.imul(2 * from + word + 1, 0x9e37_79b1))
+  return {
+    kv,
+    remember(from, blocks, perPrompt) {
+      const hashes = hashesOf(from, blocks)
+      for (let at = 0; at < blocks; at += perPrompt) {
+        const prompt = hashes.subarray(2 * at, 2 * (at + perPrompt))
+        kv.recordRoutingDecision(0, prompt, prompt, 0)
+      }
+    },
+    apply(from, blocks) {
+      const batch = new TieredBatch()
+      const hashes = hashesOf(from, blocks)
+      batch.device.stored(0, undefined, hashes, hashes, blocks)
+      kv.apply(batch)
+    },
+  }
+}
 
 function spreadOf(timing: { spread: number; checksum: string }): { spread: number; checksum: string } {
   return { spread: timing.spread, checksum: timing.checksum }

@@ -105,7 +105,7 @@ function rankOfHold(sums: Float64Array, hold: number): number {
 /** A name's node out of the rank's buckets (assembly/index/buckets.ts); 0 where the draws hit free slots only. */
 function drawHeld(core: IndexCore, view: Uint32Array, rank: number, random: Random): number {
   if (rank >= core.ranks()) return 0
-  const record = (address(core.rankRecords()) + rankRecordBytes * rank) >>> 2
+  const record = (address(core.rankRecords()) + rankRecordBytes * core.seatOf(rank)) >>> 2
   const [buckets, pages, , nextBuckets, nextPages, , frontier] = [1, 2, 3, 4, 5, 6, 7].map((at) => view[record + at]!)
   if (!buckets) return 0
   for (let draws = 0; draws < 64; draws++) {

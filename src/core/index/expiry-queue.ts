@@ -12,6 +12,9 @@
  * prompt that leaves a run in its middle cuts it there, once. So a chain meets a run at its head or not at all, and the
  * table knows heads only, until somebody asks for single blocks (engines that report what was predicted). The time to live is the same for all, so a refresh always
  * means the newest bucket; the list moves on when the old bucket ends.
+ *
+ * Timers stand in lanes. A rank has one; where it is cancelled with many timers it leaves the lane, which is nobody's then, and
+ * what stands there goes in steps.
  */
 import type { HashColumn, Rank } from '../protocol/index.js'
 import type { EventBatch } from './event-batch.js'
@@ -29,18 +32,19 @@ export interface ExpiryOptions {
 }
 
 // Words of a run, which stands in two rings:
-const runRank = 0
+const runLane = 0
 const runBucket = 1
 const runList = 2
 const runLength = 3
 const ofList = 0
-const ofRank = 1
+const ofLane = 1
 // Words of a timer, which stands in one:
 const timerLo = 0
 const timerHi = 1
 const timerRun = 2
 const timerPrevious = 4
 const ofRun = 0
+const nobody = 0xffff_ffff
 
 export class ExpiryQueue {
   readonly #ttlMs: number
@@ -59,8 +63,14 @@ export class ExpiryQueue {
   #lists = new Uint32Array(16) // by list: first run + 1
   readonly #freeLists: number[] = []
   #listEnd = 0
-  #ranks = new Uint32Array(16) // by rank: first run + 1
-  #rankSizes = new Uint32Array(16) // by rank: timers
+  #laneOf = new Uint32Array(16) // by rank: its lane + 1
+  #ranks = new Uint32Array(16) // by lane: its rank, or nobody
+  #runsOf = new Uint32Array(16) // by lane: first run + 1
+  #laneSizes = new Uint32Array(16) // by lane: timers
+  #laneEnd = 0
+  readonly #freeLanes: number[] = []
+  readonly #deadLanes: number[] = []
+  #deadSize = 0
 
   constructor(options: ExpiryOptions) {
     this.#ttlMs = options.ttlMs
@@ -69,14 +79,20 @@ export class ExpiryQueue {
     this.#seed = options.seed
   }
 
+  /** Timers of ranks. */
   get size(): number {
     return this.#size
   }
 
+  /** Timers that are nobody's, and still to be taken away. */
+  get deadSize(): number {
+    return this.#deadSize
+  }
+
   get bytesUsed(): number {
-    const columns =
-      this.#heads.byteLength + this.#ranks.byteLength + this.#rankSizes.byteLength + this.#lists.byteLength
-    return this.#timers.bytesUsed + this.#runs.bytesUsed + this.#table.bytesUsed + columns
+    const columns = [this.#heads, this.#lists, this.#laneOf, this.#ranks, this.#runsOf, this.#laneSizes]
+    const columnBytes = columns.reduce((sum, column) => sum + column.byteLength, 0)
+    return this.#timers.bytesUsed + this.#runs.bytesUsed + this.#table.bytesUsed + columnBytes
   }
 
   /** No timer ends before this; undefined where there is none. What a caller's clock has to wait for. */
@@ -88,14 +104,17 @@ export class ExpiryQueue {
 
   /** Timers of one rank. */
   sizeOf(rank: Rank): number {
-    return rank < this.#rankSizes.length ? this.#rankSizes[rank]! : 0
+    const lane = this.#findLane(rank)
+    return lane < 0 ? 0 : this.#laneSizes[lane]!
   }
 
   /** How many leading blocks of a chain have a timer. */
   prefixOf(rank: Rank, hashes: HashColumn, blockCount: number): number {
+    const lane = this.#findLane(rank)
+    if (lane < 0) return 0
     let block = 0
     while (block < blockCount) {
-      const timer = this.#find(rank, hashes[2 * block]!, hashes[2 * block + 1]!)
+      const timer = this.#find(lane, hashes[2 * block]!, hashes[2 * block + 1]!)
       if (timer < 0) break
       block += this.#matched(timer, hashes, block, blockCount)
     }
@@ -106,20 +125,21 @@ export class ExpiryQueue {
   start(rank: Rank, hashes: HashColumn, blockCount: number, nowMs: number, isExempt?: Uint8Array): void {
     const bucket = this.#bucketAt(nowMs)
     const list = this.#listFor(bucket)
+    const lane = this.#laneFor(rank)
     let fresh = -1 // the run of timers that are made side by side
     for (let block = 0; block < blockCount; ) {
       const lo = hashes[2 * block]!
       const hi = hashes[2 * block + 1]!
       const isKept = isExempt?.[block] !== 1
-      const timer = isKept ? this.#find(rank, lo, hi) : -1
+      const timer = isKept ? this.#find(lane, lo, hi) : -1
       if (timer >= 0) {
         const length = this.#matched(timer, hashes, block, blockCount)
         this.#refresh(timer, length, bucket)
         block += length
       } else {
         if (isKept) {
-          if (fresh < 0) fresh = this.#newRun(rank, bucket, list)
-          this.#newTimer(fresh, rank, lo, hi)
+          if (fresh < 0) fresh = this.#newRun(lane, bucket, list)
+          this.#newTimer(fresh, lane, lo, hi)
         }
         block++
       }
@@ -129,73 +149,123 @@ export class ExpiryQueue {
 
   has(rank: Rank, hashLo: number, hashHi: number): boolean {
     this.#learnAll()
-    return this.#find(rank, hashLo, hashHi) >= 0
+    const lane = this.#findLane(rank)
+    return lane >= 0 && this.#find(lane, hashLo, hashHi) >= 0
   }
 
   /** The block is no prediction any more. True if it had a timer. */
   cancel(rank: Rank, hashLo: number, hashHi: number): boolean {
     this.#learnAll()
-    const timer = this.#find(rank, hashLo, hashHi)
+    const lane = this.#findLane(rank)
+    const timer = lane < 0 ? -1 : this.#find(lane, hashLo, hashHi)
     if (timer < 0) return false
-    this.#forget(rank, timer)
-    this.#release(rank, this.#timers.get(timer, timerRun), timer)
+    this.#forget(lane, timer)
+    this.#release(lane, this.#timers.get(timer, timerRun), timer)
     return true
   }
 
-  cancelRank(rank: Rank): void {
-    while (rank < this.#ranks.length && this.#ranks[rank] !== 0) {
-      const run = this.#ranks[rank]! - 1
-      this.#dropFirst(run, this.#lengthOf(run))
+  /** The rank has no timer any more. If it had more than `timersMax`, they are nobody's, and `drain` takes them away. */
+  cancelRank(rank: Rank, timersMax: number = Number.POSITIVE_INFINITY): void {
+    const lane = this.#findLane(rank)
+    if (lane < 0) return
+    const size = this.#laneSizes[lane]!
+    if (size <= timersMax) return void this.#dropRuns(lane, size)
+    this.#laneOf[rank] = 0
+    this.#ranks[lane] = nobody
+    this.#deadLanes.push(lane)
+    this.#size -= size
+    this.#deadSize += size
+  }
+
+  /** Takes so many timers away that are nobody's; answers how many are left. */
+  drain(timersMax: number): number {
+    for (let left = timersMax; left > 0 && this.#deadLanes.length > 0; ) {
+      const lane = this.#deadLanes[0]!
+      left -= this.#dropRuns(lane, left)
+      if (this.#laneSizes[lane] !== 0) continue
+      this.#deadLanes.shift()
+      this.#freeLanes.push(lane)
     }
+    return this.#deadSize
   }
 
-  /** Moves timers that have ended, at most `blocksMax`, into removals; answers how many blocks those name. */
-  takeEnded(nowMs: number, blocksMax: number, into: EventBatch): number {
+  #dropRuns(lane: number, timersMax: number): number {
+    let dropped = 0
+    while (dropped < timersMax && this.#runsOf[lane] !== 0) {
+      const run = this.#runsOf[lane]! - 1
+      const length = Math.min(timersMax - dropped, this.#lengthOf(run))
+      this.#dropFirst(run, length)
+      dropped += length
+    }
+    return dropped
+  }
+
+  /**
+   * Moves timers that have ended into removals. Answers how much it did, at most `workMax`, in timers taken and runs looked at
+   * that were refreshed; 0 when none is left that has ended.
+   */
+  takeEnded(nowMs: number, workMax: number, into: EventBatch): number {
     this.#nowMs = Math.max(this.#nowMs, nowMs)
-    return this.#take(this.#nowMs, blocksMax, into)
+    return this.#take(this.#nowMs, workMax, into)
   }
 
-  /** Moves the timers that end first into removals, ended or not. */
-  takeOldest(blocksMax: number, into: EventBatch): number {
-    return this.#take(Number.POSITIVE_INFINITY, blocksMax, into)
+  /** Moves the timers that end first into removals, ended or not. While no timer is nobody's. */
+  takeOldest(timersMax: number, into: EventBatch): void {
+    const least = this.#size - timersMax
+    while (this.#size > least) this.#take(Number.POSITIVE_INFINITY, this.#size - least, into)
   }
 
-  #take(untilMs: number, blocksMax: number, into: EventBatch): number {
-    let taken = 0
+  #take(untilMs: number, workMax: number, into: EventBatch): number {
+    let work = 0
     for (const [bucket, list] of this.#buckets) {
-      if (this.#endMs(bucket) > untilMs || taken === blocksMax) break
-      this.#moveRefreshed(bucket, list)
-      while (taken < blocksMax && this.#lists[list] !== 0) taken += this.#takeRun(list, blocksMax - taken, into)
+      if (this.#endMs(bucket) > untilMs || work >= workMax) break
+      while (work < workMax && this.#lists[list] !== 0) work += this.#takeRun(bucket, list, workMax - work, into)
       if (this.#lists[list] !== 0) break
       this.#buckets.delete(bucket)
       this.#freeLists.push(list)
     }
-    return taken
+    return work
   }
 
-  /** Runs that were asked for again go to the list of the bucket in which they end now. */
-  #moveRefreshed(bucket: number, list: number): void {
+  /** A run is one removal, or the beginning of one; one that was asked for again goes to the list of its bucket now. */
+  #takeRun(bucket: number, list: number, timersMax: number, into: EventBatch): number {
     const runs = this.#runs
-    for (let run = this.#lists[list]! - 1; run >= 0; ) {
-      const next = runs.after(ofList, this.#lists, list, run)
-      const own = runs.get(run, runBucket)
-      if (own !== bucket) {
-        const later = this.#buckets.get(own)! // it was made by the refresh, and buckets go in order
-        runs.remove(ofList, this.#lists, list, run)
-        runs.append(ofList, this.#lists, later, run)
-        runs.set(run, runList, later)
-      }
-      run = next
+    const run = this.#lists[list]! - 1
+    const own = runs.get(run, runBucket)
+    if (own !== bucket) {
+      const later = this.#buckets.get(own)! // it was made by the refresh, and buckets go in order
+      runs.remove(ofList, this.#lists, list, run)
+      runs.append(ofList, this.#lists, later, run)
+      runs.set(run, runList, later)
+      return 1
     }
+    const length = Math.min(timersMax, this.#lengthOf(run))
+    const rank = this.#ranks[runs.get(run, runLane)]!
+    if (rank === nobody) this.#dropFirst(run, length)
+    else {
+      const word = into.openRemoved(rank, length)
+      this.#dropFirst(run, length, into.words, word)
+    }
+    return length
   }
 
-  /** A run is one removal, or the beginning of one. */
-  #takeRun(list: number, blocksMax: number, into: EventBatch): number {
-    const run = this.#lists[list]! - 1
-    const length = Math.min(blocksMax, this.#lengthOf(run))
-    const word = into.openRemoved(this.#runs.get(run, runRank), length)
-    this.#dropFirst(run, length, into.words, word)
-    return length
+  #findLane(rank: Rank): number {
+    return rank < this.#laneOf.length ? this.#laneOf[rank]! - 1 : -1
+  }
+
+  #laneFor(rank: Rank): number {
+    const known = this.#findLane(rank)
+    if (known >= 0) return known
+    const lane = this.#freeLanes.pop() ?? this.#laneEnd++
+    if (rank >= this.#laneOf.length) this.#laneOf = widened(this.#laneOf, rank + 1)
+    if (lane >= this.#ranks.length) {
+      this.#ranks = widened(this.#ranks, lane + 1)
+      this.#runsOf = widened(this.#runsOf, lane + 1)
+      this.#laneSizes = widened(this.#laneSizes, lane + 1)
+    }
+    this.#laneOf[rank] = lane + 1
+    this.#ranks[lane] = rank
+    return lane
   }
 
   /** Rounded up, so that nothing ends early; with no time to live at all, rounded down: it has ended already. */
@@ -218,30 +288,26 @@ export class ExpiryQueue {
     return list
   }
 
-  #newRun(rank: Rank, bucket: number, list: number): number {
+  #newRun(lane: number, bucket: number, list: number): number {
     const run = this.#runs.allocate()
-    this.#runs.set(run, runRank, rank)
+    this.#runs.set(run, runLane, lane)
     this.#runs.set(run, runBucket, bucket)
     this.#runs.set(run, runList, list)
     this.#runs.set(run, runLength, 0)
     if (run >= this.#heads.length) this.#heads = widened(this.#heads, run + 1)
-    if (rank >= this.#ranks.length) {
-      this.#ranks = widened(this.#ranks, rank + 1)
-      this.#rankSizes = widened(this.#rankSizes, rank + 1)
-    }
-    this.#runs.append(ofRank, this.#ranks, rank, run)
+    this.#runs.append(ofLane, this.#runsOf, lane, run)
     this.#runs.append(ofList, this.#lists, list, run)
     return run
   }
 
-  #newTimer(run: number, rank: Rank, hashLo: number, hashHi: number): void {
+  #newTimer(run: number, lane: number, hashLo: number, hashHi: number): void {
     const timer = this.#timers.allocate()
     this.#timers.set(timer, timerLo, hashLo)
     this.#timers.set(timer, timerHi, hashHi)
     this.#join(run, timer)
-    this.#rankSizes[rank]!++
+    this.#laneSizes[lane]!++
     this.#size++
-    if (this.#knowsAll || this.#lengthOf(run) === 1) this.#learn(rank, timer)
+    if (this.#knowsAll || this.#lengthOf(run) === 1) this.#learn(lane, timer)
   }
 
   /** How many blocks of a chain, from this one on, are those of the timer's run from that timer on: one at least. */
@@ -284,16 +350,16 @@ export class ExpiryQueue {
   /** `count` timers of a run, from this one on, become a run of their own that ends when the old one does. */
   #move(run: number, first: number, count: number): number {
     const runs = this.#runs
-    const rank = runs.get(run, runRank)
+    const lane = runs.get(run, runLane)
     const isHead = first === this.#heads[run]! - 1
-    const moved = this.#newRun(rank, runs.get(run, runBucket), runs.get(run, runList))
+    const moved = this.#newRun(lane, runs.get(run, runBucket), runs.get(run, runList))
     for (let timer = first, left = count; left > 0; left--) {
       const next = this.#timers.after(ofRun, this.#heads, run, timer)
       this.#leave(run, timer)
       this.#join(moved, timer)
       timer = next
     }
-    if (!this.#knowsAll) this.#learn(rank, isHead ? this.#heads[run]! - 1 : first)
+    if (!this.#knowsAll) this.#learn(lane, isHead ? this.#heads[run]! - 1 : first)
     return moved
   }
 
@@ -310,7 +376,7 @@ export class ExpiryQueue {
     this.#timers.remove(ofRun, this.#heads, run, timer)
     runs.set(run, runLength, length)
     if (length > 0) return
-    runs.remove(ofRank, this.#ranks, runs.get(run, runRank), run)
+    runs.remove(ofLane, this.#runsOf, runs.get(run, runLane), run)
     runs.remove(ofList, this.#lists, runs.get(run, runList), run)
     runs.release(run)
   }
@@ -319,14 +385,14 @@ export class ExpiryQueue {
     return this.#runs.get(run, runLength)
   }
 
-  #find(rank: Rank, hashLo: number, hashHi: number): number {
+  #find(lane: number, hashLo: number, hashHi: number): number {
     const table = this.#table
-    const hash = this.#hash(rank, hashLo, hashHi)
+    const hash = this.#hash(lane, hashLo, hashHi)
     const timers = this.#timers
     for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) {
       const timer = table.idAt(slot)
       if (timers.get(timer, timerLo) !== hashLo || timers.get(timer, timerHi) !== hashHi) continue
-      if (this.#runs.get(timers.get(timer, timerRun), runRank) === rank) return timer
+      if (this.#runs.get(timers.get(timer, timerRun), runLane) === lane) return timer
     }
     return -1
   }
@@ -338,7 +404,7 @@ export class ExpiryQueue {
 
   /** The first `count` timers of a run go; their hashes are written down where somebody wants them. */
   #dropFirst(run: number, count: number, names?: Uint32Array, at = 0): void {
-    const rank = this.#runs.get(run, runRank)
+    const lane = this.#runs.get(run, runLane)
     const isPart = count < this.#lengthOf(run)
     for (let block = 0; block < count; block++) {
       const timer = this.#heads[run]! - 1
@@ -346,39 +412,40 @@ export class ExpiryQueue {
         names[at + 2 * block] = this.#timers.get(timer, timerLo)
         names[at + 2 * block + 1] = this.#timers.get(timer, timerHi)
       }
-      if (this.#knowsAll || block === 0) this.#forget(rank, timer)
-      this.#release(rank, run, timer)
+      if (this.#knowsAll || block === 0) this.#forget(lane, timer)
+      this.#release(lane, run, timer)
     }
-    if (isPart && !this.#knowsAll) this.#learn(rank, this.#heads[run]! - 1)
+    if (isPart && !this.#knowsAll) this.#learn(lane, this.#heads[run]! - 1)
   }
 
-  #release(rank: Rank, run: number, timer: number): void {
+  #release(lane: number, run: number, timer: number): void {
     this.#leave(run, timer)
     this.#timers.release(timer)
-    this.#rankSizes[rank]!--
-    this.#size--
+    this.#laneSizes[lane]!--
+    if (this.#ranks[lane] === nobody) this.#deadSize--
+    else this.#size--
   }
 
-  #learn(rank: Rank, timer: number): void {
-    this.#table.add(this.#hash(rank, this.#timers.get(timer, timerLo), this.#timers.get(timer, timerHi)), timer)
+  #learn(lane: number, timer: number): void {
+    this.#table.add(this.#hash(lane, this.#timers.get(timer, timerLo), this.#timers.get(timer, timerHi)), timer)
   }
 
-  #forget(rank: Rank, timer: number): void {
-    this.#table.deleteId(this.#hash(rank, this.#timers.get(timer, timerLo), this.#timers.get(timer, timerHi)), timer)
+  #forget(lane: number, timer: number): void {
+    this.#table.deleteId(this.#hash(lane, this.#timers.get(timer, timerLo), this.#timers.get(timer, timerHi)), timer)
   }
 
   /** From the first question about a single block on, the table knows every timer. */
   #learnAll(): void {
     if (this.#knowsAll) return
     this.#knowsAll = true
-    for (let rank = 0; rank < this.#ranks.length; rank++)
-      for (let run = this.#ranks[rank]! - 1; run >= 0; run = this.#runs.after(ofRank, this.#ranks, rank, run)) {
+    for (let lane = 0; lane < this.#laneEnd; lane++)
+      for (let run = this.#runsOf[lane]! - 1; run >= 0; run = this.#runs.after(ofLane, this.#runsOf, lane, run)) {
         let timer = this.#heads[run]! - 1
-        while ((timer = this.#timers.after(ofRun, this.#heads, run, timer)) >= 0) this.#learn(rank, timer)
+        while ((timer = this.#timers.after(ofRun, this.#heads, run, timer)) >= 0) this.#learn(lane, timer)
       }
   }
 
-  #hash(rank: Rank, hashLo: number, hashHi: number): number {
-    return mixWords(this.#seed, rank, hashLo, hashHi, 0)
+  #hash(lane: number, hashLo: number, hashHi: number): number {
+    return mixWords(this.#seed, lane, hashLo, hashHi, 0)
   }
 }

@@ -17,7 +17,7 @@ export class IdTable {
   #shift = 32 - slotBitsMin // a hash's home is its first bits
   #size = 0
   /** While the table moves: the old slots from `#start` on, which was free, have moved as far as `#moved` says. */
-  #old: Uint32Array | undefined
+  #old: Uint32Array<ArrayBuffer> | undefined
   #start = 0
   #moved = 0
   /** Where the last hash was sought: the numbers of slots are those of its own. */
@@ -70,8 +70,7 @@ export class IdTable {
   /** To the slots in which this hash is, or would be. */
   #turnTo(hash: number): void {
     const old = this.#old
-    const isOld =
-      old !== undefined && (((hash >>> (this.#shift + 1)) - this.#start) & maskOf(old)) >= this.#moved
+    const isOld = old !== undefined && (((hash >>> (this.#shift + 1)) - this.#start) & maskOf(old)) >= this.#moved
     this.#sought = isOld ? old : this.#slots
     this.#soughtShift = isOld ? this.#shift + 1 : this.#shift
   }

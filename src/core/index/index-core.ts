@@ -23,6 +23,8 @@ export interface IndexCore {
   holds(rank: number, external: number): number
   blocksOf(rank: number): number
   clearRank(rank: number): number
+  clearInSteps(names: number): void
+  drain(names: number): number
   collect(rank: number): number
   describe(rank: number, from: number, count: number, facts: number): void
   describeNames(rank: number, names: number, count: number, facts: number): void
@@ -36,13 +38,16 @@ export interface IndexCore {
   evictedBlocks(): number
   bytesUsed(): number
   ranks(): number
+  seats(): number
+  seatOf(rank: number): number
+  rankAt(seat: number): number
   chunks(): number
   edges(): number
   hot(): number
   holdersOf(node: number): number
   slabs(): number
   rankRecords(): number
-  usesOwn(rank: number, node: number): number
+  usesOwn(seat: number, node: number): number
   reserve(rank: number, names: number): number
   keepSet(bits: number, words: number): number
   dropSet(set: number): void

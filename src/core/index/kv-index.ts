@@ -66,6 +66,11 @@ export interface KvIndexOptions {
   readonly tierBlocksMax?: number | undefined
   /** Predictions over all ranks. */
   readonly predictedBlocksMax?: number | undefined
+  /**
+   * No call takes away much more than this of predictions that have ended, or of ranks that were reset: `expire` and `drain` take
+   * the rest. The indexes have `clearBlocksMax` for their own part. Default: everything goes at once.
+   */
+  readonly stepBlocks?: number | undefined
 }
 
 export interface RankBlocks extends Readonly<Record<StorageTier, number>> {
@@ -130,6 +135,8 @@ export class KvIndex {
   readonly #target: EventTarget
   #lastExternal = newHashColumn(0)
   #hasLastHashes = false
+  /** Something was cleared, perhaps, since `drain` found nothing. */
+  #mayHaveLeft = false
   /** The last lookup's answer. Depths are those without predictions: the caller's column, or our copy of it. */
   #lookup: MatchColumns = newMatchColumns()
   #exactDepths: Uint32Array = new Uint32Array(0)
@@ -137,7 +144,7 @@ export class KvIndex {
   #predictedDepths = new Uint32Array(0)
 
   constructor(options: KvIndexOptions) {
-    const { ranks, device, approximateTtlMs, predicted, startMs, seed } = options
+    const { ranks, device, approximateTtlMs, predicted, startMs, seed, stepBlocks } = options
     if (approximateTtlMs !== undefined && predicted)
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'predictions beside an index need engine events' })
     const blocksMax = options.predictedBlocksMax ?? predictedBlocksMaxDefault
@@ -149,7 +156,13 @@ export class KvIndex {
     this.#isApproximate = approximateTtlMs !== undefined
     const ttlMs = approximateTtlMs ?? predicted?.ttlMs
     if (ttlMs !== undefined)
-      this.#predictions = new PredictedIndex(predicted?.index ?? device, { ttlMs, startMs, seed, blocksMax })
+      this.#predictions = new PredictedIndex(predicted?.index ?? device, {
+        ttlMs,
+        startMs,
+        seed,
+        blocksMax,
+        stepBlocks,
+      })
     this.#target = {
       ranks,
       tiers: this.#tiers,
@@ -165,6 +178,7 @@ export class KvIndex {
     if (!this.#isEnabled) return
     const { device } = batch
     if (device.eventCount > 0) {
+      this.#mayHaveLeft = true
       if (this.#isApproximate) this.#predictions!.confirm(device)
       this.#device.apply(device, this.#reports.device)
       this.counts.addBatch(device, this.#reports.device, true)
@@ -259,9 +273,24 @@ export class KvIndex {
     return this.#predictions.record(rank, local, sequence, nowMs, blockCount)
   }
 
-  /** Forgets decisions whose time has ended; answers how many blocks those were. */
-  expire(nowMs: number): number {
-    return this.#predictions?.expire(nowMs) ?? 0
+  /**
+   * Forgets decisions whose time has ended, about `blocksMax` blocks of them; answers how many blocks those were. A lookup credits
+   * what is left, so it wants an `expire` that left nothing: `nextExpiryMs` lies in the future then.
+   */
+  expire(nowMs: number, blocksMax?: number): number {
+    return this.#predictions?.expire(nowMs, blocksMax) ?? 0
+  }
+
+  /**
+   * Takes away about `blocksMax` blocks of what ranks left that were reset or cleared; answers how many are left. Changes nothing
+   * that a lookup finds; until it is done, `distinctBlocks` and `bytesUsed` count what is left.
+   */
+  drain(blocksMax: number): number {
+    if (!this.#mayHaveLeft) return 0
+    const beside = this.#predictions?.drain(blocksMax) ?? 0
+    const left = this.#isApproximate ? beside : beside + this.#device.drain(blocksMax)
+    this.#mayHaveLeft = left > 0
+    return left
   }
 
   /** When to call `expire` next, if ever. */
@@ -277,6 +306,7 @@ export class KvIndex {
   /** Forgets all that the rank holds, on every tier, predictions and their timers included. Cache owners keep theirs. */
   resetRank(rank: Rank): void {
     this.#withheld.delete(rank)
+    this.#mayHaveLeft = true
     this.#device.clearRank(rank)
     this.#predictions?.clearRank(rank)
     this.#tiers.clearOwner(this.#tiers.owners.ofRank(rank))

@@ -84,6 +84,10 @@ export class NaiveIndex implements PrefixIndex {
     return this.#names.get(rank)?.has(hashAt(external, 0)) ?? false
   }
 
+  drain(): number {
+    return 0
+  }
+
   clearRank(rank: Rank): number {
     const count = this.blocksOf(rank)
     this.#names.delete(rank)

@@ -5,15 +5,24 @@ import { ApplyReport } from './apply-report.js'
 import { EventBatch } from './event-batch.js'
 import { NaiveIndex } from './naive-index.case.js'
 import { PredictedIndex } from './predicted-index.js'
+import type { PrefixIndex } from './prefix-index.js'
 import { WasmIndex } from './wasm-index.js'
 
 const sequenceOf = (local: readonly bigint[]) =>
   local.map((_, index) => local.slice(0, index + 1).reduce((a, b) => a * 31n + b, 7n))
 
-function predictions(ttlMs: number, options: { blocksMax?: number; startMs?: number } = {}) {
-  const index = new NaiveIndex()
+interface Options {
+  readonly blocksMax?: number
+  readonly startMs?: number
+  readonly stepBlocks?: number | undefined
+  readonly index?: PrefixIndex
+}
+
+function predictions(ttlMs: number, options: Options = {}) {
+  const index = options.index ?? new NaiveIndex()
   const startMs = options.startMs ?? 0
-  const predicted = new PredictedIndex(index, { ttlMs, startMs, seed: 3, blocksMax: options.blocksMax ?? 1000 })
+  const { blocksMax = 1000, stepBlocks } = options
+  const predicted = new PredictedIndex(index, { ttlMs, startMs, seed: 3, blocksMax, stepBlocks })
   const real = (fill: (batch: EventBatch) => void) => {
     const batch = new EventBatch()
     fill(batch)
@@ -192,6 +201,38 @@ it('at its cap the oldest prediction goes first, and is counted', () => {
   expect([it.predicted.predictedBlocks, it.index.stats().heldBlocks]).toEqual([3, 3])
 })
 
+it('many predictions that end together go in steps, and a decision takes one of them', () => {
+  const it = predictions(1000, { stepBlocks: 10 })
+  for (let chain = 1n; chain <= 5n; chain++)
+    it.record(
+      0,
+      Array.from({ length: 8 }, (_, at) => 100n * chain + BigInt(at)),
+      0,
+    )
+  expect(it.predicted.expire(1000, 10)).toBe(10)
+  it.record(1, [1n], 1000) // a step before it is stored, and one after
+  expect([it.predicted.predictedBlocks, it.predicted.nextExpiryMs]).toEqual([11, 1000])
+  expect([it.predicted.expire(1000, 20), it.predicted.nextExpiryMs]).toEqual([10, 2000])
+})
+
+it('a rank with many timers is cleared at once for whoever asks, and in steps otherwise', () => {
+  const index = WasmIndex.create({ seedLo: 1, seedHi: 2, clearBlocksMax: 3 })!
+  const it = predictions(1000, { stepBlocks: 3, index, blocksMax: 20 })
+  const chain = Array.from({ length: 12 }, (_, at) => BigInt(at + 1))
+  it.record(0, chain, 0)
+  it.record(1, chain.slice(0, 4), 0)
+  expect(it.predicted.clearRank(0)).toBe(12)
+  expect(it.find(chain)).toEqual([0, 4, 0])
+  expect([it.predicted.predictedBlocks, index.stats().heldBlocks]).toEqual([4, 4])
+  it.record(0, chain.slice(0, 2), 50) // it comes back, and has what it is given now
+  expect(it.find(chain)).toEqual([2, 4, 0])
+  // The timers that are nobody's are the first to go where there are too many.
+  it.record(2, chain.slice(0, 9), 60)
+  expect([it.predicted.predictedBlocks, it.predicted.evictedBlocks]).toEqual([15, 0])
+  while (it.predicted.drain(5) > 0) expect(it.find(chain)).toEqual([2, 4, 9])
+  expect(index.stats()).toMatchObject({ heldBlocks: 15, distinctBlocks: 9 })
+})
+
 // Goal: no order of decisions, refreshes, clears, engine events and clock steps keeps a block past its end or loses one early.
 // Method: the model is a map from (rank, prefix) to the instant of its end, looked through on every question.
 type Step =
@@ -209,13 +250,16 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
 )
 
 it('holds exactly the predictions whose end has not come, after every step', () => {
+  const inSteps = WasmIndex.create({ seedLo: 1, seedHi: 2, clearBlocksMax: 2 })!
   fc.assert(
     fc.property(
       fc.array(anyStep, { maxLength: 50 }),
       fc.integer({ min: 1, max: 700 }),
       anyLocal,
-      (steps, ttlMs, query) => {
-        const it = predictions(ttlMs)
+      fc.constantFrom(undefined, 1, 3),
+      (steps, ttlMs, query, stepBlocks) => {
+        for (const rank of [0, 1, 2]) inSteps.clearRank(rank)
+        const it = predictions(ttlMs, { stepBlocks, index: stepBlocks ? inSteps : new NaiveIndex() })
         const ends = new Map<string, number>() // "rank:prefix" to the end of its time
         let nowMs = 0
         for (const step of steps) {
@@ -236,7 +280,9 @@ it('holds exactly the predictions whose end has not come, after every step', () 
               ends.set(key, Math.max(end, ends.get(key) ?? 0)) // reported once, a block stays
             }
           }
-          it.predicted.expire(nowMs)
+          while ((it.predicted.nextExpiryMs ?? Number.POSITIVE_INFINITY) <= nowMs)
+            it.predicted.expire(nowMs, stepBlocks)
+          it.predicted.drain(1)
           for (const [key, end] of ends) if (end <= nowMs) ends.delete(key)
           const prompt = query.map((word) => BigInt(word) + 1n)
           const expected = [0, 1, 2].map((rank) => {

@@ -14,6 +14,11 @@ import type { PrefixIndex } from './prefix-index.js'
 export interface PredictedOptions extends ExpiryOptions {
   /** Predicted blocks over all ranks; past it the oldest prediction goes, and is counted. */
   readonly blocksMax: number
+  /**
+   * What a decision takes away at most of predictions that have ended, and what a rank may have to be cleared at once: the rest goes
+   * in later calls of `expire` and `drain`. Default: everything goes at once.
+   */
+  readonly stepBlocks?: number | undefined
 }
 
 /** Removals per crossing: bounds the batch however many predictions end together. */
@@ -23,6 +28,7 @@ export class PredictedIndex {
   readonly index: PrefixIndex
   readonly #expiry: ExpiryQueue
   readonly #blocksMax: number
+  readonly #stepBlocks: number
   readonly #batch = new EventBatch()
   readonly #report = new ApplyReport()
   /** False until an engine reports something: until then every block here is a prediction, and nobody need ask. */
@@ -36,6 +42,7 @@ export class PredictedIndex {
     this.index = index
     this.#expiry = new ExpiryQueue(options)
     this.#blocksMax = Math.max(1, options.blocksMax)
+    this.#stepBlocks = options.stepBlocks ?? Number.POSITIVE_INFINITY
   }
 
   /** Blocks that will expire unless they are asked for again. */
@@ -77,7 +84,7 @@ export class PredictedIndex {
         localCount: hashCount(local),
         sequenceCount: hashCount(sequence),
       })
-    this.expire(nowMs)
+    this.expire(nowMs, this.#stepBlocks)
     const count = Math.min(blockCount, this.#blocksMax)
     if (count === 0) return 'ok'
     this.#findReported(rank, sequence, count)
@@ -86,23 +93,32 @@ export class PredictedIndex {
     if (status !== 'ok' && status !== 'duplicate_store') return status
     this.#expiry.start(rank, sequence, count, nowMs, this.#hasReported ? this.#isReported : undefined)
     this.#evict()
-    this.expire(nowMs) // a time to live of 0 has ended already
+    this.expire(nowMs, this.#stepBlocks) // a time to live of 0 has ended already
     return status
   }
 
-  /** Forgets every prediction that has ended; answers how many blocks those were. */
-  expire(nowMs: number): number {
-    let total = 0
-    for (;;) {
+  /**
+   * Forgets predictions that have ended, about `blocksMax` of them; answers how many blocks those were. Some are left as long as
+   * `nextExpiryMs` has passed, and lookups credit them until they are gone.
+   */
+  expire(nowMs: number, blocksMax: number = Number.POSITIVE_INFINITY): number {
+    const before = this.#expiry.size
+    for (let left = blocksMax; left > 0; ) {
       this.#batch.clear()
-      const taken = this.#expiry.takeEnded(nowMs, takeMax, this.#batch)
-      if (taken === 0) break
+      const work = this.#expiry.takeEnded(nowMs, Math.min(takeMax, left), this.#batch)
+      if (work === 0) break
       // What a cap or an engine's own removal took before is simply gone: the status does not matter.
       this.index.apply(this.#batch, this.#report)
-      total += taken
+      left -= work
     }
-    this.#expiredBlocks += total
-    return total
+    const expired = before - this.#expiry.size
+    this.#expiredBlocks += expired
+    return expired
+  }
+
+  /** Takes away what cleared ranks left: about `blocksMax` timers, and as many blocks. Answers how many are left. */
+  drain(blocksMax: number): number {
+    return this.#expiry.drain(blocksMax) + this.index.drain(blocksMax)
   }
 
   /** Before a batch of real events is applied: what an engine speaks of is no prediction any more. */
@@ -115,7 +131,7 @@ export class PredictedIndex {
       const rank = words[at + 1]!
       const count = words[at + 2]!
       at += eventHeaderWords
-      if (kind === eventKinds.cleared) this.#expiry.cancelRank(rank)
+      if (kind === eventKinds.cleared) this.#expiry.cancelRank(rank, this.#stepBlocks)
       else
         for (let block = 0; block < count; block++)
           this.#expiry.cancel(rank, words[at + 2 * block]!, words[at + 2 * block + 1]!)
@@ -125,7 +141,7 @@ export class PredictedIndex {
 
   /** Forgets all of one rank, timers included; answers how many external hashes it held. */
   clearRank(rank: Rank): number {
-    this.#expiry.cancelRank(rank)
+    this.#expiry.cancelRank(rank, this.#stepBlocks)
     return this.index.clearRank(rank)
   }
 
@@ -171,10 +187,13 @@ export class PredictedIndex {
   }
 
   #evict(): void {
+    // Timers that are nobody's take room as well; no rank loses a prediction while there are any.
+    this.#expiry.drain(Math.max(0, this.#expiry.size + this.#expiry.deadSize - this.#blocksMax))
     const surplus = this.#expiry.size - this.#blocksMax
     if (surplus <= 0) return
     this.#batch.clear()
-    this.#evictedBlocks += this.#expiry.takeOldest(surplus, this.#batch)
+    this.#expiry.takeOldest(surplus, this.#batch)
+    this.#evictedBlocks += surplus
     this.index.apply(this.#batch, this.#report)
   }
 }

@@ -10,6 +10,7 @@ import { WasmIndex } from './wasm-index.js'
 
 const seeds = { seedLo: 0x1234, seedHi: 0x5678 }
 const wasm: MakeIndex = (options = {}) => WasmIndex.create({ ...seeds, ...options })!
+const inSteps: MakeIndex = (options = {}) => wasm({ clearBlocksMax: 3, ...options })
 const ts: MakeIndex = (options = {}) => new TsIndex({ ...seeds, ...options })
 const sharded =
   (count: number): MakeIndex =>
@@ -81,18 +82,25 @@ const shapes: readonly Shape[] = [
   { ranks: 130, locals: 300, blocksMax: 150, names: 'chained' },
 ]
 
-const makers = [wasm, ts, sharded(3), shardedTs] as const
+const makers = [
+  { make: wasm, isOne: true },
+  { make: inSteps, isOne: true },
+  { make: ts, isOne: true },
+  { make: () => sharded(3)({ clearBlocksMax: 3 }), isOne: false },
+  { make: shardedTs, isOne: false },
+] as const
 
 it.each(shapes)('answers as plain sets do ($ranks ranks, $locals locals, $names names)', (shape) => {
-  for (let round = 0; round < 8; round++) {
-    const index = makers[round % 4]!()
+  for (let round = 0; round < 10; round++) {
+    const { make, isOne } = makers[round % makers.length]!
+    const index = make()
     const seed = (started + round * 7919) | 0
     const both = new Differential(index, shape, seed)
     try {
       for (let step = 0; step < 45; step++) {
         both.step()
         both.find()
-        if (step % 20 === 19) both.audit(round % 4 < 2)
+        if (step % 20 === 19) both.audit(isOne)
         if (step === 40) both.rewrite()
       }
       both.drain()

@@ -44,6 +44,12 @@ export interface PrefixIndex {
   clearRank(rank: Rank): number
 
   /**
+   * Takes away about `blocksMax` of what cleared ranks have left behind (see `clearBlocksMax`); answers how many blocks are left.
+   * Changes nothing that a lookup finds.
+   */
+  drain(blocksMax: number): number
+
+  /**
    * Every block that the rank holds contiguously from the root, each after its parent. Blocks behind a hole are left
    * out: they cannot be replayed. The index must not change while this is iterated; `fact` is reused between steps.
    */
@@ -99,7 +105,7 @@ export interface IndexStats {
   /** External hashes over all ranks: what `maxBlocks` limits. */
   readonly heldBlocks: number
   /**
-   * Blocks that somebody holds or that lead to one, each once. Zero when no rank holds anything. In several shards it is counted
+   * Blocks that somebody holds or that lead to one, each once, and those that are still to be drained. In several shards it is counted
    * up to 131,072 hashes on the ways to them, and estimated from as many beyond that (decision 0123).
    */
   readonly distinctBlocks: number
@@ -140,4 +146,9 @@ export interface IndexOptions {
   readonly maxBlocks?: number
   /** The same for each rank. */
   readonly maxBlocksPerRank?: number
+  /**
+   * A rank with more blocks is cleared in steps: nobody is credited for them any more, and `drain` takes them away. Default: every
+   * clear is done at once. An index without WebAssembly knows no steps.
+   */
+  readonly clearBlocksMax?: number
 }

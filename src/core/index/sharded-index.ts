@@ -87,6 +87,19 @@ export class ShardedIndex implements PrefixIndex {
     return this.#shardOf(rank).clearRank(rank)
   }
 
+  drain(blocksMax: number): number {
+    this.#survey = undefined
+    let budget = blocksMax
+    let sum = 0
+    for (const { shard } of this.#lanes) {
+      const before = shard.drain(0)
+      const left = before > 0 ? shard.drain(budget) : 0
+      budget = Math.max(0, budget - (before - left))
+      sum += left
+    }
+    return sum
+  }
+
   facts(rank: Rank): Iterable<Readonly<BlockFact>> {
     return this.#shardOf(rank).facts(rank)
   }

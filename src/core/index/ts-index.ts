@@ -90,6 +90,11 @@ export class TsIndex implements Shard {
     return this.#knowledge.clearRank(rank)
   }
 
+  /** Clears are whole here. */
+  drain(): number {
+    return 0
+  }
+
   *facts(rank: Rank): Iterable<Readonly<BlockFact>> {
     const { trie } = this.#knowledge
     const isWhole = new Map<number, boolean>([[root, true]])

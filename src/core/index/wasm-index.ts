@@ -157,6 +157,12 @@ export class WasmIndex implements Shard {
     return cleared
   }
 
+  drain(blocksMax: number): number {
+    const left = this.#core.drain(Math.min(unlimited, blocksMax)) >>> 0
+    this.#view()
+    return left
+  }
+
   *facts(rank: Rank): Iterable<Readonly<BlockFact>> {
     const core = this.#core
     const count = core.collect(rank) >>> 0
@@ -217,6 +223,7 @@ export class WasmIndex implements Shard {
   }
 
   snapshot(): Uint8Array {
+    this.drain(unlimited)
     return snapshotCore(this.#core)
   }
 
@@ -321,7 +328,7 @@ export class WasmIndex implements Shard {
 
   /** One result per rank that was ever used; `find` must never be short of room. */
   #widenResults(): void {
-    const bytes = Math.max(64, this.#core.ranks()) * resultBytes
+    const bytes = Math.max(64, this.#core.seats()) * resultBytes
     if (bytes <= this.#results.bytes) return
     if (!this.#results.reserve(bytes)) {
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'no memory for that many ranks' })
@@ -368,8 +375,10 @@ function newCore(options: WasmIndexOptions): IndexCore | undefined {
   return core
 }
 
-function limit(core: IndexCore, { maxBlocks, maxBlocksPerRank, isShard }: WasmIndexOptions): void {
+function limit(core: IndexCore, options: WasmIndexOptions): void {
+  const { maxBlocks, maxBlocksPerRank, clearBlocksMax, isShard } = options
   core.limitBlocks(isShard ? unlimited : (maxBlocks ?? unlimited), maxBlocksPerRank ?? unlimited, isShard ? 1 : 0)
+  core.clearInSteps(Math.min(unlimited, clearBlocksMax ?? unlimited))
 }
 
 function emptyFact(): BlockFact {

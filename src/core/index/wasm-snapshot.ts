@@ -11,12 +11,13 @@ const windowWords = 65_536
 /** One name in a table that has just got its size, on average. */
 const nameBytes = 13
 
+/** Of a core that has nothing to drain. Inside, ranks have seats (assembly/index/seats.ts); a snapshot names ranks. */
 export function snapshotCore(core: IndexCore): Uint8Array {
   const view = new Uint32Array(core.memory.buffer)
   const chunks = liveChunks(core, view)
   const writer = new SnapshotWriter(4 * address(core.distinctBlocks()) + 12 * chunks.length + 1024)
   const aliases = readAliases(core, view)
-  const sets = new SetNumbers(writer, view, aliases)
+  const sets = new SetNumbers(writer, core, view, aliases)
   for (const chunk of chunks) spansOf(view, chunk, sets, [])
   const runs = new Uint32Array(view.length >>> 4) // by chunk address / 64
   const spans: number[] = []
@@ -30,7 +31,8 @@ export function snapshotCore(core: IndexCore): Uint8Array {
     const external = view.subarray(at + 16, at + 16 + 2 * count)
     runs[chunk >>> 6] = writer.run(parent === 0 ? -1 : runs[parent >>> 6]!, parent & 63, local, external, spans)
   }
-  for (const { rank, node, lo, hi } of aliases) writer.alias(rank, runs[node >>> 6]!, node & 63, lo, hi)
+  for (const { seat, node, lo, hi } of aliases)
+    writer.alias(address(core.rankAt(seat)), runs[node >>> 6]!, node & 63, lo, hi)
   return writer.finish()
 }
 
@@ -212,7 +214,7 @@ function sizesOf(view: Uint32Array, chunk: number): [len: number, cap: number] {
 }
 
 interface Alias {
-  readonly rank: number
+  readonly seat: number
   readonly node: number
   readonly lo: number
   readonly hi: number
@@ -223,8 +225,8 @@ interface Alias {
 function readAliases(core: IndexCore, view: Uint32Array): Alias[] {
   const records = address(core.rankRecords()) >>> 2
   const aliases: Alias[] = []
-  for (let rank = 0; rank < core.ranks(); rank++) {
-    const record = records + (rankRecordBytes / 4) * rank
+  for (let seat = 0; seat < core.seats(); seat++) {
+    const record = records + (rankRecordBytes / 4) * seat
     if (view[record + 10] === 0) continue
     const table = view[record + 11]! >>> 2
     for (let slot = 0; slot <= view[record + 13]!; slot++) {
@@ -233,7 +235,7 @@ function readAliases(core: IndexCore, view: Uint32Array): Alias[] {
       // A block's own name lies here too when its bucket had no room.
       const own = ((node & ~63) >>> 2) + 16 + 2 * (node & 63)
       if (lo === view[own] && hi === view[own + 1]) continue
-      aliases.push({ rank, node, lo, hi, isFurther: core.usesOwn(rank, node) !== 0 })
+      aliases.push({ seat, node, lo, hi, isFurther: core.usesOwn(seat, node) !== 0 })
     }
   }
   return aliases
@@ -244,32 +246,41 @@ class SetNumbers {
   readonly #numbers = new Map<string | number, number>([[0, 0]])
   readonly #byAliasOnly = new Map<number, number[]>()
   readonly #writer: SnapshotWriter
+  readonly #core: IndexCore
   readonly #view: Uint32Array
 
-  constructor(writer: SnapshotWriter, view: Uint32Array, aliases: readonly Alias[]) {
+  constructor(writer: SnapshotWriter, core: IndexCore, view: Uint32Array, aliases: readonly Alias[]) {
     this.#writer = writer
+    this.#core = core
     this.#view = view
-    for (const { rank, node, isFurther } of aliases) {
+    for (const { seat, node, isFurther } of aliases) {
       if (isFurther) continue
-      const ranks = this.#byAliasOnly.get(node)
-      if (ranks) ranks.push(rank)
-      else this.#byAliasOnly.set(node, [rank])
+      const seats = this.#byAliasOnly.get(node)
+      if (seats) seats.push(seat)
+      else this.#byAliasOnly.set(node, [seat])
     }
   }
 
   of(node: number, set: number): number {
     const away = this.#byAliasOnly.size > 0 ? this.#byAliasOnly.get(node) : undefined
-    if (set >= singleHolder) return away ? 0 : set
+    if (set >= singleHolder) return away ? 0 : singleHolder + address(this.#core.rankAt(set - singleHolder))
     const key = away ? `${set}-${away.join()}` : set
     let number = this.#numbers.get(key)
     if (number === undefined) {
       const entry = set << 2 // its address is 16 times its id: this many words
       const bits = this.#view.slice(entry + 6, entry + 6 + 2 * this.#view[entry + 4]!)
-      for (const rank of away ?? []) bits[rank >>> 5]! &= ~(1 << (rank & 31))
-      number = bits.some((word) => word !== 0) ? this.#writer.set(bits) : 0
+      for (const seat of away ?? []) bits[seat >>> 5]! &= ~(1 << (seat & 31))
+      number = bits.some((word) => word !== 0) ? this.#writer.set(this.#byRank(bits)) : 0
       this.#numbers.set(key, number)
     }
     return number
+  }
+
+  #byRank(seats: Uint32Array): Uint32Array {
+    const ranks = ranksIn(seats).map((seat) => address(this.#core.rankAt(seat)))
+    const bits = new Uint32Array((Math.max(...ranks) >>> 5) + 1)
+    for (const rank of ranks) bits[rank >>> 5]! |= 1 << (rank & 31)
+    return bits
   }
 }
 

@@ -44,6 +44,7 @@ export const opcodes = [
   'dispatched',
   'applyBatch',
   'setWithheld',
+  'expireStep',
 ] as const
 export type Opcode = (typeof opcodes)[number]
 

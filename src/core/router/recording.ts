@@ -297,12 +297,14 @@ export class RecordingRouter implements RouterInputs {
     )
   }
 
-  expire(moment: Moment): void {
+  expire(moment: Moment, blocksMax?: number): void {
     this.#record(
-      'expire',
+      blocksMax === undefined ? 'expire' : 'expireStep',
       moment,
-      (inner) => this.core.expire(inner),
-      () => {},
+      (inner) => this.core.expire(inner, blocksMax),
+      () => {
+        if (blocksMax !== undefined) this.#to.count(blocksMax)
+      },
     )
   }
 

@@ -221,6 +221,10 @@ function readInput(
       return plain((moment) => core.recheck(moment))
     case 'expire':
       return plain((moment) => core.expire(moment))
+    case 'expireStep': {
+      const blocksMax = from.count()
+      return plain((moment) => core.expire(moment, blocksMax))
+    }
     case 'dispatched': {
       const expected = readList(from, () => ({ number: from.count(), outcome: skipOutcome(from) }))
       return () => ({ dispatched: core.takeDispatched(), expected })

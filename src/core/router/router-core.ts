@@ -90,8 +90,8 @@ export interface RouterInputs {
   ): DecisionOutcome
   applyReplica(events: readonly SequenceEvent[], moment: Moment): ReplicaOutcome
   recheck(moment: Moment): void
-  /** Frees bookings that nobody ended, and forgets predictions whose time is over. */
-  expire(moment: Moment): void
+  /** Frees bookings that nobody ended, and forgets predictions whose time is over: about `blocksMax` blocks of them. */
+  expire(moment: Moment, blocksMax?: number): void
   /** Requests that left the queue since the last call, in the order in which they did. */
   takeDispatched(): readonly Dispatch[]
   /** Shutdown: everybody who waits is refused. */
@@ -320,9 +320,9 @@ export class RouterCore implements RouterInputs {
     this.#scheduler.recheck(moment)
   }
 
-  expire(moment: Moment): void {
+  expire(moment: Moment, blocksMax?: number): void {
     this.sequences.expire(moment.nowMs)
-    this.index?.expire(moment.nowMs)
+    this.index?.expire(moment.nowMs, blocksMax)
   }
 
   /** Shutdown: everybody who waits is refused. */
