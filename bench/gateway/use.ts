@@ -37,20 +37,29 @@ export function reportUse(port: number, more: Readonly<Record<string, number>> =
   process.send!({ port, ...more })
 }
 
+// The kernel adds up a thread's time when it steps aside, and otherwise every few milliseconds: up to 4 ms of one stretch would be
+// counted in another.
+const nobodyWakes = new Int32Array(new SharedArrayBuffer(4))
+const asideMs = 0.02
+
 /**
  * How much the loop's thread computed between two ticks of a timer of one millisecond: the part of a stall that is ours,
  * whoever else wants the cores. Waiting for the collector's helpers is not in it. Linux tells; elsewhere there is no such
- * figure. Asking costs about one percent of a core, so it is done only where it is wanted.
+ * figure. Asking costs several percent of a core, so it is done only where it is wanted.
  */
 function watchLoop(): { share(p: number): number | undefined; reset(): void } | undefined {
   const thread = loopThread()
   if (!thread) return undefined
+  const computedMs = (): number => {
+    Atomics.wait(nobodyWakes, 0, 0, asideMs)
+    return thread().computedMs
+  }
   let stretches: number[] = []
-  let before = thread().computedMs
+  let before = computedMs()
   setInterval(() => {
-    const { computedMs } = thread()
-    stretches.push(computedMs - before)
-    before = computedMs
+    const now = computedMs()
+    stretches.push(now - before)
+    before = now
   }, 1).unref()
   return {
     share: (p) =>

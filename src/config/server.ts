@@ -47,6 +47,11 @@ const options = {
     range: { min: 0.001, max: mebibytesMax },
     env: ['DYN_HTTP_BODY_LIMIT_MB'],
   }),
+  bodyMemoryMb: number(
+    2048,
+    'Bodies of all requests under way, in MiB, counted as they arrive and until the answer begins. A request whose body finds no room is refused as overload.',
+    { range: { min: 0.001 } },
+  ),
   editedAnswerLimitMb: number(
     16,
     'Largest whole answer that is changed on its way (nvext fields that were asked for, errors with strict: dynamo), in MiB. A longer one passes as it is.',

@@ -3,7 +3,6 @@
  * tried after it is its caller's to say.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { LegEdit } from '../engines/index.js'
 import type { RequestGuard, RouteAnswer, SessionUse } from '../routing/index.js'
@@ -20,7 +19,8 @@ import type { Prepared } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
 import { isUsageUnasked, wantsUsageSample } from './request/usage-sample.js'
 import { isFault, isInBackground, isRetriable, mayBeStored, wasNeverSent } from './request/verdicts.js'
-import { stepBytes } from './scan-fields.js'
+import { longBytes } from './scan-fields.js'
+import { ownTurn } from './steps.js'
 import type { SessionTie } from './sessions/session-affinity.js'
 import type { RequestRecord } from './telemetry/request-record.js'
 import type { EngineRequest } from './wire/engine-connection.js'
@@ -103,7 +103,7 @@ export class Attempt {
     const { prepared, pair, signal } = this.#options
     const { fleet } = prepared.model
     try {
-      if (prepared.bytes.length > stepBytes) await nextTurn() // handing so much to a socket takes a turn of its own
+      if (prepared.bytes.length > longBytes) await ownTurn() // handing so much to a socket takes a turn of its own
       signal.throwIfAborted()
       const worker = this.#worker
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })

@@ -1,6 +1,7 @@
 /** What every request handler of one gateway shares. */
 import type { Tracer } from '@opentelemetry/api'
 import type { BlockHasher } from '../core/hashing/index.js'
+import type { BodyBudget } from './http/body-budget.js'
 import type { BufferPool } from './http/buffer-pool.js'
 import type { WarmrouteError } from '../core/protocol/index.js'
 import type { Caller, Callers } from './http/callers.js'
@@ -29,6 +30,7 @@ export interface GatewayContext {
   readonly turns: LoopTurns
   readonly callers: Callers
   readonly buffers: BufferPool
+  readonly budget: BodyBudget
   readonly log: Log
   readonly tracer: Tracer | undefined
   readonly onEnded: ((ended: EndedRequest) => void) | undefined

@@ -16,6 +16,7 @@ export function gatewayOptionsOf(
     adminKeyHashes: config.adminKeyHashes,
     limits: {
       bodyBytesMax: config.bodyLimitMb * 1024 * 1024,
+      bodiesBytesMax: config.bodyMemoryMb * 1024 * 1024,
       requestsMax: config.requestsMax,
       editedBytesMax: config.editedAnswerLimitMb * 1024 * 1024,
       storedResponsesMax: config.storedResponsesMax,

@@ -10,6 +10,7 @@ import { WarmrouteError } from '../core/protocol/index.js'
 import type { Metrics } from '../telemetry/index.js'
 import { createMetrics } from '../telemetry/index.js'
 import type { GatewayContext, UnderWay } from './context.js'
+import { BodyBudget } from './http/body-budget.js'
 import { BufferPool } from './http/buffer-pool.js'
 import { Callers, hasUnsent } from './http/callers.js'
 import type { ParserError } from './http/unreadable.js'
@@ -238,7 +239,7 @@ class HttpGateway implements Gateway {
   }
 
   async #close(): Promise<void> {
-    const { hub, running, callers, now } = this.#context
+    const { hub, running, callers, buffers, now } = this.#context
     await this.drain()
     await this.#caretaker.close()
     this.#gauges.close()
@@ -247,6 +248,7 @@ class HttpGateway implements Gateway {
     await this.#whenOver([...running], now() + 1_000) // whose bodies had not arrived
     await Promise.all(closed)
     await this.#whenNot(() => callers.connectionCount > 0, now() + 1_000) // a server is closed before its sockets have said so
+    buffers.close()
     for (const model of hub.all()) await model.close()
   }
 
@@ -315,6 +317,7 @@ function couldNotListen(isAdmin: boolean): (cause: Error) => never {
 function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
   const { now = () => performance.now(), random = Math.random, usageSampleEvery = 8 } = options
   const deadlines = { ...defaultDeadlines, ...options.deadlines }
+  const limits = { ...defaultLimits, ...options.limits }
   const isStrict = options.strict === 'dynamo'
   const boot = Math.floor(random() * 2 ** 32).toString(36)
   let requests = 0
@@ -327,13 +330,14 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     turns: new LoopTurns(now),
     callers: new Callers(),
     buffers: new BufferPool(),
+    budget: new BodyBudget(limits.bodiesBytesMax),
     log: options.log ?? silent,
     tracer: options.tracer,
     onEnded: options.onEnded,
     now,
     random,
     hasher: createBlockHasher(),
-    limits: { ...defaultLimits, ...options.limits },
+    limits,
     deadlines,
     health: { ...defaultHealth, ...options.health },
     isStrict,

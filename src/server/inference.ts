@@ -3,7 +3,6 @@
  * every path. Streams and whole answers take the same way; only the relay knows the difference.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { PromptHashes, RouteAnswer, RouteRequest } from '../routing/index.js'
 import { Attempt } from './attempt.js'
@@ -41,8 +40,8 @@ import {
 import type { SessionTie } from './sessions/session-affinity.js'
 import { tieOf } from './sessions/tie-of.js'
 import { attemptsMax } from './options.js'
-import { stepBytes } from './scan-fields.js'
-import { takeSteps } from './steps.js'
+import { longBytes } from './scan-fields.js'
+import { ownTurn, takeSteps } from './steps.js'
 
 export class Inference implements Timed, UnderWay {
   /** Unique among running requests: what is booked is booked under it. */
@@ -159,22 +158,29 @@ export class Inference implements Timed, UnderWay {
   }
 
   async #serve(): Promise<number> {
-    const { limits, deadlines, buffers, clock, turns, now, isStrict } = this.#context
+    const { limits, deadlines, clock, turns, now, isStrict } = this.#context
     requireJson(this.#request, isStrict)
     const bytes = await readBody(this.#request, this.#response, {
       bytesMax: limits.bodyBytesMax,
       timeoutMs: deadlines.bodyMs,
-      buffers,
+      memory: this.#context,
     })
     this.#bytes = bytes
     this.countsFromMs = this.silentSinceMs = now()
     clock.add(this)
     const turn = turns.enter()
     if (turn) await turn
-    this.#abort.signal.throwIfAborted()
-    const reading = takeSteps(prepare(this.#context, this.#row, this.#request, bytes))
-    const prepared = reading instanceof Promise ? await reading : reading
-    this.#abort.signal.throwIfAborted()
+    let prepared: Prepared
+    try {
+      this.#abort.signal.throwIfAborted()
+      const reading = takeSteps(prepare(this.#context, this.#row, this.#request, bytes))
+      prepared = reading instanceof Promise ? await reading : reading
+      this.#abort.signal.throwIfAborted()
+      if (prepared.bytes !== bytes) this.#holdInstead(prepared.bytes)
+    } catch (error) {
+      this.#letGoOfBody() // nobody else has seen it
+      throw error
+    }
     this.#record.understood(prepared)
     this.#mayOpen = prepared.isStream && !prepared.hints.isDryRun
     requireReady(this.#context, prepared)
@@ -182,7 +188,7 @@ export class Inference implements Timed, UnderWay {
     requireFree(prepared)
     requireRoute(prepared)
     const prompt = await this.#preprocess(prepared)
-    if (bytes.length > stepBytes) await nextTurn() // routing and booking so much take a turn of their own
+    if (bytes.length > longBytes) await ownTurn() // routing and booking so much take a turn of their own
     this.#abort.signal.throwIfAborted()
     this.#record.prompt(prompt)
     this.#tie = await tieOf(prepared, this.#abort.signal)
@@ -367,11 +373,24 @@ export class Inference implements Timed, UnderWay {
   #letGoOfBody(): void {
     if (!this.#bytes) return
     this.#context.buffers.give(this.#bytes)
+    this.#stopHolding()
+  }
+
+  #stopHolding(): void {
+    this.#context.budget.release(this.#bytes?.length ?? 0)
     this.#bytes = undefined
+  }
+
+  /** A body that was mended: of what the client sent nothing is needed any more. */
+  #holdInstead(mended: Buffer): void {
+    this.#letGoOfBody()
+    this.#context.budget.hold(mended.length)
+    this.#bytes = mended
   }
 
   #finish(status: number): void {
     const { deadlines, buffers } = this.#context
+    this.#stopHolding()
     endInTime(this.#response, deadlines.noProgressMs)
     this.#record.tellEnded(status, this.#tokens)
     if (this.#tokens) buffers.give(this.#tokens)

@@ -3,6 +3,7 @@ import { request as httpRequest } from 'node:http'
 import { expect, it } from 'vitest'
 import type { RouteRequest } from '../routing/index.js'
 import { InProcessRouter } from '../routing/index.js'
+import { answerChat } from './fake-engine.case.js'
 import type { House, HouseOptions } from './house.case.js'
 import { chatBody, houseOfEachTest, post } from './house.case.js'
 import type { PromptRequest } from './request/prompt.js'
@@ -68,6 +69,85 @@ it('a long body of unknown length arrives whole', async () => {
   expect(status).toBe(200)
   expect(house.engines[0]!.seen[0]!.text === body).toBe(true)
 })
+
+/** A long body whose every word says whose it is. */
+function bodyOf(owner: number, words: number): string {
+  return chatBody({ messages: [{ role: 'user', content: `owner${owner} `.repeat(words) }], stream: true })
+}
+
+function ownersIn(text: string): readonly string[] {
+  return [...new Set(text.match(/owner\d+/g))]
+}
+
+/** Sends half of a long body, and then the connection ends. */
+function sendHalf(url: string, body: string): Promise<void> {
+  return new Promise((resolve) => {
+    const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }
+    const { port } = new URL(url)
+    const request = httpRequest({ port, path: '/v1/chat/completions', method: 'POST', headers })
+    request.on('error', () => {}).once('close', resolve)
+    request.write(body.slice(0, body.length >> 1), () => setImmediate(() => request.destroy()))
+  })
+}
+
+// Goal: no engine ever sees bytes of a request that is not the one it was asked.
+// Method: every body is full of its owner's name; clients leave, engines break off and refuse at every point, and memory is used again.
+it('no engine sees another request than the one it was sent, whoever leaves or breaks', async () => {
+  let asked = 0
+  const { house } = await watched({
+    engines: 2,
+    respond(request, response) {
+      asked++
+      if (asked % 4 === 1) response.socket!.destroy()
+      else if (asked % 4 === 2) response.writeHead(503).end()
+      else answerChat(request, response)
+    },
+    gateway: { health: { quarantineMs: [1, 1] } as never },
+  })
+  const left = new AbortController()
+  for (let round = 0; round < 4; round++) {
+    const sent: Promise<unknown>[] = []
+    for (let at = 0; at < 5; at++) {
+      const owner = 10 * round + at
+      const body = bodyOf(owner, 60_000 + 130_000 * at)
+      if (at === 3) sent.push(sendHalf(house.url, body))
+      else if (at === 4) sent.push(postUntil(house.url, body, left.signal))
+      else sent.push(post(house.url, '/v1/chat/completions', body).then((answer) => answer.text()))
+    }
+    if (round === 1) setTimeout(() => left.abort(), 60)
+    await Promise.all(sent)
+  }
+  const seen = house.engines.flatMap((engine) => engine.seen)
+  expect(seen.length).toBeGreaterThan(8)
+  for (const { text } of seen) {
+    expect(ownersIn(text)).toHaveLength(1)
+    JSON.parse(text)
+  }
+})
+
+it('of a long body that is refused the memory is lent again', async () => {
+  const { house } = await watched()
+  const bad = bodyOf(1, 400_000).slice(0, -1)
+  expect((await post(house.url, '/v1/chat/completions', bad)).status).toBe(400)
+  const good = bodyOf(2, 300_000)
+  expect((await post(house.url, '/v1/chat/completions', good)).status).toBe(200)
+  expect(house.engines[0]!.seen[0]!.text === good).toBe(true)
+})
+
+it('bodies beyond the memory for them are refused as overload, and those after them are taken', async () => {
+  const { house } = await watched({ gateway: { limits: { bodiesBytesMax: 3_000_000 } } })
+  const long = bodyOf(1, 500_000)
+  expect((await post(house.url, '/v1/chat/completions', long)).status).toBe(529)
+  for (let time = 0; time < 3; time++)
+    expect((await post(house.url, '/v1/chat/completions', bodyOf(2, 300_000))).status).toBe(200)
+})
+
+function postUntil(url: string, body: string, signal: AbortSignal): Promise<unknown> {
+  const headers = { 'content-type': 'application/json' }
+  return fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body, signal })
+    .then((answer) => answer.text())
+    .catch(() => undefined)
+}
 
 it.each([
   ['a field that the gateway decides by', { vllm_xargs: { kv_transfer_params: 'x'.repeat(40_000) } }],

@@ -122,6 +122,8 @@ export interface ListenOptions {
 
 export interface Limits {
   readonly bodyBytesMax: number
+  /** Of the bodies of all requests under way; a request whose body finds no room is refused as overload. */
+  readonly bodiesBytesMax: number
   readonly headerBytesMax: number
   /** Of JSON: arrays and objects inside each other. */
   readonly depthMax: number
@@ -297,6 +299,7 @@ export interface GatewayOptions {
 
 export const defaultLimits: Limits = {
   bodyBytesMax: 45 * 1024 * 1024,
+  bodiesBytesMax: 2048 * 1024 * 1024,
   headerBytesMax: 64 * 1024,
   depthMax: 128,
   metadataEntriesMax: 64,

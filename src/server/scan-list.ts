@@ -1,5 +1,5 @@
 /** Finds the items of a JSON list in its bytes, without parsing them: used where the bytes are known to be JSON. A long list is walked in steps. */
-import { stepBytes } from './scan-fields.js'
+import { longBytes, stepBytes } from './scan-fields.js'
 import type { Steps } from './steps.js'
 
 /** Byte offsets: pairs of an item's start and one past its end. */
@@ -17,7 +17,7 @@ export function* scanList(
   let itemStart = -1 // no byte of the item was seen
   let depth = 0
   let isInText = false
-  let stepEnd = start + stepBytes
+  let stepEnd = end - start > longBytes ? start + stepBytes : end
   for (let at = start + 1; at < end && spans.length < itemsMax; at++) {
     if (at >= stepEnd) {
       yield

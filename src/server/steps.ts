@@ -1,8 +1,8 @@
 /**
  * Work on what a client sent that may be long: a generator that yields wherever others may have their turn of the loop. What is short
- * never yields, and is done at once.
+ * never yields, and is done at once. Of everything that is long one piece is done in a turn, whoever it belongs to: ten long
+ * bodies hold the loop no longer than one.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises'
 
 export type Steps<T> = Generator<undefined, T, undefined>
 
@@ -14,8 +14,26 @@ export function takeSteps<T>(steps: Steps<T>): T | Promise<T> {
 
 async function takeOthers<T>(steps: Steps<T>): Promise<T> {
   for (;;) {
-    await nextTurn()
+    await ownTurn()
     const step = steps.next()
     if (step.done) return step.value
   }
+}
+
+/** Of this process, as the loop is. */
+const waiting: (() => void)[] = []
+
+/** Settles in a turn of the loop in which nobody else's does; first come, first served. */
+export function ownTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    waiting.push(resolve)
+    if (waiting.length === 1) setImmediate(letOneGo)
+  })
+}
+
+/** An immediate that is set by another comes in the next turn. */
+function letOneGo(): void {
+  const goOn = waiting.shift()!
+  if (waiting.length > 0) setImmediate(letOneGo)
+  goOn()
 }

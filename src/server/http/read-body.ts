@@ -5,72 +5,60 @@
 import { isAscii, isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
-import type { Steps } from '../steps.js'
-import { takeSteps } from '../steps.js'
-import type { BufferPool } from './buffer-pool.js'
-import { pooledBytesMin } from './buffer-pool.js'
-import { letGo } from './let-go.js'
+import type { BodyMemory } from './body-reader.js'
+import { BodyReader } from './body-reader.js'
 
 export interface ReadBodyOptions {
   readonly bytesMax: number
   readonly timeoutMs: number
-  /** Lends the memory of a long body. */
-  readonly buffers?: BufferPool
+  /** Where long bodies are taken: whose memory they lie in, and how much of it there is. */
+  readonly memory?: BodyMemory
 }
 
-/** Throws `WR_BODY_TOO_LARGE`, `WR_BODY_TIMEOUT` or `WR_REQUEST_CANCELLED`. */
+/**
+ * Throws `WR_BODY_TOO_LARGE`, `WR_BODY_TIMEOUT`, `WR_REQUEST_CANCELLED`, or `WR_ALL_WORKERS_OVERLOADED` where there is no memory. A body that lies in
+ * lent memory is the caller's to give back, as is its part of the budget.
+ */
 export function readBody(
   request: IncomingMessage,
   response: ServerResponse,
-  { bytesMax, timeoutMs, buffers }: ReadBodyOptions,
+  { bytesMax, timeoutMs, memory }: ReadBodyOptions,
 ): Promise<Buffer> {
-  const declared = Number(request.headers['content-length'] ?? 0)
-  if (declared > bytesMax) return Promise.reject(tooLarge(bytesMax))
-  if (request.headers.expect !== undefined) response.writeContinue()
   return new Promise((resolve, reject) => {
-    const parts: Buffer[] = []
-    let whole: Buffer | undefined
-    let size = 0
+    const declared = Number(request.headers['content-length'] ?? 0)
+    if (declared > bytesMax) throw tooLarge(bytesMax)
+    memory?.budget.requireRoom(declared)
+    if (request.headers.expect !== undefined) response.writeContinue()
+    const reader = new BodyReader(request, declared, bytesMax, memory)
     const timer = setTimeout(
-      () => settle(() => reject(new WarmrouteError('WR_BODY_TIMEOUT', { reason: `within ${timeoutMs} ms` }))),
+      () => fail(new WarmrouteError('WR_BODY_TIMEOUT', { reason: `within ${timeoutMs} ms` })),
       timeoutMs,
     )
-    const settle = (act: () => void): void => {
+    const settle = (): void => {
       clearTimeout(timer)
       request.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone)
-      act()
+    }
+    const fail = (error: unknown): void => {
+      settle()
+      reader.giveUp()
+      reject(error as Error)
     }
     const onData = (part: Buffer): void => {
-      if (size === 0 && buffers && part.length < declared && declared >= pooledBytesMin) whole = buffers.take(declared)
-      size += part.length
-      if (whole) {
-        part.copy(whole, size - part.length)
-        letGo(part)
-      } else parts.push(part)
-      if (size > bytesMax) settle(() => reject(tooLarge(bytesMax)))
+      if (reader.size + part.length > bytesMax) fail(tooLarge(bytesMax))
+      else
+        try {
+          reader.add(part)
+        } catch (error) {
+          fail(error)
+        }
     }
-    const onEnd = (): void =>
-      settle(() => resolve(whole ?? (parts.length === 1 ? parts[0]! : takeSteps(joined(parts, size)))))
-    const onGone = (): void => settle(() => reject(new WarmrouteError('WR_REQUEST_CANCELLED', {})))
+    const onEnd = (): void => {
+      settle()
+      resolve(reader.finish())
+    }
+    const onGone = (): void => fail(new WarmrouteError('WR_REQUEST_CANCELLED', {}))
     request.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone)
   })
-}
-
-/** What is copied in one step: a body of unknown length may have 45 MB. */
-const joinedBytesMax = 4 * 1024 * 1024
-
-function* joined(parts: readonly Buffer[], size: number): Steps<Buffer> {
-  const whole = Buffer.allocUnsafeSlow(size)
-  let at = 0
-  let stepEnd = joinedBytesMax
-  for (const part of parts) {
-    if (at > stepEnd) {
-      yield
-      stepEnd = at + joinedBytesMax
-    }
-    at += part.copy(whole, at)
-  }
-  return whole
 }
 
 const drainBytesMax = 256 * 1024

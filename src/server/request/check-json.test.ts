@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { stepBytes } from '../scan-fields.js'
+import { longBytes } from '../scan-fields.js'
 import type { JsonVerdict } from './check-json.js'
 import { checkJson, stepMarks } from './check-json.js'
 
@@ -62,7 +62,7 @@ it.each([
   ['in white space', (fill: string) => `{"a":${fill}1}`, ' '],
 ])('is the same where a step ends %s', (_, wrap, part) => {
   for (let shift = 0; shift < 3; shift++) {
-    const text = wrap(part.repeat(Math.ceil(stepBytes / part.length) + shift))
+    const text = wrap(part.repeat(Math.ceil(longBytes / part.length) + shift))
     expect(verdictOf(' '.repeat(shift) + text)).toBe('json')
     expect(verdictOf(text.slice(0, -1))).toBe('not json')
   }

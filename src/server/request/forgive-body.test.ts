@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { BufferPool } from '../http/buffer-pool.js'
 import type { Steps } from '../steps.js'
 import { forgiveBody } from './forgive-body.js'
 
@@ -15,7 +16,7 @@ function take<T>(steps: Steps<T>): { readonly value: T; readonly stepCount: numb
 }
 
 function forgiven(bytes: Buffer): Buffer | undefined {
-  return take(forgiveBody(bytes, limits)).value
+  return take(forgiveBody(bytes, limits, new BufferPool())).value
 }
 
 describe('a body that is not JSON', () => {
@@ -35,8 +36,8 @@ describe('a body that is not JSON', () => {
 
   it('is not mended to more than a body may have', () => {
     const bytes = Buffer.from(`{"a":"${'\n'.repeat(100)}"}`)
-    expect(take(forgiveBody(bytes, { ...limits, bodyBytesMax: 607 })).value).toBeUndefined()
-    expect(take(forgiveBody(bytes, { ...limits, bodyBytesMax: 608 })).value).toHaveLength(608)
+    expect(take(forgiveBody(bytes, { ...limits, bodyBytesMax: 607 }, new BufferPool())).value).toBeUndefined()
+    expect(take(forgiveBody(bytes, { ...limits, bodyBytesMax: 608 }, new BufferPool())).value).toHaveLength(608)
   })
 })
 
@@ -67,7 +68,7 @@ it.each([
 ])('a long body of %s is mended in steps', (_, part, walks) => {
   const filled = Buffer.alloc((2 << 20) - ((2 << 20) % part.length), part)
   const bytes = Buffer.concat([Buffer.from('{"a":"'), filled, Buffer.from('"}')])
-  const { value, stepCount } = take(forgiveBody(bytes, limits))
+  const { value, stepCount } = take(forgiveBody(bytes, limits, new BufferPool()))
   expect(stepCount).toBeGreaterThanOrEqual(4 * walks)
   const plain = bytes.toString().replaceAll('\n', '\\n').replaceAll('\t', '\\t')
   expect(isDeepStrictEqual(JSON.parse(value!.toString()), JSON.parse(plain))).toBe(true)

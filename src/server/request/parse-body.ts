@@ -7,7 +7,7 @@
 import { isAscii, isUtf8 } from 'node:buffer'
 import { invalidBody, parseObject } from '../http/read-body.js'
 import type { FieldSpan } from '../scan-fields.js'
-import { FieldScan, stepBytes, walkInSteps } from '../scan-fields.js'
+import { FieldScan, longBytes, walkInSteps } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
 import { countTexts } from './count-texts.js'
 import { listsMax, readIds } from './read-ids.js'
@@ -72,7 +72,7 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
     }
     body[name] = parseValue(bytes, valueStart, valueEnd)
   }
-  if (bytes.length > stepBytes) yield // what is done with a long body comes in a turn of its own
+  if (bytes.length > longBytes) yield // what is done with a long body comes in a turn of its own
   return { body, isWhole, isLight: scan.marks + bytes.length / bytesPerMark <= wholeMarksMax, fields }
 }
 

@@ -46,7 +46,7 @@ export function* prepare(
   given: Buffer,
 ): Steps<Prepared> {
   const { depthMax } = context.limits
-  const mended = context.isStrict ? yield* forgiveBody(given, context.limits) : given
+  const mended = context.isStrict ? yield* forgiveBody(given, context.limits, context.buffers) : given
   const bytes = mended ?? given
   const parsed = yield* parseBody(bytes, depthMax)
   if (!mended) throw invalidBody('the body is not JSON')

@@ -2,7 +2,7 @@
  * Token ids out of a body's bytes, in steps: `JSON.parse` takes 30 ms for a million of them, and makes a list of eight megabytes that is
  * then copied. What it would refuse is refused, and what it would take is taken.
  */
-import { stepBytes } from '../scan-fields.js'
+import { longBytes, stepBytes } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
 
 /** More than any model takes; hashing and booking more would hold the loop. */
@@ -12,15 +12,16 @@ export const listsMax = 4096
 /** No id is written longer than this. */
 const digitsMax = 32
 
-/** `[1,2]`, or `[[1],[2]]`; undefined where one is no unsigned 32-bit integer, or there are too many. */
+/** `[1,2]`, or `[[1],[2]]`, views of one memory; undefined where one is no unsigned 32-bit integer, or there are too many. */
 export type CarriedIds = Uint32Array | readonly Uint32Array[]
 
 export function* readIds(bytes: Uint8Array, start: number, end: number): Steps<CarriedIds | undefined> {
   const reader = new IdReader(bytes, start, end)
-  for (let to = start + stepBytes; to < end && !reader.isOver; to += stepBytes) {
-    reader.readTo(to)
-    yield
-  }
+  if (end - start > longBytes)
+    for (let to = start + stepBytes; to < end && !reader.isOver; to += stepBytes) {
+      reader.readTo(to)
+      yield
+    }
   reader.readTo(end)
   return reader.result()
 }
@@ -35,7 +36,8 @@ class IdReader {
   readonly #bytes: Uint8Array
   readonly #end: number
   readonly #lists: Uint32Array[] = []
-  #ids = new Uint32Array(64 << 10)
+  /** Of all lists. As many as there can be: pages that nothing is written to cost nothing, and none is ever copied. */
+  readonly #ids: Uint32Array
   #count = 0
   /** Ids of the lists before this one. */
   #earlier = 0
@@ -49,6 +51,7 @@ class IdReader {
     this.#bytes = bytes
     this.#at = start
     this.#end = end
+    this.#ids = new Uint32Array(Math.min(idsMax, (end - start) >> 1))
   }
 
   get isOver(): boolean {
@@ -78,7 +81,7 @@ class IdReader {
 
   #open(): void {
     // `[[` begins a batch, and in a batch every item is a list.
-    const mayOpen = this.#isItemNext && (this.#depth === 0 || (this.#depth === 1 && this.#count === 0))
+    const mayOpen = this.#isItemNext && (this.#depth === 0 || (this.#depth === 1 && this.#count === this.#earlier))
     if (this.#depth === 1 && this.#lists.length === 0) this.#isBatch = true
     this.#isWrong = !mayOpen || (this.#depth === 1 && !this.#isBatch) || this.#lists.length === listsMax
     this.#depth++
@@ -88,11 +91,10 @@ class IdReader {
   /** No list is empty: an engine refuses a prompt without tokens. */
   #close(): void {
     const isInner = this.#depth === (this.#isBatch ? 2 : 1)
-    this.#isWrong = this.#isItemNext || this.#depth === 0 || (isInner && this.#count === 0)
+    this.#isWrong = this.#isItemNext || this.#depth === 0 || (isInner && this.#count === this.#earlier)
     if (isInner) {
-      this.#lists.push(this.#ids.slice(0, this.#count))
-      this.#earlier += this.#count
-      this.#count = 0
+      this.#lists.push(this.#ids.subarray(this.#earlier, this.#count))
+      this.#earlier = this.#count
     }
     this.#isItemNext = false
     this.#depth--
@@ -120,14 +122,9 @@ class IdReader {
   }
 
   #add(id: number, at: number): void {
-    const isRoom = this.#earlier + this.#count < idsMax && this.#depth === (this.#isBatch ? 2 : 1)
+    const isRoom = this.#count < idsMax && this.#depth === (this.#isBatch ? 2 : 1)
     this.#isWrong = !this.#isItemNext || !isRoom || !Number.isInteger(id) || id < 0 || id > 0xffff_ffff
     if (this.#isWrong) return
-    if (this.#count === this.#ids.length) {
-      const longer = new Uint32Array(2 * this.#count)
-      longer.set(this.#ids)
-      this.#ids = longer
-    }
     this.#ids[this.#count++] = id
     this.#isItemNext = false
     this.#at = at

@@ -23,8 +23,9 @@ export function routerProtocolRoute(context: GatewayContext): Route {
       const bytes = await readBody(request, response, {
         bytesMax: context.limits.bodyBytesMax,
         timeoutMs: context.deadlines.bodyMs,
+        memory: context,
       })
-      const asked = await takeSteps(readRouterRequest(bytes))
+      const asked = await readAndGive(context, bytes)
       const { model } = context.hub.resolve(new URLSearchParams(query).get('model') ?? undefined)
       const { router } = model.spec
       const answer = await whileAsked(context, request, async (signal) => {
@@ -35,6 +36,16 @@ export function routerProtocolRoute(context: GatewayContext): Route {
       })
       answerJson(response, 200, stringifyRouterResponse(answer))
     },
+  }
+}
+
+/** What is read has memory of its own. */
+async function readAndGive({ buffers, budget }: GatewayContext, bytes: Buffer): Promise<RouterRequest> {
+  try {
+    return await takeSteps(readRouterRequest(bytes))
+  } finally {
+    buffers.give(bytes)
+    budget.release(bytes.length)
   }
 }
 

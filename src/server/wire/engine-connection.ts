@@ -7,6 +7,7 @@
  */
 import type { Socket } from 'node:net'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import { ownTurn } from '../steps.js'
 import { ChunkWalker } from './chunk-walker.js'
 import type { ResponseHead } from './response-head.js'
 import { headBytesMax, parseResponseHead } from './response-head.js'
@@ -59,6 +60,8 @@ export class EngineConnection {
   #headBytes: Buffer | undefined
   #walker: ChunkWalker | undefined
   #left = 0
+  /** Of a long request, what no socket has been given yet. */
+  #unsentBytes = 0
   #ranges: number[] = [0, 0]
   /** When it became idle, and how many requests it served. */
   idleSinceMs = 0
@@ -73,6 +76,11 @@ export class EngineConnection {
     socket.on('end', () => this.#ended())
     socket.on('error', (error) => this.#lost(error))
     socket.on('close', () => this.#lost(undefined))
+  }
+
+  /** Every byte of the request has left this process. */
+  get isSent(): boolean {
+    return this.#unsentBytes === 0 && this.socket.writableLength === 0
   }
 
   get isIdle(): boolean {
@@ -94,12 +102,30 @@ export class EngineConnection {
     const head = headOf(request, this.#host, request.body === undefined ? undefined : size)
     if (size === 0) socket.write(head, 'latin1')
     else if (size < joinedBytesMax) socket.write(joined(head, pieces, size))
-    else {
+    else if (size > longBytesMin) {
+      socket.write(head, 'latin1')
+      this.#unsentBytes = size
+      void this.#sendSlices(pieces, handlers)
+    } else {
       socket.cork()
       socket.write(head, 'latin1')
       for (const piece of pieces) socket.write(piece)
       socket.uncork()
     }
+  }
+
+  /** The system takes many megabytes at once, and copies them while the loop stands still. */
+  async #sendSlices(pieces: readonly Uint8Array[], handlers: AnswerHandlers): Promise<void> {
+    const { socket } = this
+    for (const piece of pieces)
+      for (let at = 0; at < piece.length; at += sliceBytes) {
+        const slice = piece.subarray(at, at + sliceBytes)
+        const error = await new Promise((written) => socket.write(slice, written))
+        if (error) return // the connection broke, and says so itself
+        this.#unsentBytes -= slice.length
+        await ownTurn()
+        if (this.#handlers !== handlers) return // given up, broken, or answered already
+      }
   }
 
   /** The request is given up: the engine sees the connection close and stops generating. */
@@ -182,7 +208,7 @@ export class EngineConnection {
    */
   #finish(hasRest: boolean): void {
     const handlers = this.#handlers
-    const isReusable = this.#head!.isReusable && !hasRest && this.socket.writableLength === 0
+    const isReusable = this.#head!.isReusable && !hasRest && this.isSent
     this.#handlers = undefined
     this.#head = undefined
     this.#walker = undefined
@@ -220,6 +246,9 @@ export class EngineConnection {
 
 /** Up to here one write of a copy is cheaper than several. */
 const joinedBytesMax = 16_384
+/** From here on slices are sent, one in a turn of the loop. */
+const longBytesMin = 1024 * 1024
+const sliceBytes = 512 * 1024
 
 function piecesOf(body: EngineRequest['body']): readonly Uint8Array[] {
   if (body === undefined) return []

@@ -193,7 +193,7 @@ class Call implements EngineCall, AnswerHandlers {
   }
 
   get isSent(): boolean {
-    return this.#connection?.socket.writableLength === 0
+    return this.#connection?.isSent ?? false
   }
 
   start(): void {
