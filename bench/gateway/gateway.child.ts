@@ -17,10 +17,11 @@ const { ports, isExact, isPaired, loopsFolder } = JSON.parse(process.argv[2]!) a
   loopsFolder?: string
 }
 letHeapGrow() // as the command does
+const services: TokenService[] = []
 const tokenizer = isExact ? await tokenizerOf(tokenizerFolder('qwen3')) : undefined
 const loops = loopsFolder === undefined ? undefined : await tokenizerOf(loopsFolder)
 const { port } = await listen('off')
-if (loops) reportUse(port, { strictPort: (await listen('dynamo')).port })
+if (loops) reportUse(port, { strictPort: (await listen('dynamo')).port }, prompts)
 else reportUse(port)
 
 async function listen(strict: 'off' | 'dynamo') {
@@ -51,7 +52,16 @@ function newRouter(): Promise<InProcessRouter> {
 
 async function tokenizerOf(path: string) {
   const service = new TokenService({ threads: 1 })
+  services.push(service)
   const status = await service.setModel('m', { path })
   if (status.encoder !== 'own') throw new Error(`no exact tokenizer: ${status.reason}`)
   return createServiceTokenizer(service, { model: 'm' })
+}
+
+function prompts(): Record<string, number> {
+  const sums: Record<string, number> = {}
+  for (const { counts } of services)
+    for (const { tokenized, loadOnly } of Object.values(counts.prompts))
+      for (const [what, count] of Object.entries({ ...tokenized, ...loadOnly })) sums[what] = (sums[what] ?? 0) + count
+  return sums
 }

@@ -4,6 +4,10 @@ import { prose } from '../tokens/texts.js'
 export interface HostileBody {
   readonly path: string
   readonly body: Buffer
+  /** What is answered at full length, not strict and strict; 200 unless said. */
+  readonly statuses?: readonly [plain: number, strict: number]
+  /** What becomes of its tokens at full length, as the token service counts it. */
+  readonly tokens?: string
 }
 
 const chat = '/v1/chat/completions'
@@ -34,17 +38,25 @@ export function hostileBodies(
       `{"model":"m","messages":${say('x')},"nvext":{"token_data":[${ids(mega)}]}}`,
     ),
     'ids of one digit, 45 MB': complete(`[${fill('1,', size(200_000, 44_000_000))}${round}]`),
-    'a batch of id lists': complete(`[${fill(`[${ids(250)}],`)}[${round}]]`),
-    'a batch of 100,000 texts': complete(`["${tag}${fill('x","', size(4_000, 400_000))}y"]`),
+    'a batch of id lists': { ...complete(`[${fill(`[${ids(250)}],`)}[${round}]]`), statuses: [200, 400] },
+    'a batch of 100,000 texts': {
+      ...complete(`["${tag}${fill('x","', size(4_000, 400_000))}y"]`),
+      statuses: [200, 400],
+    },
     'a megabyte without a cut': complete(`"${tag}${fill('a')}"`),
     'a megabyte of one character': talk(say(tag + fill('好', mega / 3))),
     'a megabyte of escaped quotes': complete(`"${tag}${fill('\\"')}"`),
     'a megabyte of backslashes': complete(`"${tag}${fill('\\\\')}"`),
     'lone surrogates': complete(`"${tag}${fill('\\ud83d')}"`),
     'control characters': complete(`"${tag}${fill('\u0001', 6 * mega)}"`),
-    'a megabyte of small numbers': talk(say(tag), `,"tools":[${fill('-1.5e1,')}1]`),
+    'a megabyte of small numbers': { ...talk(say(tag), `,"tools":[${fill('-1.5e1,')}1]`), statuses: [200, 400] },
     'random bytes': complete(JSON.stringify(tag + randomText(mega / 2, round))),
     'four megabytes of words': talk(say(tag + fill(prose(mega / 10, 800), 4 * mega))),
+    'a list of one text of backslashes, 44 MB': complete(`["${tag}${fill('\\\\', size(200_000, 44_000_000))}"]`),
+    'bytes that are no UTF-8, 44 MB': {
+      ...withByte(complete(`"${tag}${fill('word ', size(200_000, 44_000_000))}"`), 0xff),
+      statuses: [400, 200],
+    },
     'a text of 44 MB': talk(say(tag + fill('word ', size(200_000, 44_000_000)))),
     'a hundred thousand messages': talk(
       `[${Array.from({ length: size(2_000, 100_000) }, (_, at) => `{"role":"${at % 2 ? 'assistant' : 'user'}","content":"${tag}${at}"}`).join(',')}]`,
@@ -53,21 +65,33 @@ export function hostileBodies(
       say(tag),
       `,"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{${Array.from({ length: size(2_000, 40_000) }, (_, at) => `"k${round}_${at}":{"type":"string"}`).join(',')}}}}}]`,
     ),
-    'nested as deep as it may be': talk(say(tag), `,"tools":[${fill(`${'['.repeat(120)}${']'.repeat(120)},`)}1]`),
+    'nested as deep as it may be': {
+      ...talk(say(tag), `,"tools":[${fill(`${'['.repeat(120)}${']'.repeat(120)},`)}1]`),
+      statuses: [200, 400],
+    },
     'a million empty objects': talk(`[${fill('{},', 3 * mega)}{"role":"user","content":"${round}"}]`),
-    'a body of fields': asBody(chat, `{"model":"m",${fill('"a":1,')}"messages":${say(tag)}}`),
-    'fields of 60 KB': asBody(
-      chat,
-      `{"model":"m","messages":${say(tag)}${Array.from({ length: size(3, 100) }, (_, at) => `,"f${at}":[${fill('{"x":1},', 60_000)}1]`).join('')}}`,
-    ),
+    'a body of fields': {
+      ...asBody(chat, `{"model":"m",${fill('"a":1,')}"messages":${say(tag)}}`),
+      statuses: [400, 400],
+    },
+    'fields of 60 KB': {
+      ...asBody(
+        chat,
+        `{"model":"m","messages":${say(tag)}${Array.from({ length: size(3, 100) }, (_, at) => `,"f${at}":[${fill('{"x":1},', 60_000)}1]`).join('')}}`,
+      ),
+      statuses: [200, 400],
+    },
     'as much as is parsed on the loop': talk(listOf(size(100, 1500), prose(250, 800))),
     'a template of nested loops': loop(listOf(size(20, 400), 'x'.repeat(40))),
     'one that searches long texts': loop(listOf(size(10, 140), prose(4000, 800)), toolOf('search')),
-    'one that runs into its deadline': loop(listOf(size(20, 1000), 'x'), toolOf('spin')),
-    'one that prints what is nested deep': loop(
-      say(tag),
-      toolOf('print', `,"deep":${'['.repeat(110)}${fill('{"a":1},', size(500, 50_000))}1${']'.repeat(110)}`),
-    ),
+    'one that runs into its deadline': { ...loop(listOf(size(20, 1000), 'x'), toolOf('spin')), tokens: 'deadline' },
+    'one that prints what is nested deep': {
+      ...loop(
+        say(tag),
+        toolOf('print', `,"deep":${'['.repeat(110)}${fill('{"a":1},', size(500, 50_000))}1${']'.repeat(110)}`),
+      ),
+      tokens: 'tokenizer/proven',
+    },
     'the router, asked with a million ids': asBody('/router?model=m', `{"method":"new","tokens":[${ids(mega)}]}`),
     'three megabytes of white space': asBody(chat, `{"model":"m",${fill(' ', 3 * mega)}"messages":${say(tag)}}`),
   }
@@ -80,6 +104,12 @@ function toolOf(kind: string, more = ''): string {
 
 function asBody(path: string, text: string): HostileBody {
   return { path, body: Buffer.from(text) }
+}
+
+/** This byte in the middle, in place of what is there. */
+function withByte({ path, body }: HostileBody, byte: number): HostileBody {
+  body[body.length >> 1] = byte
+  return { path, body }
 }
 
 function randomText(length: number, seed: number): string {

@@ -26,12 +26,13 @@ async function hostile(bench: BenchContext): Promise<void> {
   const options = { ports, isExact: true, loopsFolder }
   const gateway = await startChild<{ port: number; strictPort: number }>(code, './gateway.child.ts', options)
   const { port, strictPort } = gateway.first
-  await measure(bench, gateway.child, { id: 'gateway.hostile_stall_max_ms', port, firstRound: 0 })
+  await measure(bench, gateway.child, { id: 'gateway.hostile_stall_max_ms', port, firstRound: 0, isStrict: false })
   const strictRound = 100 // the tokenizer is the same, and would remember the texts
   await measure(bench, gateway.child, {
     id: 'gateway.hostile_strict_stall_max_ms',
     port: strictPort,
     firstRound: strictRound,
+    isStrict: true,
   })
   gateway.child.disconnect()
   engines.child.disconnect()
@@ -51,9 +52,11 @@ interface Target {
   readonly id: string
   readonly port: number
   readonly firstRound: number
+  readonly isStrict: boolean
 }
 
-async function measure(bench: BenchContext, gateway: ChildProcess, { id, port, firstRound }: Target): Promise<void> {
+async function measure(bench: BenchContext, gateway: ChildProcess, target: Target): Promise<void> {
+  const { id, port, firstRound, isStrict } = target
   const only = process.env['BENCH_ONLY']
   const turns = new Map<string, number[]>()
   const statuses = new Map<string, number>()
@@ -61,9 +64,11 @@ async function measure(bench: BenchContext, gateway: ChildProcess, { id, port, f
   for (let round = 0; round < bench.size(1, 6); round++) {
     for (const [name, body] of Object.entries(hostileBodies(firstRound + round, bench.size))) {
       if (only !== undefined && !name.includes(only)) continue
-      await ask<Use>(gateway, 'watch')
+      const { prompts } = await ask<Use>(gateway, 'watch')
       const status = await send(port, body)
-      const { busyMaxMs } = await ask<Use>(gateway, 'use')
+      const { busyMaxMs, prompts: after } = await ask<Use>(gateway, 'use')
+      const became = Object.keys(after).filter((what) => after[what] !== prompts[what])
+      if (!bench.isSmoke) requireSaid(name, body, isStrict, status, became)
       if (busyMaxMs === undefined && isLinux()) throw new Error(noLinux)
       answered += status
       statuses.set(name, status)
@@ -82,6 +87,20 @@ async function measure(bench: BenchContext, gateway: ChildProcess, { id, port, f
     worst = Math.max(worst, median)
   }
   bench.report({ id, value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
+}
+
+/** A row that is refused, or whose tokens are not made or not given up as its name says, would measure something else. */
+function requireSaid(
+  name: string,
+  { statuses = [200, 200], tokens }: HostileBody,
+  isStrict: boolean,
+  status: number,
+  became: readonly string[],
+): void {
+  const expected = statuses[isStrict ? 1 : 0]
+  if (status !== expected) throw new Error(`${name}: status ${status}, not ${expected}`)
+  if (tokens !== undefined && status === 200 && !became.includes(tokens))
+    throw new Error(`${name}: its tokens are ${became.join(', ')}, not ${tokens}`)
 }
 
 function isLinux(): boolean {

@@ -11,9 +11,15 @@ export interface Use {
   /** CPU time of the loop's thread between two ticks; where the system tells. */
   readonly busyP999Ms: number | undefined
   readonly busyMaxMs: number | undefined
+  /** Prompts so far, by what became of their tokens; where the process says. */
+  readonly prompts: Readonly<Record<string, number>>
 }
 
-export function reportUse(port: number, more: Readonly<Record<string, number>> = {}): void {
+export function reportUse(
+  port: number,
+  more: Readonly<Record<string, number>> = {},
+  prompts: () => Use['prompts'] = () => ({}),
+): void {
   const delay = monitorEventLoopDelay({ resolution: 1 })
   delay.enable()
   let loop: ReturnType<typeof watchLoop>
@@ -25,6 +31,7 @@ export function reportUse(port: number, more: Readonly<Record<string, number>> =
       stallP999Ms: delay.percentile(99.9) / 1e6,
       busyP999Ms: loop?.share(0.999),
       busyMaxMs: loop?.share(1),
+      prompts: prompts(),
     }
     if (message !== 'use') delay.reset()
     if (message === 'watch') {
