@@ -88,6 +88,15 @@ it('reads what was sent, in memory that nobody else has', async () => {
   )
 }, 60_000)
 
+it('puts many small parts together', async () => {
+  const memory = newMemory()
+  const sent: Sent = { bytes: 2 * mib, cuts: [], isDeclared: false, leavesAt: undefined }
+  const body = bodyOf(sent, 1)
+  const cuts = Array.from({ length: 300 }, (_, at) => at * 3_333)
+  const got = await readBody(requestOf({ ...sent, cuts }, body), response, { bytesMax, timeoutMs: 60_000, memory })
+  expect(got.equals(body)).toBe(true)
+})
+
 const whole: Sent = { bytes: 3 * mib, cuts: [1000, 500_000, 700_000], isDeclared: true, leavesAt: undefined }
 
 it('gives back the memory of a body that did not arrive', async () => {

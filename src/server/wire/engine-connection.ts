@@ -105,7 +105,7 @@ export class EngineConnection {
     else if (size > longBytesMin) {
       socket.write(head, 'latin1')
       this.#unsentBytes = size
-      void this.#sendSlices(pieces, handlers)
+      void this.#sendSlices(pieces)
     } else {
       socket.cork()
       socket.write(head, 'latin1')
@@ -115,16 +115,15 @@ export class EngineConnection {
   }
 
   /** The system takes many megabytes at once, and copies them while the loop stands still. */
-  async #sendSlices(pieces: readonly Uint8Array[], handlers: AnswerHandlers): Promise<void> {
+  async #sendSlices(pieces: readonly Uint8Array[]): Promise<void> {
     const { socket } = this
     for (const piece of pieces)
       for (let at = 0; at < piece.length; at += sliceBytes) {
         const slice = piece.subarray(at, at + sliceBytes)
         const error = await new Promise((written) => socket.write(slice, written))
-        if (error) return // the connection broke, and says so itself
+        if (error) return // it broke or was given up: nothing of this body is looked at any more
         this.#unsentBytes -= slice.length
         await ownTurn()
-        if (this.#handlers !== handlers) return // given up, broken, or answered already
       }
   }
 
