@@ -96,6 +96,7 @@ export function inTurn(newIndex: () => PrefixIndex): () => PrefixIndex {
     const index = (made[turn] ??= newIndex())
     turn = (turn + 1) % 4
     for (let rank = 0; rank < 8; rank++) index.clearRank(rank)
+    index.drain(Number.POSITIVE_INFINITY)
     return index
   }
 }

@@ -28,3 +28,4 @@ for (const [name, make] of Object.entries(indexes)) {
   kvPromptConformance(name, newIndex)
   kvIndexAgreesWithFacts(name, newIndex)
 }
+kvIndexAgreesWithFacts('wasm in steps', inTurn(real({ implementation: 'wasm', clearBlocksMax: 2 })), 2)
