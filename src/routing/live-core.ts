@@ -249,10 +249,10 @@ export class LiveCore {
 
   async #expireInTurns(): Promise<void> {
     try {
-      while (this.#isDue()) {
+      do {
         await new Promise<void>((resolve) => this.clock.soon(resolve))
         this.#expireStep()
-      }
+      } while (this.#isDue())
     } finally {
       this.#expiring = undefined
     }
