@@ -2,16 +2,14 @@
 import { prose, randomFrom, tokenizerFolder } from '../../bench/tokens/texts.js'
 import { createBlockHasher, createHashScheme } from '../core/hashing/index.js'
 import { mixtures } from './corpora.case.js'
-import { Encoder } from './encode/encoder.js'
-import { apply, firstChats, words } from './model/edits.case.js'
+import { apply, chatCount, firstChats, words } from './model/edits.case.js'
 import type { Step } from './model/edits.case.js'
-import { loadModel, readShared } from './model/loaded-model.js'
+import { loadModel } from './model/loaded-model.js'
+import { everyModel } from './model/loaded-models.case.js'
 import { ModelTokens } from './model/model-tokens.js'
 import { TokenPool } from './pool/pool.js'
-import { realNames, realTokenizer, tinyllamaFolder } from './real-tokenizers.case.js'
+import { realNames, realTokenizer } from './real-tokenizers.case.js'
 import { Tokens } from './tokens.js'
-import type { EncoderPlan } from './vocabulary/plan.js'
-import { viewVocabulary } from './vocabulary/vocabulary.js'
 
 /** Random texts of random code points and of the corpora's characters, in every real tokenizer. Throws at the first difference. */
 export async function fuzzParity(seed: number, cases: number): Promise<string> {
@@ -69,24 +67,18 @@ function randomText(random: (limit: number) => number): string {
 /** Random edits of conversations; ids and hashes of a model with small caches against an encoder that forgets. */
 export async function fuzzCaches(seed: number, cases: number): Promise<string> {
   const random = randomFrom(seed)
-  const pool = new TokenPool({ threads: 1 })
+  const pool = new TokenPool({ threads: 2 })
   const scheme = createHashScheme({ blockSize: 4 })
   const hasher = createBlockHasher()
-  const models = [
-    loadModel(tokenizerFolder('qwen3'), 'f1'),
-    loadModel(tokenizerFolder('deepseek_v3'), 'f2'),
-    loadModel(tinyllamaFolder, 'f3'),
-    loadModel(tinyllamaFolder, 'f4', { llamaPrefix: 'file' }),
-  ]
-  const forgetful = models.map(
-    (it) => new Encoder(JSON.parse(readShared(it.plan)) as EncoderPlan, viewVocabulary(it.vocabulary!)),
-  )
+  const models = everyModel('fuzz')
   let hits = 0
+  let evictions = 0
+  let inThreads = 0
   try {
     for (let index = 0; index < cases; index++) {
-      const which = index % models.length
+      const { loaded, uncached } = models[index % models.length]!
       const cacheBytes = [24_000, 200_000, 8 << 20][random(3)]!
-      const model = new ModelTokens(models[which]!, pool, {
+      const model = new ModelTokens(loaded, pool, {
         cacheBytes,
         ...(random(20) === 0 ? { loopBytesMax: 300 } : {}),
       })
@@ -97,8 +89,7 @@ export async function fuzzCaches(seed: number, cases: number): Promise<string> {
         apply(chats, step)
         const prompt = chats[step.chat]!.join('')
         const tokens = await model.tokenize('completions', { prompt, add_special_tokens: addSpecialTokens })
-        forgetful[which]!.clearCaches()
-        const ids = forgetful[which]!.encode(prompt, addSpecialTokens)
+        const ids = uncached(prompt, addSpecialTokens)
         const fresh = new Tokens({ ids, source: 'tokenizer', exactness: 'proven' })
           .blockHashes(scheme, hasher)
           .sequenceColumn()
@@ -107,20 +98,22 @@ export async function fuzzCaches(seed: number, cases: number): Promise<string> {
         if (!isSame || model.counts.cacheBytes > cacheBytes) throw new Error(`case ${index}: ${JSON.stringify(prompt)}`)
       }
       hits += model.counts.texts.hits
+      evictions += model.counts.texts.evictions
+      inThreads += model.counts.inThreads
     }
   } finally {
     await pool.close()
   }
-  return `ok: ${hits} texts continued from a remembered one`
+  return `ok: ${hits} texts continued from a remembered one, ${evictions} forgotten, ${inThreads} encoded in threads, ${models.length} tokenizers`
 }
 
 function randomStep(random: (limit: number) => number): Step {
-  const chat = random(3)
+  const chat = random(chatCount)
   const word = (): string => words[random(words.length)]!
   const kind = random(9)
   if (kind < 5) return { kind: 'append', chat, words: Array.from({ length: random(13) }, word) }
   if (kind < 7) return { kind: 'edit', chat, at: random(6), word: word() }
-  return kind === 7 ? { kind: 'cut', chat, at: random(6) } : { kind: 'copy', chat, from: random(3) }
+  return kind === 7 ? { kind: 'cut', chat, at: random(6) } : { kind: 'copy', chat, from: random(chatCount) }
 }
 
 /**

@@ -22,6 +22,9 @@ export const words: readonly string[] = [
   '!<',
   '<|im_',
   '<|im_end|>',
+  '<|eot_id|>',
+  '<｜User｜>',
+  '<|endoftext|>',
   'end|>',
   '</s>',
   '<s>',
@@ -64,7 +67,16 @@ export function apply(chats: string[][], step: Step): void {
   else chats[step.chat] = [...chats[step.from]!]
 }
 
-/** Long enough to be remembered from the start, and two that begin alike. */
+export const chatCount = 6
+
+/** Long enough to be remembered from the start, and two that begin alike; then some that no other of them continues, so that many are kept and forgotten. */
 export function firstChats(): string[][] {
-  return [[prose(150, 1)], [prose(150, 1), '<|im_end|>'], []]
+  return [
+    [prose(150, 1)],
+    [prose(150, 1), '<|im_end|>'],
+    [],
+    [prose(700, 3)],
+    [prose(700, 4), '<|eot_id|>', prose(200, 5)],
+    [prose(900, 6), '</s>', '<｜User｜>', prose(150, 1), '<|endoftext|>'],
+  ]
 }
