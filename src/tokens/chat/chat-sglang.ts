@@ -1,6 +1,8 @@
-/** How SGLang shapes a chat before its template sees it. Follows SGLang 0.5.23; every rule but how a message is gone on with is in the recorded requests. */
+/** How SGLang shapes a chat before its template sees it. Follows SGLang 0.5.23; every rule here is in the recorded requests. */
+import { JsonError, parsePythonJson } from '../template/python-json.js'
 import type { Value } from '../template/values.js'
-import { contentTexts, shapeToolCall } from './chat-vllm.js'
+import { isDict } from '../template/values.js'
+import { contentTexts } from './chat-vllm.js'
 import type { ContentFormat } from './content-format.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
 import { asList, asRecord, malformed } from './request.js'
@@ -8,6 +10,7 @@ import { asList, asRecord, malformed } from './request.js'
 export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Body): ChatPrompt {
   const tools = shapeTools(body['tools'], body['tool_choice'])
   const { format } = choose(tools !== null)
+  const kwargs = kwargsOf(body, defaults)
   const messages = asList(body['messages'], 'messages').map((message) => shapeMessage(message, format))
   const last = messages.at(-1)
   const isOpen = last?.['role'] === 'assistant' && typeof last['content'] === 'string'
@@ -19,15 +22,15 @@ export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Bo
     render: {
       messages: isOpen ? [...messages.slice(0, -1), ...end] : messages,
       tools,
-      documents: null,
+      documents: kwargs['documents'] ?? null,
       addGenerationPrompt: true,
       continueFinalMessage: false,
-      kwargs: kwargsOf(body, defaults),
+      kwargs,
     },
     suffix: isContinued ? (last['content'] as string) : undefined,
     addSpecialTokens: false,
     truncation: undefined,
-    isProven: !isContinued,
+    isProven: true,
   }
 }
 
@@ -37,7 +40,10 @@ function kwargsOf(body: Body, defaults: Body): Body {
     effort === undefined || effort === null
       ? {}
       : { reasoning_effort: effort, thinking: effort !== 'none', enable_thinking: effort !== 'none' }
-  return { ...defaults, ...implied, ...asRecord(body['chat_template_kwargs']) }
+  const own = asRecord(body['chat_template_kwargs']) ?? {}
+  for (const name of ['messages', 'tools', 'add_generation_prompt'])
+    if (Object.hasOwn(own, name)) malformed(`chat_template_kwargs has ${name}`)
+  return { ...defaults, ...implied, ...own }
 }
 
 /** No tools where none may be chosen, and only the one that must be. */
@@ -67,17 +73,63 @@ function shapeFunction(it: Body, deferLoading: Value): Body {
   return Object.fromEntries([...names].filter((name) => all[name] !== undefined).map((name) => [name, all[name]]))
 }
 
+/** Of messages other than the user's; what is null is left out. */
+const messageFields = ['tool_call_id', 'name', 'phase', 'reasoning_content', 'tool_calls', 'tools', 'prefix'] as const
+const roles = new Set(['system', 'assistant', 'tool', 'function', 'developer', 'latest_reminder', 'root'])
+
+/** As its schema has it: the fields that it knows, in its order. */
 function shapeMessage(value: Value, format: ContentFormat): Body {
   const message = asRecord(value) ?? malformed('a message is an object')
-  const isTool = message['role'] === 'tool'
-  const content = shapeContent(message['content'], isTool ? 'string' : format)
-  const shaped: Record<string, Value> = { ...message, content }
-  if (Array.isArray(message['tool_calls'])) shaped['tool_calls'] = message['tool_calls'].map(shapeToolCall)
+  const given = message['role']
+  if (typeof given !== 'string') malformed('a message has a role')
+  const content = message['content']
+  if (given === 'user') return { role: given, content: shapeContent(content, format) }
+  const role = given.toLowerCase()
+  if (!roles.has(role)) malformed(`no such role: ${role}`)
+  const shaped: Record<string, Value> = { role, content: shapeContent(content, role === 'tool' ? 'string' : format) }
+  for (const name of messageFields) {
+    const field = message[name]
+    if (field !== undefined && field !== null) shaped[name] = name === 'tool_calls' ? shapeCalls(field) : field
+  }
   return shaped
+}
+
+function shapeCalls(value: Value): Value {
+  return asList(value, 'tool_calls').map((entry) => {
+    const { id = null, index = null, function: called } = asRecord(entry) ?? malformed('a tool call is an object')
+    const { name = null, arguments: written = null } = asRecord(called) ?? malformed('a tool call has a function')
+    return { id, index, type: 'function', function: { name, arguments: readArguments(written) } }
+  })
+}
+
+/** An object, or the JSON of one. */
+function readArguments(written: Value): Value {
+  if (written === null) return null
+  const read = typeof written === 'string' ? parseStrictly(written) : written
+  return isDict(read) ? read : malformed('the arguments of a call are an object')
+}
+
+/** `NaN` and its like, which Python reads, are refused. */
+function parseStrictly(text: string): Value {
+  try {
+    JSON.parse(text)
+    return parsePythonJson(text)
+  } catch (cause) {
+    if (cause instanceof SyntaxError || cause instanceof JsonError) return malformed('the arguments of a call are JSON')
+    throw cause
+  }
 }
 
 function shapeContent(content: Value, format: ContentFormat): Value {
   if (!Array.isArray(content)) return contentTexts(content).join('')
-  const texts = contentTexts(content)
+  const parts = (content as readonly Value[]).filter((part) => !isThought(part))
+  if (parts.some((part) => typeof part === 'string' || asRecord(part)?.['type'] === 'refusal'))
+    malformed('a content part is a text')
+  const texts = contentTexts(parts)
   return format === 'openai' ? texts.map((text) => ({ type: 'text', text })) : texts.join(' ')
+}
+
+/** They are left out of what was said. */
+function isThought(part: Value): boolean {
+  return asRecord(part)?.['type'] === 'thinking'
 }

@@ -38,6 +38,8 @@ export interface ChosenTemplate {
   readonly constants: Scope
   readonly format: ContentFormat
   readonly knowsDeveloper: boolean
+  /** transformers continues no message whose template does not name its content. */
+  readonly namesContent: boolean
   /** Of all templates of the model. */
   readonly habits: TemplateHabits
 }
@@ -48,6 +50,7 @@ function ready({ source, parsed }: ParsedTemplate, constants: Scope, habits: Tem
     constants,
     format: detectContentFormat(parsed),
     knowsDeveloper: /(['"])developer\1/.test(source),
+    namesContent: source.includes('content'),
     habits,
   }
 }
@@ -65,29 +68,34 @@ export interface RenderInput {
 
 /** Renders as `apply_chat_template` does. Throws what the template throws. */
 export function renderChat(chosen: ChosenTemplate, input: RenderInput, options: RenderOptions): string {
-  const { variables, final } = variablesOf(input)
+  const { variables, final } = variablesOf(chosen, input)
   const text = chosen.template.render(variables, options, chosen.constants)
   return final === undefined ? text : cutAtTag(text, final)
 }
 
 /** The same, beginning with what an earlier rendering has in common with this one. */
 export function continueChat<Text extends { readonly bytes: Uint8Array }>(
-  { template, constants }: ChosenTemplate,
+  chosen: ChosenTemplate,
   input: RenderInput,
   options: RenderOptions,
   prefixes: RenderedPrefixes<Text>,
 ): Rendering<Text> {
-  const { variables, final } = variablesOf(input)
+  const { template, constants } = chosen
+  const { variables, final } = variablesOf(chosen, input)
   const rendering = prefixes.render(template, variables, options, constants)
   if (final === undefined) return rendering
   // What is kept of it is the whole conversation, and this text ends inside it.
   return { head: undefined, tail: cutAtTag(wholeText(rendering), final), keep: undefined }
 }
 
-function variablesOf(input: RenderInput): {
+function variablesOf(
+  { namesContent }: ChosenTemplate,
+  input: RenderInput,
+): {
   readonly variables: Readonly<Record<string, Value>>
   readonly final: string | undefined
 } {
+  if (input.continueFinalMessage && !namesContent) throw new Error('the template does not name the content of messages')
   const { messages, final } = input.continueFinalMessage
     ? markFinal(input.messages)
     : { messages: input.messages, final: undefined }

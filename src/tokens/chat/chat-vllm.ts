@@ -1,6 +1,7 @@
 /** How vLLM shapes a chat before its template sees it. Follows vLLM 0.32.0; every rule here is in the recorded requests. */
 import { JsonError, parsePythonJson } from '../template/python-json.js'
 import type { Value } from '../template/values.js'
+import { isDict } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
 import { mediaError } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
@@ -11,10 +12,14 @@ import { asList, asRecord, malformed, readTruncation } from './request.js'
  * call into its own order; responses are turned into messages behind it.
  */
 export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body, isParsed = true): ChatPrompt {
-  const tools = shapeTools(body['tools'])
+  const shown = shapeTools(body['tools'])
+  const kwargs = kwargsOf(body, defaults)
+  const tools = kwargs['tools'] ?? shown
   const { format, knowsDeveloper } = choose(tools !== null)
   const continueFinalMessage = body['continue_final_message'] === true
-  if (continueFinalMessage && body['add_generation_prompt'] === true) {
+  const { add_generation_prompt: addGenerationPrompt = true } = body
+  if (typeof addGenerationPrompt !== 'boolean') malformed('add_generation_prompt is true or false')
+  if (continueFinalMessage && addGenerationPrompt) {
     malformed('continue_final_message and add_generation_prompt exclude each other')
   }
   return {
@@ -22,28 +27,43 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body
     render: {
       messages: shapeMessages(body['messages'], format, knowsDeveloper, isParsed),
       tools,
-      documents: body['documents'] ?? null,
-      addGenerationPrompt: !continueFinalMessage && body['add_generation_prompt'] !== false,
+      documents: body['documents'] ?? kwargs['documents'] ?? null,
+      addGenerationPrompt,
       continueFinalMessage,
-      kwargs: kwargsOf(body, defaults),
+      kwargs,
     },
     suffix: undefined,
     addSpecialTokens: body['add_special_tokens'] === true,
     truncation: readTruncation(body),
-    isProven: true,
+    isProven: !isParsed || !hasObjectArguments(body['messages']),
   }
 }
 
-/** Model defaults, then the request's own, then what its reasoning fields imply. */
+/** Model defaults, then the request's own, then its other fields; what is null or "auto" counts as not given. */
 function kwargsOf(body: Body, defaults: Body): Body {
+  const own = asRecord(body['chat_template_kwargs']) ?? {}
+  if (Object.hasOwn(own, 'messages')) malformed('chat_template_kwargs has messages')
   const effort = body['reasoning_effort']
-  return {
-    ...defaults,
-    ...(effort === undefined || effort === null
+  const implied: Body =
+    effort === undefined || effort === null
       ? {}
-      : { reasoning_effort: effort, enable_thinking: effort !== 'none' }),
-    ...asRecord(body['chat_template_kwargs']),
-  }
+      : {
+          reasoning_effort: effort,
+          ...(Object.hasOwn(own, 'enable_thinking') ? {} : { enable_thinking: effort !== 'none' }),
+        }
+  const given = Object.entries({ ...own, ...implied }).filter(([, value]) => value !== null && value !== 'auto')
+  return { ...defaults, ...Object.fromEntries(given) }
+}
+
+/** vLLM 0.32.0 refuses calls whose arguments are not spelled as JSON; others are rendered as what they say. */
+function hasObjectArguments(messages: Value): boolean {
+  return asList(messages, 'messages').some((message) => {
+    const calls = asRecord(message)?.['tool_calls']
+    return (
+      Array.isArray(calls) &&
+      calls.some((call) => typeof asRecord(asRecord(call as Value)?.['function'])?.['arguments'] !== 'string')
+    )
+  })
 }
 
 /** Tools go through the engine's schema: its keys, in its order, with nulls for what is missing. */
@@ -88,14 +108,15 @@ function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): B
   const message = asRecord(value) ?? malformed('a message is an object')
   const role = message['role']
   if (typeof role !== 'string') malformed('a message has a role')
+  if (role === 'tool' && (message['content'] ?? null) === null) malformed('a result has content')
   const said = role === 'system' ? withoutBilling(message['content']) : message['content']
   const shaped: Record<string, Value> = { role, content: shapeContent(said, role === 'tool' ? 'string' : format) }
-  if (typeof message['name'] === 'string') shaped['name'] = message['name']
   if (role === 'tool' && message['tool_call_id'] !== undefined) shaped['tool_call_id'] = message['tool_call_id']
+  if (typeof message['name'] === 'string') shaped['name'] = message['name']
   if (role === 'assistant') {
     const calls = message['tool_calls']
     if (Array.isArray(calls) && calls.length > 0)
-      shaped['tool_calls'] = calls.map((call: Value) => (isParsed ? ordered(shapeToolCall(call)) : shapeToolCall(call)))
+      shaped['tool_calls'] = calls.map((call: Value) => (isParsed ? ordered(call) : shapeToolCall(call)))
     const reasoning = message['reasoning'] ?? message['reasoning_content']
     if (reasoning !== undefined && reasoning !== null) {
       shaped['reasoning'] = reasoning
@@ -105,9 +126,10 @@ function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): B
   return shaped
 }
 
-/** As the schema of a call has it. */
-function ordered(call: Body): Body {
-  const { id, function: it, type, ...rest } = call
+/** As the schema of a call has it, which takes no call without its type or arguments. */
+function ordered(value: Value): Body {
+  if (asRecord(value)?.['type'] === undefined) malformed('a tool call has a type')
+  const { id, function: it, type, ...rest } = shapeToolCall(value)
   const { arguments: given, name, ...more } = it as Body
   return {
     ...(id === undefined ? {} : { id }),
@@ -143,7 +165,8 @@ export function contentTexts(content: Value): string[] {
   return asList(content, 'content').map((part) => {
     if (typeof part === 'string') return part
     const it = asRecord(part) ?? malformed('a content part is an object')
-    const { type = 'text' } = it
+    const { type } = it
+    if (type === undefined) malformed('a content part has a type')
     if (!textTypes.has(type)) throw mediaError(String(type as string))
     const text = it[type === 'refusal' ? 'refusal' : type === 'thinking' ? 'thinking' : 'text']
     return typeof text === 'string' ? text : malformed('a text part has text')
@@ -155,16 +178,18 @@ export function shapeToolCall(value: Value): Body {
   const call = asRecord(value) ?? malformed('a tool call is an object')
   const it = asRecord(call['function']) ?? malformed('a tool call has a function')
   const written = it['arguments']
-  const isEmpty = written === undefined || written === null || written === ''
+  const read = typeof written === 'string' ? parseArguments(written) : written
   return {
     ...call,
-    function: { ...it, arguments: isEmpty ? {} : typeof written === 'string' ? parseArguments(written) : written },
+    function: { ...it, arguments: isDict(read) ? read : malformed('the arguments of a call are an object') },
   }
 }
 
+/** What is no object counts as an empty one. */
 function parseArguments(text: string): Value {
   try {
-    return parsePythonJson(text)
+    const read = parsePythonJson(text)
+    return isDict(read) ? read : {}
   } catch (cause) {
     if (cause instanceof JsonError) return {} // a cut-off call of long ago must not end the conversation
     throw cause
