@@ -398,7 +398,7 @@ export class Encoder {
    * blank before something else is no such run; without it a text of words and nothing else would have no boundary at all.
    */
   #markBoundary(bytes: Uint8Array, at: number, end: number): void {
-    if (bytes !== this.#bytes || at >= end || at - textStart < this.boundaries.nextFrom) return
+    if (bytes !== this.#bytes || at - textStart < this.boundaries.nextFrom) return
     const next = bytes[at] === blank ? at + 1 : at
     if (next < end && (this.#vocabulary.classes[codePointAt(bytes, next)]! & space) === 0)
       this.boundaries.add(at - textStart, this.#count)
