@@ -11,7 +11,7 @@ export interface ModelCase {
   readonly name: string
   readonly loaded: LoadedModel
   /** What the text has when nothing is remembered of any other. */
-  uncached(text: string, addSpecialTokens: boolean): Uint32Array
+  readonly uncached: (text: string, addSpecialTokens: boolean) => Uint32Array
 }
 
 /** `purpose` keeps the encoders that a thread has for these models apart from those of others. */
