@@ -10,7 +10,7 @@
  * Frames beyond the receive high-water mark are dropped
  * by libzmq and found by their numbers, so memory stays bounded and the loss is repaired like any other.
  */
-import { Dealer, Subscriber } from 'zeromq'
+import { context, Dealer, Subscriber } from 'zeromq'
 import type { Feed, FeedOptions } from './feed.js'
 import type { Intake, IntakeOptions } from './intake.js'
 import { inTurns } from './turns.js'
@@ -63,6 +63,8 @@ export class ZmqSource {
     newIntake: (wiring: Pick<IntakeOptions, 'requestReplay' | 'onPending'>) => Intake,
     options: ZmqSourceOptions = {},
   ) {
+    // libzmq stops at 1,023 sockets otherwise, and a rank takes three: its own and two that tell of its connection. Counts before the first one.
+    context.maxSockets = context.maxSocketsLimit
     this.#options = {
       receiveHighWaterMark: 10_000,
       messageBytesMax: 32 << 20,

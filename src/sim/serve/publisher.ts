@@ -52,6 +52,7 @@ export class KvPublisher {
   #subscribers = 0
 
   private constructor(options: PublisherOptions) {
+    zmq.context.maxSockets = zmq.context.maxSocketsLimit // 1,023 otherwise, which 255 engines use up
     this.options = options
     this.#topic = Buffer.from(options.topic)
     this.#bufferSteps = options.bufferSteps
