@@ -51,6 +51,19 @@ it.each<{ says: string; options: Partial<SimEngineOptions>; reason: string | und
   expect(found!.fix).toContain('--tokenizer')
 })
 
+it.each([
+  { reasoningParser: null, isUnknown: false },
+  { reasoningParser: 'qwen3', isUnknown: false },
+  { reasoningParser: 'muse', isUnknown: true },
+])(
+  'warns of thoughts that nobody knows, and names no cure that is none: %o',
+  async ({ reasoningParser, isUnknown }) => {
+    const { findings } = await examined({ engine: 'sglang', reasoningParser })
+    const thoughts = findings.filter((it) => it.reason.includes('thoughts'))
+    expect(thoughts.map(({ verdict, fix }) => ({ verdict, fix }))).toEqual(isUnknown ? [{ verdict: 'warn' }] : [])
+  },
+)
+
 it.each<{ says: string; options: Partial<SimEngineOptions>; check: string; fix: string }>([
   {
     says: 'no events',

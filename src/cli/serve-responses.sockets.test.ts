@@ -150,6 +150,50 @@ describe.each([
   )
 })
 
+describe.each([
+  { says: 'by files', words: ['--tokenizer', folder] },
+  { says: 'by asking it', words: [] },
+])('an SGLang with a reasoning parser, $says', ({ words }) => {
+  const session = { thinking: { type: 'adaptive' }, output_config: { effort: 'medium' } }
+
+  it.each(['qwen3', 'deepseek-r1', 'mistral'])('keeps a session that thinks where it is warm: %s', async (parser) => {
+    const tokenizer = loadTokenizer(folder)
+    const engines = [
+      await engine({ engine: 'sglang', tokenizer, reasoningParser: parser }),
+      await engine({ engine: 'sglang', tokenizer, reasoningParser: parser }),
+    ]
+    const served = await start([...engines.map(({ url }) => url), ...words])
+    expect(await served.assembly.until(isExact, 60_000)).toBe(true)
+    const outcomes: Outcome[] = []
+    for (const body of conversations['messages']!) {
+      outcomes.push(await ask(served, 'messages', { ...body, ...session }))
+      await settled(served, engines)
+    }
+    // The last request once more: all of it is warm now, thoughts included.
+    outcomes.push(await ask(served, 'messages', { ...conversations['messages']!.at(-1), ...session }))
+    for (const outcome of outcomes) expect(outcome).toEqual({ ...outcome, predicted: outcome.reported })
+    expect(new Set(outcomes.map(({ worker }) => worker)).size).toBe(1)
+    expect(outcomes.at(-1)!.reported).toBeGreaterThan(outcomes.at(-2)!.reported)
+    const metrics = await (await fetch(`${served.address.url}/metrics`)).text()
+    expect(metrics).not.toContain('warmroute_load_only_prompts_total{')
+  })
+
+  it('routes by load where it has a parser that nobody knows, and says so without a cure', async () => {
+    const it = await engine({ engine: 'sglang', tokenizer: loadTokenizer(folder), reasoningParser: 'muse' })
+    const lines: string[] = []
+    const served = await start([it.url, ...words], lines)
+    expect(await served.assembly.until(isExact, 60_000)).toBe(true)
+    const why = 'are routed by load: what its reasoning parser muse makes of them is not known.'
+    expect(lines.filter((line) => line.includes('thoughts'))).toEqual([expect.stringContaining(why)])
+    // The simulated engine knows no more than we do, and refuses what it cannot convert.
+    const body = JSON.stringify({ model: 'sim', ...conversations['messages']!.at(-1), ...session })
+    const headers = { 'content-type': 'application/json' }
+    await (await fetch(`${served.address.url}/v1/messages`, { method: 'POST', headers, body })).text()
+    const metrics = await (await fetch(`${served.address.url}/metrics`)).text()
+    expect(metrics).toContain('warmroute_load_only_prompts_total{model="sim",reason="engine-settings"} 1\n')
+  })
+})
+
 describe('where vLLM renders nothing and there are no files', () => {
   const plain = [
     [user(long)],

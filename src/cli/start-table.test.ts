@@ -68,6 +68,19 @@ it('what an engine cannot be asked for is said beside the flag that mends it', (
   expect(startTable([report(1, 'vllm')]).join('\n')).not.toContain('cannot be asked')
 })
 
+it('thoughts that no files make known are said without a flag', () => {
+  const parser = (value: string | null) => ({
+    facts: { kind: { value: 'sglang', source: 'test' }, reasoningParser: { value, source: 'test' } } as EngineFacts,
+  })
+  const files: ModelStatus = { source: 'configured', from: '/m', encoder: 'own', reason: undefined, tried: [] }
+  const lines = (value: string | null): string[] =>
+    startTable([report(1, 'sglang', { ...parser(value), tokens: files })]).filter((line) => line.includes('thoughts'))
+  expect([...lines(null), ...lines('qwen3')]).toEqual([])
+  expect(lines('muse')).toEqual([
+    '  messages to worker 1 that hold thoughts or switch thinking are routed by load: what its reasoning parser muse makes of them is not known.',
+  ])
+})
+
 it('a worker that nobody knows yet is no second model', () => {
   const unknown = { facts: undefined, model: undefined, tokens: undefined, verdict: undefined, absence: 'is away' }
   const text = startTable([report(1, 'vllm'), report(2, 'vllm', unknown)]).join('\n')

@@ -1,5 +1,6 @@
 /** What `serve` says when it stands: who is there, how well each cache is known, and what to add where it is not exact. */
 import type { AddressReport } from './assemble/assembly-options.js'
+import { whyThoughtsUnknown } from '../tokens/index.js'
 import { table } from './table.js'
 
 export function startTable(reports: readonly AddressReport[]): string[] {
@@ -7,7 +8,12 @@ export function startTable(reports: readonly AddressReport[]): string[] {
   const head = ['worker', 'address', 'engine', 'model', 'events', 'tokenizer', 'mode', ...(hasPairs ? ['role'] : [])]
   const rows = reports.map((report) => [...rowOf(report), ...(hasPairs ? [report.role ?? '-'] : [])])
   const lines = table(head, rows).map((line) => `  ${line}`)
-  const advice = [...reports.flatMap(adviceOf), ...wholePrompts(reports), ...passedOver(reports)]
+  const advice = [
+    ...reports.flatMap(adviceOf),
+    ...wholePrompts(reports),
+    ...passedOver(reports),
+    ...reports.flatMap(unknownThoughts),
+  ]
   return advice.length === 0 ? lines : [...lines, '', ...advice]
 }
 
@@ -52,6 +58,14 @@ function passedOver(reports: readonly AddressReport[]): string[] {
       ? tokens.tried.map((why) => `  the tokens of ${model} come from its ${tokens.source}, because: ${why}`)
       : [],
   )
+}
+
+/** No files mend it, so no flag is named. */
+function unknownThoughts({ workerId, facts, tokens }: AddressReport): string[] {
+  if (facts?.kind.value !== 'sglang' || !tokens || tokens.source === 'none') return []
+  const why = whyThoughtsUnknown(facts.reasoningParser?.value)
+  if (why === undefined) return []
+  return [`  messages to worker ${workerId} that hold thoughts or switch thinking are routed by load: ${why}.`]
 }
 
 function eventsOf({ facts }: AddressReport): string {

@@ -157,7 +157,7 @@ async function listenAndTest(patient: Patient, options: ExamineOptions): Promise
         model: facts.tokenizer?.value,
         ...(kind === 'vllm' || kind === 'sglang'
           ? {
-              rules: { dialect: kind },
+              rules: { dialect: kind, reasoningParser: facts.reasoningParser?.value },
               engine: { url, dialect: kind, ...(apiKey ? { headers: { authorization: `Bearer ${apiKey}` } } : {}) },
             }
           : {}),

@@ -1,6 +1,6 @@
 /** Do we know the tokens that the engine sees? Three small chats: our tokens against its count, and against its events. */
 import type { ModelStatus, TokenService } from '../../tokens/index.js'
-import { Tokens } from '../../tokens/index.js'
+import { Tokens, whyThoughtsUnknown } from '../../tokens/index.js'
 import type { Ear } from './ear.js'
 import type { Finding } from './finding.js'
 import type { Patient } from './patient.js'
@@ -76,6 +76,14 @@ export async function tokenParity(
       verdict: 'warn',
       reason: `the engine cannot be asked for ${unaskable}: those are routed by load`,
       fix: tokenizerFix,
+    })
+  const { kind, reasoningParser } = patient.facts
+  const unknown = kind.value === 'sglang' ? whyThoughtsUnknown(reasoningParser?.value) : undefined
+  if (unknown !== undefined)
+    findings.push({
+      check,
+      verdict: 'warn',
+      reason: `messages that hold thoughts or switch thinking are routed by load: ${unknown}`,
     })
   return findings
 }

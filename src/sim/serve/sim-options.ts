@@ -88,6 +88,8 @@ export interface SimEngineOptions {
   readonly isScaleOut?: boolean
   readonly isRequestIdEchoed?: boolean
   readonly isTokenizerInfo?: boolean
+  /** `--reasoning-parser` of an SGLang: what becomes of thoughts in messages. Null: it has none. */
+  readonly reasoningParser?: string | null
   /** vLLM: `VLLM_ENABLE_RESPONSES_API_STORE=1`. */
   readonly isResponseStore?: boolean
   /** vLLM `--enable-prompt-tokens-details`, SGLang `--enable-cache-report`. */
@@ -144,6 +146,7 @@ export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
     isScaleOut: false,
     isRequestIdEchoed: false,
     isTokenizerInfo: false,
+    reasoningParser: null,
     isResponseStore: false,
     isCacheReported: true,
     healthMs: 1000,

@@ -46,6 +46,9 @@ function habitsOf(choose: ChooseTemplate): TemplateHabits {
   return {
     takesLateSystem: (dialect) => choose(false).habits.takesLateSystem(dialect),
     effortOfNone: () => choose(false).habits.effortOfNone(),
+    thinkingSwitch: () => choose(false).habits.thinkingSwitch(),
+    hasLowEffort: () => choose(false).habits.hasLowEffort(),
+    takesThoughts: () => choose(false).habits.takesThoughts(),
   }
 }
 

@@ -5,6 +5,7 @@ import { billingHeader, contentTexts } from './chat-vllm.js'
 import type { EngineRules, Message, TemplateHabits } from './converted.js'
 import { isText, notTold } from './converted.js'
 import { mediaError } from './media.js'
+import { reasoningParserOf } from './reasoning-parsers.js'
 import type { Body } from './request.js'
 import { asList, asRecord, LoadOnlyError, malformed } from './request.js'
 
@@ -18,13 +19,13 @@ export function convertMessages(body: Body, rules: EngineRules, habits: Template
   const system = [...systemParts(body['system'], isSglang), ...late.filter(isText)]
   const messages: Message[] = system.length > 0 ? [{ role: 'system', content: system.join(isSglang ? '\n' : '') }] : []
   for (const message of isGathered ? given.filter((it) => !isLate(it)) : given)
-    messages.push(...(isSglang ? sglangMessages(message, rules) : vllmMessages(message)))
+    messages.push(...(isSglang ? sglangMessages(message, rules, habits) : vllmMessages(message)))
   const tools = toolsOf(body['tools'], isSglang)
   const kwargs = body['chat_template_kwargs']
   return {
     messages,
     ...(tools.length > 0 ? { tools, tool_choice: choiceOf(body['tool_choice']) } : {}),
-    ...effortOf(body, rules, habits),
+    ...(isSglang ? sglangThinking(body, rules, habits) : vllmThinking(body, habits)),
     ...(kwargs === undefined || isSglang ? {} : { chat_template_kwargs: kwargs }),
   }
 }
@@ -78,17 +79,24 @@ function vllmResult(block: Body): Message {
   return { role: 'tool', tool_call_id: block['tool_use_id'] ?? '', content: contentTexts(block['content']).join('\n') }
 }
 
+function vllmThinking(body: Body, habits: TemplateHabits): Body {
+  const effort = asRecord(body['output_config'])?.['effort']
+  const thinking = asRecord(body['thinking'])?.['type']
+  if (thinking === 'disabled') return { reasoning_effort: habits.effortOfNone() }
+  return effort === undefined || effort === null ? {} : { reasoning_effort: effort }
+}
+
 // ---- SGLang
 
-function sglangMessages({ role, content }: Body, { reasoningParser }: EngineRules): Message[] {
+function sglangMessages({ role, content }: Body, rules: EngineRules, habits: TemplateHabits): Message[] {
   if (typeof content === 'string') return [{ role, content }]
   const messages: Message[] = []
   const turn = newTurn()
-  for (const block of blocksOf(content)) {
-    const isThought = block['type'] === 'thinking' && isText(block['thinking'])
-    if (isThought && reasoningParser !== null) notTold('how its reasoning parser writes thoughts')
-    if (block['type'] === 'redacted_thinking' && role === 'assistant') malformed('SGLang takes no redacted thinking')
-    if (block['type'] === 'thinking') continue // without a parser they are dropped
+  const blocks = blocksOf(content)
+  const thoughts = role === 'assistant' ? sglangThoughts(blocks, rules, habits) : undefined
+  if (thoughts?.text !== undefined) turn.parts.push({ type: 'text', text: thoughts.text })
+  for (const block of blocks) {
+    if (block['type'] === 'thinking') continue
     if (block['type'] !== 'tool_result' || role !== 'user') {
       addBlock(turn, block)
       continue
@@ -108,8 +116,56 @@ function sglangMessages({ role, content }: Body, { reasoningParser }: EngineRule
   const isSilent = said === undefined && turn.calls.length === 0
   return [
     ...messages,
-    { role, ...calls, ...(isSilent ? { content: '' } : said === undefined ? {} : { content: said }) },
+    {
+      role,
+      ...thoughts?.fields,
+      ...calls,
+      ...(isSilent ? { content: '' } : said === undefined ? {} : { content: said }),
+    },
   ]
+}
+
+/** What an assistant thought stands before all that it said, wherever it thought it. Without a parser it is dropped. */
+function sglangThoughts(
+  blocks: readonly Body[],
+  { reasoningParser }: EngineRules,
+  habits: TemplateHabits,
+): { readonly fields?: Message; readonly text?: string } {
+  if (blocks.some(({ type }) => type === 'redacted_thinking')) malformed('SGLang takes no redacted thinking')
+  const thoughts = blocks.flatMap(({ type, thinking }) => (type === 'thinking' && isText(thinking) ? [thinking] : []))
+  if (thoughts.length === 0 || reasoningParser === null) return {}
+  const { start, end } = reasoningParserOf(reasoningParser) ?? notTold('how its reasoning parser writes thoughts')
+  const text = thoughts.join('\n')
+  return habits.takesThoughts() ? { fields: { reasoning_content: text } } : { text: `${start}${text}\n${end}` }
+}
+
+/** Its switch and the effort are arguments of the template, and do not imply each other as they do in a chat. */
+function sglangThinking(body: Body, { reasoningParser }: EngineRules, habits: TemplateHabits): Body {
+  const effort = asRecord(body['output_config'])?.['effort'] ?? undefined
+  const thinking = asRecord(body['thinking'])?.['type']
+  const kwargs = {
+    ...(thinking === undefined ? {} : sglangSwitch(thinking !== 'disabled', reasoningParser, habits)),
+    ...(effort === undefined ? {} : { reasoning_effort: effort === 'xhigh' ? 'max' : effort }),
+    ...(effort === 'low' && habits.hasLowEffort() ? { low_effort: true } : {}),
+  }
+  return Object.keys(kwargs).length === 0 ? {} : { chat_template_kwargs: kwargs }
+}
+
+function sglangSwitch(isOn: boolean, reasoningParser: EngineRules['reasoningParser'], habits: TemplateHabits): Body {
+  if (reasoningParser === null) return isOn ? malformed('SGLang thinks only with a reasoning parser') : {}
+  const parser = reasoningParserOf(reasoningParser) ?? notTold('how its reasoning parser switches thinking')
+  const name = habits.thinkingSwitch() ?? parser.thinkingSwitch
+  switch (name) {
+    case 'always':
+      return isOn ? {} : malformed('this model always thinks')
+    case 'none':
+      return isOn ? malformed('this model does not think') : {}
+    case 'effort':
+      return { reasoning_effort: isOn ? 'medium' : 'none' }
+    case 'enable_thinking':
+    case 'thinking':
+      return { [name]: isOn }
+  }
 }
 
 function sglangResult(content: Value): Value {
@@ -185,16 +241,4 @@ function choiceOf(value: Value): Value {
   const type = choice?.['type']
   if (type === 'tool') return { type: 'function', function: { name: choice?.['name'] } }
   return type === 'none' ? 'none' : type === 'any' ? 'required' : 'auto'
-}
-
-function effortOf(body: Body, { dialect, reasoningParser }: EngineRules, habits: TemplateHabits): Body {
-  const isSglang = dialect === 'sglang'
-  const effort = asRecord(body['output_config'])?.['effort']
-  const thinking = asRecord(body['thinking'])?.['type']
-  if (isSglang && thinking !== undefined) {
-    if (reasoningParser !== null) notTold('how its reasoning parser switches thinking')
-    if (thinking !== 'disabled') malformed('SGLang thinks only with a reasoning parser')
-  } else if (thinking === 'disabled') return { reasoning_effort: habits.effortOfNone() }
-  if (effort === undefined || effort === null) return {}
-  return { reasoning_effort: isSglang && effort === 'xhigh' ? 'max' : effort }
 }

@@ -1,5 +1,6 @@
 /** What `/v1/responses` and `/v1/messages` become before anything is rendered: a chat, by the rules of the engine that gets them. */
 import type { Value } from '../template/values.js'
+import type { ThinkingSwitch } from './reasoning-parsers.js'
 import type { Dialect } from './request.js'
 import { LoadOnlyError } from './request.js'
 
@@ -16,18 +17,30 @@ export interface TemplateHabits {
   readonly takesLateSystem: (dialect: Dialect) => boolean
   /** The effort that stands for "no thinking" (vLLM): `none`, or `low` where the template makes nothing of it. */
   readonly effortOfNone: () => string
+  /** How thinking is switched (SGLang). Undefined: the template does not show it, and the reasoning parser decides. */
+  readonly thinkingSwitch: () => ThinkingSwitch | undefined
+  /** Whether a low effort is said by an argument of its own, too (SGLang). */
+  readonly hasLowEffort: () => boolean
+  /** Whether thoughts are a field of their message (SGLang); else they begin its text, in the marks of the reasoning parser. */
+  readonly takesThoughts: () => boolean
 }
 
 /** Of a template that nobody told us. */
 export class UntoldHabitError extends LoadOnlyError {
-  readonly habit: 'late-system' | 'effort-of-none'
+  readonly habit: keyof TemplateHabits
 
   constructor(habit: UntoldHabitError['habit']) {
-    const what =
-      habit === 'late-system' ? 'where the template takes system messages' : 'what the template makes of an effort'
-    super('engine-settings', `the engine does not tell ${what}`)
+    super('engine-settings', `the engine does not tell ${untold[habit]}`)
     this.habit = habit
   }
+}
+
+const untold: Readonly<Record<keyof TemplateHabits, string>> = {
+  takesLateSystem: 'where the template takes system messages',
+  effortOfNone: 'what the template makes of an effort',
+  thinkingSwitch: 'how thinking is switched',
+  hasLowEffort: 'what a low effort is',
+  takesThoughts: 'where thoughts of earlier turns go',
 }
 
 export function notTold(what: string): never {

@@ -14,6 +14,11 @@ export interface RecordedRoute {
   readonly token_ids?: readonly number[]
 }
 
+/** With the `--reasoning-parser` of the SGLang that made it. */
+export interface RecordedThoughts extends RecordedRoute {
+  readonly parser: string | null
+}
+
 /** What its tokenize endpoint answered, or how many tokens it counted. */
 export interface RecordedAsk extends Pick<RecordedRoute, 'template' | 'route' | 'name'> {
   readonly ask: Body
@@ -29,6 +34,22 @@ export function recordedRoutes(dialect: Dialect): readonly RecordedRoute[] {
 
 export function recordedAsks(dialect: Dialect): readonly RecordedAsk[] {
   return linesOf(`${dialect}/tokenize-routes.jsonl.gz`) as readonly RecordedAsk[]
+}
+
+export function recordedThoughts(): readonly RecordedThoughts[] {
+  return linesOf('sglang/thoughts.jsonl.gz') as readonly RecordedThoughts[]
+}
+
+export interface RecordedThoughtAsk extends Pick<RecordedThoughts, 'template' | 'parser'> {
+  readonly path: string
+  readonly ask: Body
+  readonly tokens?: readonly number[]
+  readonly input_tokens?: number
+  readonly status?: number
+}
+
+export function recordedThoughtAsks(): readonly RecordedThoughtAsk[] {
+  return linesOf('sglang/tokenize-thoughts.jsonl.gz') as readonly RecordedThoughtAsk[]
 }
 
 function linesOf(file: string): readonly unknown[] {

@@ -45,13 +45,3 @@ describe.each(['vllm', 'sglang'] as const)('%s', (dialect) => {
     expect(await ids('1.0')).not.toEqual(await ids('1'))
   })
 })
-
-it('says that it does not know what the reasoning parser of an SGLang makes of thoughts', async () => {
-  const rules = { dialect: 'sglang', reasoningParser: 'qwen3' } as const
-  const thinking = recordedRoutes('sglang').filter(({ name }) => name?.startsWith('thinking'))
-  expect(thinking.length).toBeGreaterThan(3)
-  for (const { route, request } of thinking)
-    await expect(new ModelTokens(loaded, pool, { rules }).tokenize(route, request)).rejects.toMatchObject({
-      reason: 'engine-settings',
-    })
-})

@@ -4,6 +4,8 @@ import { Template } from '../template/template.js'
 import type { Value } from '../template/values.js'
 import type { ParsedTemplate } from './chat-template.js'
 import type { TemplateHabits } from './converted.js'
+import type { ShownSwitch } from './thinking-switch.js'
+import { shownSwitch } from './thinking-switch.js'
 
 const options = {
   limits: { stepsMax: 20_000, outputMax: 1 << 20, deadlineMs: 1000 },
@@ -16,6 +18,8 @@ export function habitsOf(templates: readonly ParsedTemplate[], constants: Scope)
   const others = new Map<'raises' | 'shows', boolean>()
   const usual = templates.find(({ name }) => name === 'default')
   let effort: string | undefined
+  let shown: ShownSwitch | undefined
+  const look = (): ShownSwitch | undefined => (shown ??= usual && shownSwitch(usual.source, usual.parsed))
   return {
     takesLateSystem(dialect) {
       const asks = dialect === 'sglang' ? 'shows' : 'raises'
@@ -27,6 +31,9 @@ export function habitsOf(templates: readonly ParsedTemplate[], constants: Scope)
       return takes
     },
     effortOfNone: () => (effort ??= usual ? effortOfNone(new Template(usual.parsed), constants) : 'none'),
+    thinkingSwitch: () => look()?.thinkingSwitch,
+    hasLowEffort: () => look()?.hasLowEffort ?? false,
+    takesThoughts: () => false, // only an engine that encodes chats without a template does
   }
 }
 

@@ -16,7 +16,7 @@ function engine(counted: number | undefined, ...lengths: (number | undefined)[])
 }
 
 const learn = (habits: AskedHabits, asks: HabitAsks, signal?: AbortSignal): Promise<void> =>
-  habits.learn('late-system', 'm', asks, signal)
+  habits.learn('takesLateSystem', 'm', asks, signal)
 
 it.each([
   { says: 'the chat that has the count', counted: 9, lengths: [9, 8], takes: true },

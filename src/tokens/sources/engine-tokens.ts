@@ -29,7 +29,8 @@ import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
 import type { ChatRoute } from './ask-of.js'
 import { askOf, pick, UnaskableError } from './ask-of.js'
-import type { HabitAsks } from './asked-habits.js'
+import { askedChats, unlessMalformed } from './asked-chats.js'
+import type { Habit, HabitAsks } from './asked-habits.js'
 import { AskedHabits } from './asked-habits.js'
 import { EnginePieces } from './engine-pieces.js'
 import type { PieceText } from './engine-pieces.js'
@@ -252,10 +253,9 @@ export class EngineTokens implements TokenSource {
     return this.#renders !== false
   }
 
-  /** What it cannot be asked for, so that load alone decides about it. */
+  /** What it cannot be asked for, so that load alone decides about it; a model's files know it. */
   get unaskable(): string | undefined {
-    if (this.#endpoint.dialect === 'sglang')
-      return this.#rules.reasoningParser === null ? bareTools : `${bareTools}, and messages with thoughts`
+    if (this.#endpoint.dialect === 'sglang') return bareTools
     if (this.#renders || this.#pieces) return undefined
     return this.#renders === false ? calls : `${calls} (unless it was started with --enable-scale-out)`
   }
@@ -308,13 +308,12 @@ export class EngineTokens implements TokenSource {
   ): Promise<Said> {
     const { body, spell } = request
     if (!spell) throw new LoadOnlyError('too-long', 'the numbers of so long a body are not read again')
-    const ask = (fields: Body): Promise<Uint32Array> => this.#tokenized(spell(fields), options)
     if (route === 'completions') {
       const fields = pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
-      return { ids: await ask(fields), media: undefined, exactness: 'expected' }
+      return { ids: await this.#tokenized(spell(fields), options), media: undefined, exactness: 'expected' }
     }
     try {
-      return { ids: await this.#tokenizedChat(route, body, ask, options), media: undefined, exactness: 'expected' }
+      return { ids: await this.#tokenizedChat(route, body, spell, options), media: undefined, exactness: 'expected' }
     } catch (error) {
       // What cannot be asked for as a chat can be as a text, where it is known.
       if (!(error instanceof UnaskableError) || !prompt) throw error
@@ -323,40 +322,25 @@ export class EngineTokens implements TokenSource {
     }
   }
 
-  /** What depends on a template that is not told is found out first; where that fails, every way that it may be is asked for. */
+  /** What depends on a template that is not told is found out first; where that fails, every chat that it may be is asked for. */
   async #tokenizedChat(
     route: ChatRoute,
     body: Body,
-    ask: (fields: Body) => Promise<Uint32Array>,
+    spell: (value: Value) => string,
     options: TokenizeOptions,
   ): Promise<Uint32Array> {
-    const askBy = (habits: TemplateHabits): Promise<Uint32Array> => ask(askOf(route, body, this.#rules, habits))
+    const makeAsk = (habits: TemplateHabits): string => spell(askOf(route, body, this.#rules, habits))
     const told = this.#pieces?.habits
-    if (told) return askBy(told)
-    for (const tried = new Set<string>(); ; )
-      try {
-        return await askBy(this.#habits)
-      } catch (error) {
-        if (!(error instanceof UntoldHabitError)) throw error
-        const { habit } = error
-        if (tried.has(habit)) return this.#askAll(habit, askBy, error)
-        tried.add(habit)
-        const asks: HabitAsks = {
-          count: (messages) => this.#count(messages),
-          length: (messages, habits) => this.#lengthOf(askOf('messages', messages, this.#rules, habits)),
-        }
-        await this.#habits.learn(habit, body['model'], asks, options.signal)
-      }
-  }
-
-  /** The engine's is among them; where all are the same, it is known. */
-  async #askAll(
-    habit: UntoldHabitError['habit'],
-    askBy: (habits: TemplateHabits) => Promise<Uint32Array>,
-    untold: UntoldHabitError,
-  ): Promise<Uint32Array> {
-    const [first, ...others] = await Promise.all(this.#habits.candidates(habit).map(askBy))
-    if (others.some((ids) => !Buffer.from(bytesOf(ids)).equals(bytesOf(first!)))) throw untold
+    if (told) return this.#tokenized(makeAsk(told), options)
+    const asks: HabitAsks = {
+      count: (messages) => this.#count(messages),
+      length: (messages, habits) => this.#lengthOf(messages, habits),
+    }
+    const learn = (habit: Habit): Promise<void> => this.#habits.learn(habit, body['model'], asks, options.signal)
+    const { posts, open } = await askedChats(makeAsk, this.#habits, learn)
+    // The engine's is among them; where all have the same tokens, they are known.
+    const [first, ...others] = await Promise.all(posts.map((post) => this.#tokenized(post, options)))
+    if (others.some((ids) => !Buffer.from(bytesOf(ids)).equals(bytesOf(first!)))) throw new UntoldHabitError(open[0]!)
     return first!
   }
 
@@ -367,8 +351,10 @@ export class EngineTokens implements TokenSource {
     return status === 200 ? readCount(bytes) : undefined
   }
 
-  async #lengthOf(fields: Body): Promise<number | undefined> {
-    const { status, bytes } = await this.#ask(this.#tokenizePath, JSON.stringify(fields), noOptions)
+  async #lengthOf(messages: Body, habits: TemplateHabits): Promise<number | undefined> {
+    const post = unlessMalformed(() => JSON.stringify(askOf('messages', messages, this.#rules, habits)))
+    if (typeof post !== 'string') return undefined
+    const { status, bytes } = await this.#ask(this.#tokenizePath, post, noOptions)
     if (status >= 500) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status}` })
     return status === 200 ? readAnswer(bytes).ids?.length : undefined
   }

@@ -1,10 +1,16 @@
 /** `/v1/responses` and `/v1/messages` as the chats that the real engines make of them: their conversions are recorded (`tokens/chat`). */
-import type { Body, Dialect } from '../../../tokens/index.js'
+import type { Body, Dialect, TemplateHabits } from '../../../tokens/index.js'
 import { convertMessages, convertResponses, LoadOnlyError } from '../../../tokens/index.js'
 import type { Json, Refusal } from './exchange.js'
 
-/** Of the template that simulated engines have: it takes messages in any order, and knows no effort. */
-const habits = { takesLateSystem: () => true, effortOfNone: () => 'low' }
+/** Of the template that simulated engines have: it takes messages in any order, and knows neither an effort nor a switch of thinking. */
+const habits: TemplateHabits = {
+  takesLateSystem: () => true,
+  effortOfNone: () => 'low',
+  thinkingSwitch: () => undefined,
+  hasLowEffort: () => false,
+  takesThoughts: () => false,
+}
 
 /** The body of the chat; other fields stay. Throws what `refuse` makes of a body that the engine does not take. */
 export function chatOf(
@@ -12,10 +18,11 @@ export function chatOf(
   body: Json,
   dialect: Dialect,
   refuse: (message: string) => Refusal,
+  reasoningParser: string | null = null,
 ): Json {
   const convert = route === 'responses' ? convertResponses : convertMessages
   try {
-    const chat = convert(body as Body, { dialect, reasoningParser: null }, habits) as Json
+    const chat = convert(body as Body, { dialect, reasoningParser }, habits) as Json
     return { ...body, tools: undefined, tool_choice: undefined, ...chat }
   } catch (error) {
     if (error instanceof LoadOnlyError) throw refuse(error.message)

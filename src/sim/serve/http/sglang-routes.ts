@@ -207,7 +207,8 @@ function messageTokens(exchange: Exchange, body: Json): number[] {
   const messages = body['messages']
   if (!Array.isArray(messages)) throw anthropicRefusal('messages: Field required')
   if (messages.length === 0) throw anthropicRefusal('Messages cannot be empty.')
-  return chatTokens(exchange, chatOf('messages', body, 'sglang', anthropicRefusal))
+  const { reasoningParser } = exchange.server.options
+  return chatTokens(exchange, chatOf('messages', body, 'sglang', anthropicRefusal, reasoningParser))
 }
 
 function anthropicRefusal(message: string): Refusal {
@@ -215,7 +216,7 @@ function anthropicRefusal(message: string): Refusal {
 }
 
 function modelInfo(server: SimServer): Json {
-  const { root, models, task } = server.options
+  const { root, models, task, reasoningParser } = server.options
   const isGeneration = task === 'generate'
   return {
     model_path: root,
@@ -225,7 +226,7 @@ function modelInfo(server: SimServer): Json {
     preferred_sampling_params: null,
     weight_version: 'default',
     load_format: 'dummy',
-    reasoning_parser: null,
+    reasoning_parser: reasoningParser,
     tool_call_parser: null,
     disaggregation_mode: pairMode(server),
     has_image_understanding: false,

@@ -90,7 +90,7 @@ export function serverInfo(server: SimServer): Json {
     host: options.host,
     port: server.port,
     page_size: options.blockTokens,
-    reasoning_parser: null,
+    reasoning_parser: options.reasoningParser,
     dp_size: options.ranks,
     enable_dp_attention: options.ranks > 1,
     load_balance_method: 'auto',

@@ -1,0 +1,44 @@
+/** The chats that a request may become at an engine that is asked: one, where what it depends on could be found out. */
+import type { TemplateHabits } from '../chat/converted.js'
+import { UntoldHabitError } from '../chat/converted.js'
+import { LoadOnlyError } from '../chat/request.js'
+import type { AskedHabits, Habit } from './asked-habits.js'
+
+export interface AskedChats {
+  /** What the engine's tokenize endpoint is asked, each differing from the others. */
+  readonly posts: readonly string[]
+  /** What could not be found out, so that there are several. */
+  readonly open: readonly Habit[]
+}
+
+export async function askedChats(
+  makeAsk: (habits: TemplateHabits) => string,
+  habits: AskedHabits,
+  learn: (habit: Habit) => Promise<void>,
+): Promise<AskedChats> {
+  const learnt = new Set<Habit>()
+  const open: Habit[] = []
+  for (;;)
+    try {
+      const asks = habits.candidates(open).map((it) => unlessMalformed(() => makeAsk(it)))
+      const posts = new Set(asks.filter((it) => typeof it === 'string'))
+      // Nobody needs the tokens of a chat that the engine refuses; unless it refuses all that it may be.
+      if (posts.size === 0) throw asks[0] as LoadOnlyError
+      return { posts: [...posts], open }
+    } catch (error) {
+      if (!(error instanceof UntoldHabitError)) throw error
+      if (learnt.has(error.habit)) open.push(error.habit)
+      learnt.add(error.habit)
+      await learn(error.habit)
+    }
+}
+
+/** Where the engine would refuse the request, the refusal. */
+export function unlessMalformed(make: () => string): string | LoadOnlyError {
+  try {
+    return make()
+  } catch (error) {
+    if (error instanceof LoadOnlyError && error.reason === 'malformed') return error
+    throw error
+  }
+}
