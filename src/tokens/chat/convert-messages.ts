@@ -18,8 +18,10 @@ export function convertMessages(body: Body, rules: EngineRules, habits: Template
   const late = isGathered ? given.filter(isLate).map((it) => lateSystem(it, isSglang)) : []
   const system = [...systemParts(body['system'], isSglang), ...late.filter(isText)]
   const messages: Message[] = system.length > 0 ? [{ role: 'system', content: system.join(isSglang ? '\n' : '') }] : []
+  let hasField: boolean | undefined // asked once, however many turns think
+  const takesThoughts = (): boolean => (hasField ??= habits.takesThoughts())
   for (const message of isGathered ? given.filter((it) => !isLate(it)) : given)
-    messages.push(...(isSglang ? sglangMessages(message, rules, habits) : vllmMessages(message)))
+    messages.push(...(isSglang ? sglangMessages(message, rules, takesThoughts) : vllmMessages(message)))
   const tools = toolsOf(body['tools'], isSglang)
   const kwargs = body['chat_template_kwargs']
   return {
@@ -88,12 +90,16 @@ function vllmThinking(body: Body, habits: TemplateHabits): Body {
 
 // ---- SGLang
 
-function sglangMessages({ role, content }: Body, rules: EngineRules, habits: TemplateHabits): Message[] {
+function sglangMessages(
+  { role, content }: Body,
+  rules: EngineRules,
+  takesThoughts: TemplateHabits['takesThoughts'],
+): Message[] {
   if (typeof content === 'string') return [{ role, content }]
   const messages: Message[] = []
   const turn = newTurn()
   const blocks = blocksOf(content)
-  const thoughts = role === 'assistant' ? sglangThoughts(blocks, rules, habits) : undefined
+  const thoughts = role === 'assistant' ? sglangThoughts(blocks, rules, takesThoughts) : undefined
   if (thoughts?.text !== undefined) turn.parts.push({ type: 'text', text: thoughts.text })
   for (const block of blocks) {
     if (block['type'] === 'thinking') continue
@@ -129,14 +135,14 @@ function sglangMessages({ role, content }: Body, rules: EngineRules, habits: Tem
 function sglangThoughts(
   blocks: readonly Body[],
   { reasoningParser }: EngineRules,
-  habits: TemplateHabits,
+  takesThoughts: TemplateHabits['takesThoughts'],
 ): { readonly fields?: Message; readonly text?: string } {
   if (blocks.some(({ type }) => type === 'redacted_thinking')) malformed('SGLang takes no redacted thinking')
   const thoughts = blocks.flatMap(({ type, thinking }) => (type === 'thinking' && isText(thinking) ? [thinking] : []))
   if (thoughts.length === 0 || reasoningParser === null) return {}
   const { start, end } = reasoningParserOf(reasoningParser) ?? notTold('how its reasoning parser writes thoughts')
   const text = thoughts.join('\n')
-  return habits.takesThoughts() ? { fields: { reasoning_content: text } } : { text: `${start}${text}\n${end}` }
+  return takesThoughts() ? { fields: { reasoning_content: text } } : { text: `${start}${text}\n${end}` }
 }
 
 /** Its switch and the effort are arguments of the template, and do not imply each other as they do in a chat. */

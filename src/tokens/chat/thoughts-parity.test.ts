@@ -7,6 +7,7 @@ import { ModelTokens } from '../model/model-tokens.js'
 import { TokenPool } from '../pool/pool.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
 import { parseTemplate } from '../template/template.js'
+import { convertMessages } from './convert-messages.js'
 import { recordedThoughts } from './recorded-routes.case.js'
 import { reasoningParserOf } from './reasoning-parsers.js'
 
@@ -16,7 +17,8 @@ afterAll(() => pool.close())
 
 const lines = recordedThoughts()
 const sources = new Map(lines.flatMap(({ template, source }) => (source ? [[template, source]] : [])))
-const cases = lines.filter(({ request }) => request !== undefined)
+/** An engine that encodes without a template can only be asked. */
+const cases = lines.filter(({ template, request }) => request !== undefined && sources.has(template))
 const isKnown = (parser: string | null): boolean => parser === null || reasoningParserOf(parser) !== undefined
 
 function modelOf(template: string, reasoningParser: string | null | undefined): ModelTokens {
@@ -50,4 +52,23 @@ it('says that it does not know where the engine does not tell its parser', async
     await expect(modelOf(template, undefined).tokenize('messages', request)).rejects.toMatchObject({
       reason: 'engine-settings',
     })
+})
+
+it('asks once where thoughts go, however many turns think: an engine is asked again after so many', () => {
+  let asks = 0
+  const untold = (): never => expect.unreachable()
+  const turn = { role: 'assistant', content: [{ type: 'thinking', thinking: 'Hm.' }] }
+  const chat = convertMessages(
+    { messages: [turn, turn, turn] },
+    { dialect: 'sglang', reasoningParser: 'qwen3' },
+    {
+      takesThoughts: () => ++asks > 0,
+      takesLateSystem: untold,
+      effortOfNone: untold,
+      thinkingSwitch: untold,
+      hasLowEffort: untold,
+    },
+  )
+  const thought = { role: 'assistant', reasoning_content: 'Hm.', content: '' }
+  expect([chat, asks]).toEqual([{ messages: [thought, thought, thought] }, 1])
 })
