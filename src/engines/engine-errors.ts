@@ -54,6 +54,7 @@ function kindOf(status: number, message: string): EngineErrorKind {
   if (status === 503)
     return /queue|too many|max-num-queued|rejected|capacity/i.test(message) ? 'overloaded' : 'unavailable'
   if (status === 502 || status === 504) return 'unavailable'
+  if (status === 500 && /EngineCore encountered an issue/.test(message)) return 'unavailable' // a vLLM whose engine is dead, seconds before its server ends
   if (status >= 500) return 'internal'
   if (/maximum (context|allowed) length|exceeds the maximum|context length/i.test(message)) return 'too_long'
   return 'bad_request'

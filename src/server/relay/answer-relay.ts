@@ -27,7 +27,7 @@ import type { EventEdit } from './event-editor.js'
 import { EventEditor } from './event-editor.js'
 import { ResponseIdReader } from './response-id.js'
 import { StreamWatch } from './stream-watch.js'
-import { endedUnstarted } from './unstarted.js'
+import { endsUnstarted, isCutShort } from './cut-short.js'
 import type { Usage } from './usage.js'
 import { readUsage } from './usage.js'
 
@@ -49,7 +49,7 @@ export interface RelayRequest {
   readonly wantsStream: boolean
   /** True: this status is not for the client, who gets another worker or an error of ours. Called before anything is sent. */
   readonly isWithheld: (status: number) => boolean
-  /** Somebody else could take the request now. Asked when the engine ended it before its first token. */
+  /** Somebody else could take the request now. Asked when the engine ended it and nothing of it was sent. */
   readonly canMove: () => boolean
 }
 
@@ -197,7 +197,8 @@ export class AnswerRelay implements AnswerHandlers {
     const { response } = this.#request
     if (this.#way === 'whole') {
       const body = this.#parts.length === 1 ? this.#parts[0]! : Buffer.concat(this.#parts)
-      if (this.#isNoAnswer(body)) return this.#finish({ kind: 'refused', status: 503 })
+      if (isCutShort(this.#head!.status, body) && this.#request.canMove())
+        return this.#finish({ kind: 'refused', status: 503 })
       this.#sendWhole(body)
     } else {
       this.#commit()
@@ -285,18 +286,14 @@ export class AnswerRelay implements AnswerHandlers {
       !this.isCommitted &&
       this.#watch &&
       tokens === 0 &&
-      this.#isNoAnswer(buffer.subarray(ranges[0], ranges.at(-1)))
+      endsUnstarted(this.#head!.status, buffer.subarray(ranges[0], ranges.at(-1))) &&
+      this.#request.canMove()
     ) {
       this.#call?.abort()
       this.#finish({ kind: 'refused', status: 503 })
       return
     }
     this.#hooks.onProgress(tokens)
-  }
-
-  /** The engine ended the request unasked and before its first token, and another can take it. */
-  #isNoAnswer(bytes: Buffer): boolean {
-    return this.#head!.status === 200 && endedUnstarted(bytes) && this.#request.canMove()
   }
 
   #readId(reader: ResponseIdReader, buffer: Buffer, start: number, end: number): void {

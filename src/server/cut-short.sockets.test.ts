@@ -1,4 +1,4 @@
-// Goal: a request that an engine ends before its first token goes to another worker where there is one; otherwise the client has the engine's bytes.
+// Goal: a request that an engine ends while the client has nothing of its answer goes to another worker where there is one; otherwise the client has the engine's bytes.
 // Method: scripted engines say `abort` as a vLLM that is stopping does, whole and in streams.
 import { describe, expect, it } from 'vitest'
 import { createMetrics } from '../telemetry/index.js'
@@ -22,10 +22,10 @@ function wholeOf(content: string, spaces = 0): string {
 }
 
 const whole =
-  (text: string): Responder =>
+  (text: string, status = 200): Responder =>
   (_request, response) =>
     void response
-      .writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
+      .writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
       .end(text)
 
 const stream =
@@ -35,6 +35,7 @@ const stream =
 
 const unstarted: readonly [says: string, path: string, body: object, responder: Responder, text: string][] = [
   ['in one piece', '/v1/chat/completions', {}, whole(wholeOf('')), wholeOf('')],
+  ['in one piece, behind some text', '/v1/chat/completions', {}, whole(wholeOf('one two')), wholeOf('one two')],
   ['in one piece, with spaces', '/v1/chat/completions', {}, whole(wholeOf('', 1)), wholeOf('', 1)],
   [
     'in the first read of a stream',
@@ -88,8 +89,41 @@ describe.each(unstarted)('an abort %s', (_says, path, more, responder, text) => 
   })
 })
 
+/** As a vLLM 0.32.0 answered between SIGTERM and its end. */
+const dead = JSON.stringify({
+  error: {
+    message: 'EngineCore encountered an issue. See stack trace (above) for the root cause.',
+    type: 'InternalServerError',
+    param: null,
+    code: 500,
+  },
+})
+
+describe.each([{}, { stream: true }])('the words of a server whose engine is dead, %j', (more) => {
+  it('are no answer where another worker can give one', async () => {
+    const { url, engines } = await open()
+    engines[0]!.respond = whole(dead, 500)
+    const response = await post(url, '/v1/chat/completions', chatBody(more))
+    expect([response.status, await response.text()]).toEqual([200, expect.stringContaining('four')])
+    expect(engines.map(({ seen }) => seen.length)).toEqual([1, 1])
+  })
+
+  it('are the answer where nobody else can', async () => {
+    const { url } = await open({ engines: 1, respond: whole(dead, 500) })
+    const response = await post(url, '/v1/chat/completions', chatBody(more))
+    expect([response.status, await response.text()]).toEqual([500, dead])
+  })
+})
+
+it('an engine that fails at a request and lives is not replaced: the next would fail at it, too', async () => {
+  const failed = dead.replace(/EngineCore[^"]*/, 'list index out of range')
+  const { url, engines } = await open({ respond: whole(failed, 500) })
+  const response = await post(url, '/v1/chat/completions', chatBody({}))
+  expect([response.status, await response.text()]).toEqual([500, failed])
+  expect(engines[0]!.seen.length + engines[1]!.seen.length).toBe(1)
+})
+
 it.each([
-  ['of an answer that has text', {}, whole(wholeOf('one two')), wholeOf('one two')],
   ['behind a token', { stream: true }, stream(role + token + aborted + done), role + token + aborted + done],
   [
     'of which only a text speaks',
