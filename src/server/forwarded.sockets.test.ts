@@ -8,6 +8,7 @@ import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './hou
 import { hashKey } from './http/keys.js'
 import { endpointRows } from './request/endpoints.js'
 import { engineControlFields } from './request/engine-fields.js'
+import type { PromptRequest, PromptTokenizer } from './request/prompt.js'
 
 const open = houseOfEachTest()
 
@@ -53,6 +54,20 @@ describe('what an engine is sent', () => {
     expect(seen.text).toBe('{"model":"m","messages":[]}')
     expect(seen.headers['x-vllm-priority']).toBeUndefined()
     expect(seen.headers['x-override-rid']).toBeUndefined()
+  })
+
+  it.each([
+    ['without them', 0, '{"model":"m","messages":[],"nvext":{}}'],
+    ['or not at all, where the body is too long to be cut at once', 1 << 20, undefined],
+  ])('is asked for the tokens of a body %s', async (_says, blanks, text) => {
+    const asked: Pick<PromptRequest, 'body' | 'bytes'>[] = []
+    const tokenizer: PromptTokenizer = { tokenize: ({ body, bytes }) => void asked.push({ body, bytes }) }
+    const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+    const { url } = await open({ engines: 1, router, model: { tokenizer } })
+    const body = `{"model":"m","kv_transfer_params":{},"messages":[],"priority":1,"nvext":{}${' '.repeat(blanks)}}`
+    await (await post(url, '/v1/chat/completions', body)).text()
+    expect(asked.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(text === undefined ? [] : [text])
+    expect(asked.map((it) => it.body)).toEqual(text === undefined ? [] : [JSON.parse(text)])
   })
 
   // SGLang's own route takes what its parts tell each other: where to fetch media from, whom to answer.

@@ -201,8 +201,8 @@ export class Inference implements Timed, UnderWay {
 
   /** The prompt as routing compares it, where it has any. */
   async #preprocess(prepared: Prepared): Promise<PromptTokens | undefined> {
-    const { stages, buffers } = this.#context
-    const find = (): ReturnType<typeof promptOf> => promptOf(prepared, this.#abort.signal, buffers)
+    const { stages } = this.#context
+    const find = (): ReturnType<typeof promptOf> => promptOf(prepared, this.#abort.signal, this.#context)
     const known = await this.#record.during(stages.preprocess, find)
     this.#tokens = known?.tokens
     return known && known.tokens.length > 0 ? known : undefined

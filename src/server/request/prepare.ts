@@ -2,20 +2,21 @@
 import type { IncomingMessage } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { GatewayContext } from '../context.js'
-import type { BufferPool } from '../http/buffer-pool.js'
 import { invalidBody, parseObject } from '../http/read-body.js'
 import type { Model } from '../model.js'
 import type { Resolved } from '../model-hub.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { scanFields } from '../scan-fields.js'
+import { spliceBody } from '../splice-body.js'
 import type { Steps } from '../steps.js'
 import type { EndpointRow } from './endpoints.js'
+import { fieldsToRemove } from './engine-fields.js'
 import { forgiveBody } from './forgive-body.js'
 import type { RoutingHints } from './hints.js'
 import { readHints } from './hints.js'
 import { readNvext } from './nvext.js'
 import { parseBody } from './parse-body.js'
-import type { PromptTokens, TokenizerAnswer } from './prompt.js'
+import type { PromptRequest, PromptTokens, TokenizerAnswer } from './prompt.js'
 import { byteTokens, carriedTokens } from './prompt.js'
 import { isCheckedStrictly, validateStrictly } from './strict.js'
 import { outlineBody } from './strict-outline.js'
@@ -84,7 +85,7 @@ function isUnknown({ hub }: GatewayContext, name: unknown): boolean {
 export function promptOf(
   prepared: Prepared,
   signal: AbortSignal,
-  buffers: BufferPool,
+  context: Pick<GatewayContext, 'allowedEngineFields' | 'buffers'>,
 ): Promise<PromptTokens | undefined> | PromptTokens | undefined {
   const { row, model, body, bytes, hints } = prepared
   if (row.promptFields.length === 0 || !model.looksAtPrompts) return undefined
@@ -92,22 +93,37 @@ export function promptOf(
   const carried = carriedTokens(row, body)
   if (carried) return carried
   const { tokenizer } = model.spec
-  const fromBytes = (): PromptTokens | undefined => byteTokens(row, bytes, prepared.fields(), buffers)
-  if (!tokenizer) return fromBytes()
-  const answer = tokenizer.tokenize({
-    row,
-    model: model.name,
-    blockSize: model.spec.blockSize,
-    body: prepared.wholeBody(),
-    bytes,
-    signal,
-  })
+  const fromBytes = (): PromptTokens | undefined => byteTokens(row, bytes, prepared.fields(), context.buffers)
+  const shown = tokenizer && shownToTokenizer(prepared, context.allowedEngineFields)
+  if (!shown) return fromBytes()
+  const answer = tokenizer.tokenize({ row, model: model.name, blockSize: model.spec.blockSize, signal, ...shown })
   const known = (it: TokenizerAnswer): PromptTokens | undefined => {
     if (it?.tokens) return it
     const bytesOnly = fromBytes()
     return bytesOnly && it ? { ...bytesOnly, encodings: it.encodings } : bytesOnly
   }
   return answer instanceof Promise ? answer.then(known) : known(answer)
+}
+
+/** A body with fields that steer engines is cut in one go up to this length. */
+const cutBytesMax = 1 << 20
+
+/** An engine may be asked for the tokens, which then sees the body: without what a client may not send. Undefined where it is too long for that. */
+function shownToTokenizer(
+  prepared: Prepared,
+  allowed: ReadonlySet<string>,
+): Pick<PromptRequest, 'body' | 'bytes'> | undefined {
+  const { body, bytes } = prepared
+  const remove = fieldsToRemove(body, [], allowed)
+  remove?.delete('nvext') // what it says of the prompt counts
+  const isCut = remove !== undefined && remove.size > 0
+  if (isCut && bytes.length > cutBytesMax) return undefined
+  const whole = prepared.wholeBody()
+  if (!isCut) return { body: whole, bytes }
+  return {
+    body: whole && Object.fromEntries(Object.entries(whole).filter(([name]) => !remove.has(name))),
+    bytes: Buffer.concat(spliceBody(bytes, prepared.fields(), { remove })),
+  }
 }
 
 /** Until the first worker has said what it serves, nobody can say that a model is not served; upstream says it all the same. */
