@@ -58,7 +58,7 @@ describe('what an engine is sent', () => {
 
   it.each([
     ['without them', 0, '{"model":"m","messages":[],"nvext":{}}'],
-    ['or not at all, where the body is too long to be cut at once', 1 << 20, undefined],
+    ['or not at all, where the body is too long to be cut at once', 4 << 20, undefined],
   ])('is asked for the tokens of a body %s', async (_says, blanks, text) => {
     const asked: Pick<PromptRequest, 'body' | 'bytes'>[] = []
     const tokenizer: PromptTokenizer = { tokenize: ({ body, bytes }) => void asked.push({ body, bytes }) }

@@ -106,7 +106,7 @@ export function promptOf(
 }
 
 /** A body with fields that steer engines is cut in one go up to this length. */
-const cutBytesMax = 1 << 20
+const cutBytesMax = 4 << 20
 
 /** An engine may be asked for the tokens, which then sees the body: without what a client may not send. Undefined where it is too long for that. */
 function shownToTokenizer(
