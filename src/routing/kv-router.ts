@@ -7,7 +7,6 @@ import type { TokensWithHashes } from '../core/hashing/index.js'
 import type { KvIndex } from '../core/index/index.js'
 import type {
   HashColumn,
-  MatchColumns,
   MmExtraInfo,
   RouterConfig,
   RouterConfigOverrideInput,
@@ -18,7 +17,6 @@ import {
   completeOverride,
   completeRouterConfig,
   hashAt,
-  hashCount,
   tracksPrefillTokens,
   WarmrouteError,
 } from '../core/protocol/index.js'
@@ -37,7 +35,8 @@ import { listPotentialLoads, newLoadColumns } from '../core/sequences/index.js'
 import type { WorkerType } from '../telemetry/index.js'
 import type { BestMatchDetails, FindBestMatch, WorkerCacheHitEstimate } from './best-match.js'
 import { roundedOverlapBlocks, toSchedulingRequest } from './best-match.js'
-import { encodingFor, matchesByEncoding } from './encodings.js'
+import { EncodedLookups } from './encoded-lookups.js'
+import { encodingFor } from './encodings.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import { LiveCore } from './live-core.js'
 import type { PrefillLearning } from './metrics-observer.js'
@@ -45,7 +44,7 @@ import { missingParts } from './missing-parts.js'
 import type { Prompt } from './prompt.js'
 import { hashPrompt, nameBlocks, PromptScratch } from './prompt.js'
 import { PromptHashing } from './prompt-hashing.js'
-import type { PromptEncoding, PromptHashes, RankLoad } from './router-port.js'
+import type { RankLoad } from './router-port.js'
 import { inSpan, inSpanAsync } from './spans.js'
 
 export interface PromptQuestion {
@@ -69,6 +68,7 @@ export class KvRouter<Client = undefined> {
   readonly #hashing: PromptHashing
   readonly #live: LiveCore
   readonly #scratch: PromptScratch
+  readonly #encoded: EncodedLookups
 
   /**
    * In this order: complete and judge the config, build the index, wait for the minimum of workers, start to schedule with
@@ -96,6 +96,7 @@ export class KvRouter<Client = undefined> {
     this.#config = config
     this.#live = new LiveCore(options, config)
     this.#scratch = new PromptScratch(this.#live.core.index)
+    this.#encoded = new EncodedLookups(this.#live, blockSize)
     for (const sentence of missingParts(config, options)) this.#live.log.warn({}, sentence)
     this.#hashing = new PromptHashing({ config, blockSize, isEagle, modelName, random: this.#live.random })
   }
@@ -188,19 +189,19 @@ export class KvRouter<Client = undefined> {
     const seqHashMs = sinceStart()
     const found = mustAwait ? await lookups.ask(input, prompt, this.#live.stop) : undefined
     const foundElsewhere =
-      input.encodings && !this.indexer ? await this.#askEncodings(input, input.encodings) : undefined
+      input.encodings && !this.indexer ? await this.#encoded.ask(input, input.encodings) : undefined
     this.#live.refuseIfOver(input.signal)
     const endingNow = mustAwait ? this.#live.expireDue() : undefined
     if (endingNow) await this.#waitFor(endingNow, input.signal)
     const findFromMs = sinceStart()
     const usual = found?.matches?.() ?? inSpan(tracer, 'kv_router.find_matches', () => this.#live.find(prompt))
-    const matches = input.encodings ? this.#byEncoding(input.encodings, usual, foundElsewhere) : usual
+    const matches = input.encodings ? this.#encoded.merge(input.encodings, usual, foundElsewhere) : usual
     const foundMs = sinceStart()
     const asked = toSchedulingRequest(input, prompt, named, found?.sharedHits)
     // What was found is laid together of several lookups, which one column of hashes could not repeat after a wait.
     const { encodings } = input
     const request = encodings ? { ...asked, localHashes: undefined, isLookedUpOutside: true } : asked
-    const again = encodings && (() => this.#lookUpAgain(input, prompt, encodings))
+    const again = encodings && (() => this.#encoded.lookUpAgain(input, prompt, encodings))
     const onPlaced = (it: Picked, parked: ParkedRequest | undefined): void => this.#remember(input, prompt, it, parked)
     const picked = await inSpanAsync(tracer, 'kv_router.schedule', () =>
       this.#live.place(request, matches, input.signal, onPlaced, again),
@@ -254,7 +255,7 @@ export class KvRouter<Client = undefined> {
     const prompt = this.#hash(input, new PromptScratch())
     const ending = this.#live.expireDue()
     if (ending) await ending
-    const match = this.indexer ? this.#live.find(prompt) : await this.#remoteMatches(input, prompt)
+    const match = this.indexer ? this.#live.find(prompt) : await this.#encoded.remoteMatches(input, prompt)
     const rank = this.#live.core.ranks.find(worker.workerId, worker.dpRank)
     if (rank === undefined) return { effectiveOverlapBlocks: 0, cachedTokens: 0 }
     return cacheHitOf({ match }, rank, this.#config, this.blockSize)
@@ -275,7 +276,7 @@ export class KvRouter<Client = undefined> {
     const named = nameBlocks(this.#hashing, input, prompt, scratch)
     const ending = this.#live.expireDue()
     if (ending) await ending
-    const match = this.indexer ? this.#live.find(prompt) : await this.#remoteMatches(input, prompt)
+    const match = this.indexer ? this.#live.find(prompt) : await this.#encoded.remoteMatches(input, prompt)
     const cachedTokens = new Float64Array(core.ranks.size)
     fillCachedTokens(cachedTokens, { match }, costSettingsOf(this.#config), this.blockSize)
     const loads = newLoadColumns()
@@ -415,43 +416,6 @@ export class KvRouter<Client = undefined> {
     return hashPrompt(this.#hashing, input, this.blockSize, scratch.hashes)
   }
 
-  /** Columns of their own. Those of the index here are lent, so that no `await` may come before they are read. */
-  async #remoteMatches(input: FindBestMatch, prompt: Prompt): Promise<MatchColumns> {
-    return (await this.#live.lookups.ask({ ...input, tokens: undefined }, prompt, this.#live.stop)).matches!()
-  }
-
-  /** Of a remote index: what it knows of the prompt as others encode it. */
-  #askEncodings(
-    input: FindBestMatch,
-    encodings: readonly PromptEncoding[],
-  ): Promise<readonly (MatchColumns | undefined)[]> {
-    const ask = async ({ hashes }: PromptEncoding): Promise<MatchColumns | undefined> =>
-      hashes && (await this.#remoteMatches(input, this.#promptOf(hashes)))
-    return Promise.all(encodings.map(ask))
-  }
-
-  /** What every worker holds by now of its own. Nothing where a remote index does not say. */
-  async #lookUpAgain(
-    input: FindBestMatch,
-    prompt: Prompt,
-    encodings: readonly PromptEncoding[],
-  ): Promise<(() => MatchColumns) | undefined> {
-    if (this.indexer) return () => this.#byEncoding(encodings, this.#live.find(prompt), undefined)
-    const asked = Promise.all([this.#remoteMatches(input, prompt), this.#askEncodings(input, encodings)])
-    const found = await asked.catch(() => undefined) // the old figures hold
-    return found && (() => this.#byEncoding(encodings, ...found))
-  }
-
-  #byEncoding(
-    encodings: readonly PromptEncoding[],
-    usual: MatchColumns,
-    elsewhere: readonly (MatchColumns | undefined)[] | undefined,
-  ): MatchColumns {
-    const find = (hashes: PromptHashes, index: number): MatchColumns =>
-      elsewhere?.[index] ?? this.#live.find(this.#promptOf(hashes))
-    return matchesByEncoding(this.#live.core.ranks, usual, encodings, find)
-  }
-
   #remember(input: FindBestMatch, prompt: Prompt, picked: Picked, parked: ParkedRequest | undefined): void {
     const { recordsDecision } = input
     if (!recordsDecision || !input.updateStates || !this.indexer) return
@@ -472,11 +436,6 @@ export class KvRouter<Client = undefined> {
     } catch (error) {
       this.#live.log.warn({ requestId: input.contextId, error }, 'failed to record a routing decision')
     }
-  }
-
-  #promptOf({ local, sequence }: PromptHashes): Prompt {
-    const blockCount = hashCount(local)
-    return { tokenCount: blockCount * this.blockSize, blockCount, local, sequence }
   }
 
   #observeShared(hits: SharedCacheHits, prompt: Prompt, picked: Picked): void {

@@ -42,6 +42,7 @@ import { tieOf } from './sessions/tie-of.js'
 import { attemptsMax } from './options.js'
 import { longBytes } from './scan-fields.js'
 import { ownTurn, takeSteps } from './steps.js'
+import { whileUnderWay } from './under-way.js'
 
 export class Inference implements Timed, UnderWay {
   /** Unique among running requests: what is booked is booked under it. */
@@ -115,22 +116,12 @@ export class Inference implements Timed, UnderWay {
   }
 
   /** Never rejects. */
-  async run(): Promise<void> {
-    const { running, callers, clock } = this.#context
-    const { socket } = this.#request
-    running.add(this)
-    callers.add(socket, this)
-    let status = 500
-    try {
-      status = await this.#serve()
-    } catch (error) {
-      status = this.#fail(this.#givenUp ?? error)
-    } finally {
-      clock.delete(this)
-      callers.delete(socket, this)
-      running.delete(this)
-      this.#finish(status)
-    }
+  run(): Promise<void> {
+    return whileUnderWay(this.#context, this.#request, this, {
+      serve: () => this.#serve(),
+      fail: (error) => this.#fail(this.#givenUp ?? error),
+      finish: (status) => this.#finish(status),
+    })
   }
 
   left(): void {

@@ -18,6 +18,7 @@ import { clientLines } from './request/engine-request.js'
 import { readHints } from './request/hints.js'
 import { clientRequestId, endInTime, holderGone, requireNotDraining } from './request/verdicts.js'
 import { RequestRecord } from './telemetry/request-record.js'
+import { whileUnderWay } from './under-way.js'
 import type { Worker } from './workers/worker.js'
 
 export interface StoredPath {
@@ -91,23 +92,16 @@ export class StoredCall implements Timed, UnderWay {
   }
 
   /** Never rejects. */
-  async run(): Promise<void> {
+  run(): Promise<void> {
     const { context, request, response } = this.#options
-    const { running, callers, clock, deadlines } = context
-    running.add(this)
-    callers.add(request.socket, this)
-    let status = 500
-    try {
-      status = await this.#serve()
-    } catch (error) {
-      status = this.#fail(this.#givenUp ?? error)
-    } finally {
-      clock.delete(this)
-      callers.delete(request.socket, this)
-      running.delete(this)
-      endInTime(response, deadlines.noProgressMs)
-      this.#record.finished(status)
-    }
+    return whileUnderWay(context, request, this, {
+      serve: () => this.#serve(),
+      fail: (error) => this.#fail(this.#givenUp ?? error),
+      finish: (status) => {
+        endInTime(response, context.deadlines.noProgressMs)
+        this.#record.finished(status)
+      },
+    })
   }
 
   left(): void {
