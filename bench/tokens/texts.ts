@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
 const require = createRequire(import.meta.url)
 
@@ -20,6 +21,11 @@ const entries = {
 export function tokenizerFolder(name: keyof typeof entries): string {
   return join(dirname(entries[name]), '..', 'models')
 }
+
+export const tinyllamaFolder: string = fileURLToPath(new URL('../../test/fixtures/tinyllama', import.meta.url))
+
+/** Of the long text that the figures are about. */
+export const textBytes = 220_000
 
 /** Pseudo-random whole numbers below `limit`, the same for the same seed. */
 export function randomFrom(seed: number): (limit: number) => number {
@@ -74,4 +80,14 @@ export function prose(length: number, seed: number): string {
     } else if (random(9) === 0) text += ','
   }
   return text.slice(0, length)
+}
+
+export type Message = Readonly<Record<'role' | 'content', string>>
+
+/** A system text and turns of both sides: about 41,000 characters in 42 messages, 11,000 tokens. */
+export function conversation(count: number, seed: number, charsEach = 980): Message[] {
+  return Array.from({ length: count }, (_, index) => ({
+    role: index === 0 ? 'system' : index % 2 ? 'user' : 'assistant',
+    content: prose(charsEach, seed * 1000 + index),
+  }))
 }

@@ -1,6 +1,4 @@
-/** Tokenising: cold, shared, chats; and how long the loop is held meanwhile. */
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+/** Tokenising: cold, shared, chats. */
 import { Template as LibraryTemplate } from '@huggingface/jinja'
 import { createBlockHasher, createHashScheme } from '../../src/core/hashing/index.js'
 import { loadModel } from '../../src/tokens/model/loaded-model.js'
@@ -16,10 +14,9 @@ import type { EncoderPlan } from '../../src/tokens/vocabulary/plan.js'
 import { viewVocabulary } from '../../src/tokens/vocabulary/vocabulary.js'
 import type { Bench, BenchContext } from '../harness.js'
 import { defineBench, summarise } from '../harness.js'
-import { prose, tokenizerFolder } from './texts.js'
+import type { Message } from './texts.js'
+import { conversation, prose, textBytes, tinyllamaFolder, tokenizerFolder } from './texts.js'
 
-const textBytes = 220_000
-const tinyllama = fileURLToPath(new URL('../../test/fixtures/tinyllama', import.meta.url))
 const scheme = createHashScheme({ blockSize: 16 })
 const hasher = createBlockHasher()
 const loadedOnce = new Map<string, LoadedModel>()
@@ -78,7 +75,7 @@ function report(
 async function cold(context: BenchContext): Promise<void> {
   for (const [name, folder] of [
     ['qwen3', tokenizerFolder('qwen3')],
-    ['tinyllama', tinyllama],
+    ['tinyllama', tinyllamaFolder],
   ] as const) {
     const loaded = load(folder)
     const plan = JSON.parse(new TextDecoder().decode(new Uint8Array(loaded.plan).slice())) as EncoderPlan
@@ -106,16 +103,6 @@ async function shared(context: BenchContext): Promise<void> {
     })
     report(context, 'tokens.shared90.60k.ms', 'ms', measured, 5)
   })
-}
-
-type Message = Readonly<Record<'role' | 'content', string>>
-
-/** A system text and turns of both sides: about 41,000 characters in 42 messages, 11,000 tokens. */
-function conversation(count: number, seed: number, charsEach = 980): Message[] {
-  return Array.from({ length: count }, (_, index) => ({
-    role: index === 0 ? 'system' : index % 2 ? 'user' : 'assistant',
-    content: prose(charsEach, seed * 1000 + index),
-  }))
 }
 
 async function hashed(model: ModelTokens, messages: readonly Message[]): Promise<Tokens> {
@@ -289,85 +276,6 @@ async function render(context: BenchContext): Promise<void> {
   }
 }
 
-const pause = new Int32Array(new SharedArrayBuffer(4))
-
-/**
- * CPU of this thread so far, in milliseconds: on a busy machine a wall clock measures the neighbours. Linux books a running thread's
- * time when it is switched out, hence the pause; elsewhere the wall clock has to do.
- */
-function threadMs(): number {
-  try {
-    Atomics.wait(pause, 0, 0, 0.01)
-    return Number(readFileSync('/proc/thread-self/schedstat', 'latin1').split(' ')[0]) / 1e6
-  } catch {
-    return performance.now()
-  }
-}
-
-/** The most time that one turn of the loop takes while `work` runs. */
-async function longestTurn(work: () => Promise<unknown>): Promise<number> {
-  let longest = 0
-  let last = 0
-  let isOver = false
-  const turn = (): void => {
-    const now = threadMs()
-    longest = Math.max(longest, now - last)
-    last = now
-    if (!isOver) setImmediate(turn)
-  }
-  await new Promise<void>((resolve) => setImmediate(resolve))
-  last = threadMs()
-  setImmediate(turn)
-  await work()
-  turn()
-  isOver = true
-  return longest
-}
-
-async function stalls(context: BenchContext): Promise<void> {
-  await withPool(async (pool) => {
-    const qwen = fresh(tokenizerFolder('qwen3'), pool)
-    const tiny = fresh(tinyllama, pool)
-    const size = context.size(20_000, textBytes)
-    const megabyte = context.size(60_000, 1_000_000)
-    const base = prose(size, 100)
-    const complete = (model: ModelTokens, prompt: string) => async (): Promise<number> =>
-      (await model.tokenize('completions', { prompt })).blockHashes(scheme, hasher).count
-    const chat = (messages: readonly Message[]) => async (): Promise<number> =>
-      (await hashed(qwen, messages)).ids.length
-    /** The same shape each round, and never the same text. */
-    const phases: Readonly<Record<string, (round: number) => () => Promise<number>>> = {
-      'cold, Qwen3': (round) => complete(qwen, prose(size, 100 + round)),
-      'cold, TinyLlama': (round) => complete(tiny, prose(size, 100 + round)),
-      'just short enough for the loop': (round) => complete(qwen, prose(47_000, 300 + round)),
-      'shared, Qwen3': (round) => complete(qwen, base.slice(0, size * 0.9) + prose(size / 10, 400 + round)),
-      'one letter, Qwen3': (round) => complete(qwen, `${'a'.repeat(megabyte)}${round}`),
-      'one letter, TinyLlama': (round) => complete(tiny, `${'a'.repeat(megabyte)}${round}`),
-      'decomposed marks': (round) => complete(qwen, `${'e\u0301'.repeat(megabyte / 3)}${round}`),
-      'a million tokens': (round) => complete(qwen, `${'! '.repeat(megabyte / 2)}${round}`),
-      'four megabytes of words': (round) => complete(qwen, `${prose(megabyte / 10, 800).repeat(40)}${round}`),
-      'two million Chinese characters': (round) => complete(qwen, `${'好你世界，'.repeat(megabyte / 2.5)}${round}`),
-      'a chat, first time': (round) => chat(conversation(context.size(6, 42), 900 + round)),
-      'two thousand messages': (round) => chat(conversation(context.size(50, 2000), 50 + round, 20)),
-    }
-    let sum = 0
-    let worst = 0
-    for (const [name, phase] of Object.entries(phases)) {
-      const turns: number[] = []
-      for (let round = 0; round < context.size(1, 11); round++) {
-        const work = phase(round)
-        turns.push(await longestTurn(async () => (sum += await work())))
-      }
-      const settled = turns.slice(context.isSmoke ? 0 : 2) // the compiler needs two
-      const { median } = summarise(settled)
-      if (!context.isSmoke)
-        console.error(`  ${name}: ${median.toFixed(2)} ms, at most ${Math.max(...settled).toFixed(2)} ms`)
-      worst = Math.max(worst, median)
-    }
-    context.report({ id: 'tokens.loop_stall_max_ms', value: worst, unit: 'ms', spread: 0, checksum: String(sum) })
-  })
-}
-
 export const benches: Bench[] = [
   defineBench('tokens.cold', 'What does a 220 KB prompt cost when nothing but the vocabulary is known?', cold),
   defineBench('tokens.shared', 'What does it cost when 90 % of it was seen before, hashes included?', shared),
@@ -375,9 +283,4 @@ export const benches: Bench[] = [
   defineBench('tokens.renderings', 'What do rendered conversations save when one more turn comes?', renderings),
   defineBench('tokens.render', 'What does rendering alone cost, beside the evaluator of the library?', render),
   defineBench('tokens.small', 'What does a small chat cost whose start was seen before?', small),
-  defineBench(
-    'tokens.stalls',
-    'How long is the loop held by any of these, and by texts that are meant to hurt?',
-    stalls,
-  ),
 ]

@@ -26,6 +26,8 @@ export class AddedTokenFinder {
   readonly count: number
   readonly match: AddedMatch = { from: 0, to: 0, id: 0 }
   readonly #byFirst: (readonly Candidate[] | undefined)[] = []
+  /** 1 where a token begins with these two bytes, or is the first of them: a tokenizer may have 800 that begin with `<`. */
+  readonly #pairs = new Uint8Array(1 << 16)
   /** The first byte of every token, where it is the same, else -1. A text is followed by it, so that a search ends there. */
   readonly onlyFirst: number
   readonly #classes: Uint8Array
@@ -38,6 +40,8 @@ export class AddedTokenFinder {
     for (const candidate of candidates) {
       const first = candidate.bytes[0]!
       this.#byFirst[first] = [...(this.#byFirst[first] ?? []), candidate]
+      if (candidate.bytes.length === 1) this.#pairs.fill(1, first << 8, (first + 1) << 8)
+      else this.#pairs[(first << 8) | candidate.bytes[1]!] = 1
     }
     const firsts = new Set(candidates.map((candidate) => candidate.bytes[0]!))
     this.onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
@@ -55,7 +59,7 @@ export class AddedTokenFinder {
         if (at < 0 || at >= end) return false
       }
       const candidates = this.#byFirst[bytes[at]!]
-      if (candidates === undefined) continue
+      if (candidates === undefined || this.#pairs[(bytes[at]! << 8) | (bytes[at + 1] ?? 0)] === 0) continue
       for (const candidate of candidates) {
         if (at + candidate.bytes.length > end || !isAt(candidate.bytes, bytes, at)) continue
         if (candidate.entry.single_word && !standsAlone(bytes, start, at, at + candidate.bytes.length, end)) {
