@@ -5,8 +5,10 @@ import { mixtures } from './corpora.case.js'
 import { apply, chatCount, firstChats, words } from './model/edits.case.js'
 import type { Step } from './model/edits.case.js'
 import { loadModel } from './model/loaded-model.js'
+import type { ModelCase } from './model/loaded-models.case.js'
 import { everyModel } from './model/loaded-models.case.js'
 import { ModelTokens } from './model/model-tokens.js'
+import { CountedPool } from './pool/counted-pool.case.js'
 import { TokenPool } from './pool/pool.js'
 import { realNames, realTokenizer } from './real-tokenizers.case.js'
 import { Tokens } from './tokens.js'
@@ -64,47 +66,65 @@ function randomText(random: (limit: number) => number): string {
   return text
 }
 
-/** Random edits of conversations; ids and hashes of a model with small caches against an encoder that forgets. */
+/**
+ * Random edits of conversations; ids and hashes of a model with small caches against an encoder that forgets. In one case of twenty
+ * several clients share the model at once, and long texts go to two threads. Throws, too, where nothing was forgotten or a thread had nothing to do.
+ */
 export async function fuzzCaches(seed: number, cases: number): Promise<string> {
   const random = randomFrom(seed)
-  const pool = new TokenPool({ threads: 2 })
-  const scheme = createHashScheme({ blockSize: 4 })
-  const hasher = createBlockHasher()
+  const pool = new CountedPool({ threads: 2 })
   const models = everyModel('fuzz')
-  let hits = 0
-  let evictions = 0
-  let inThreads = 0
+  const happened = { continued: 0, onLoop: 0, texts: 0, pieces: 0, segments: 0 }
   try {
     for (let index = 0; index < cases; index++) {
-      const { loaded, uncached } = models[index % models.length]!
+      const model = models[index % models.length]!
       const cacheBytes = [24_000, 200_000, 8 << 20][random(3)]!
-      const model = new ModelTokens(loaded, pool, {
-        cacheBytes,
-        ...(random(20) === 0 ? { loopBytesMax: 300 } : {}),
-      })
-      const chats = firstChats()
+      const isShared = random(20) === 0
+      const cached = new ModelTokens(model.loaded, pool, { cacheBytes, ...(isShared ? { loopBytesMax: 300 } : {}) })
       const addSpecialTokens = random(2) === 0
-      for (let left = random(25); left >= 0; left--) {
-        const step = randomStep(random)
-        apply(chats, step)
-        const prompt = chats[step.chat]!.join('')
-        const tokens = await model.tokenize('completions', { prompt, add_special_tokens: addSpecialTokens })
-        const ids = uncached(prompt, addSpecialTokens)
-        const fresh = new Tokens({ ids, source: 'tokenizer', exactness: 'proven' })
-          .blockHashes(scheme, hasher)
-          .sequenceColumn()
-        const cached = tokens.blockHashes(scheme, hasher).sequenceColumn()
-        const isSame = String(ids) === String(tokens.ids) && String(fresh) === String(cached)
-        if (!isSame || model.counts.cacheBytes > cacheBytes) throw new Error(`case ${index}: ${JSON.stringify(prompt)}`)
-      }
-      hits += model.counts.texts.hits
-      evictions += model.counts.texts.evictions
-      inThreads += model.counts.inThreads
+      const clients = Array.from({ length: isShared ? 4 : 1 }, () =>
+        Array.from({ length: 1 + random(25) }, () => randomStep(random)),
+      )
+      await Promise.all(clients.map((steps) => converse(steps, cached, model, addSpecialTokens, cacheBytes)))
+      const { texts, onLoop, encoder } = cached.counts
+      happened.continued += texts.hits
+      happened.onLoop += onLoop
+      happened.texts += texts.evictions
+      happened.pieces += encoder!.pieces.evictions
+      happened.segments += encoder!.segments.evictions
     }
   } finally {
     await pool.close()
   }
-  return `ok: ${hits} texts continued from a remembered one, ${evictions} forgotten, ${inThreads} encoded in threads, ${models.length} tokenizers`
+  const byThread = [...pool.encodedBy.values()]
+  if (byThread.length < 2 || Object.values(happened).includes(0))
+    throw new Error(`not all of it happened: ${JSON.stringify({ ...happened, byThread })}`)
+  const { continued, onLoop, texts, pieces, segments } = happened
+  return `ok: ${continued} texts continued from a remembered one; forgotten: ${texts} texts, ${pieces} pieces, ${segments} segments; encoded: ${onLoop} on the loop, ${byThread.join(' and ')} in ${byThread.length} threads; ${models.length} tokenizers`
+}
+
+async function converse(
+  steps: readonly Step[],
+  model: ModelTokens,
+  { name, uncached }: ModelCase,
+  addSpecialTokens: boolean,
+  cacheBytes: number,
+): Promise<void> {
+  const scheme = createHashScheme({ blockSize: 4 })
+  const hasher = createBlockHasher()
+  const chats = firstChats()
+  for (const step of steps) {
+    apply(chats, step)
+    const prompt = chats[step.chat]!.join('')
+    const tokens = await model.tokenize('completions', { prompt, add_special_tokens: addSpecialTokens })
+    const ids = uncached(prompt, addSpecialTokens)
+    const fresh = new Tokens({ ids, source: 'tokenizer', exactness: 'proven' })
+      .blockHashes(scheme, hasher)
+      .sequenceColumn()
+    const cached = tokens.blockHashes(scheme, hasher).sequenceColumn()
+    const isSame = String(ids) === String(tokens.ids) && String(fresh) === String(cached)
+    if (!isSame || model.counts.cacheBytes > cacheBytes) throw new Error(`${name}: ${JSON.stringify(prompt)}`)
+  }
 }
 
 function randomStep(random: (limit: number) => number): Step {

@@ -24,6 +24,8 @@ export class AddedTokenFinder {
   /** Longest token, in bytes. */
   readonly lengthMax: number
   readonly count: number
+  /** First bytes of those that have to stand alone. */
+  readonly #alone: ReadonlySet<number>
   readonly match: AddedMatch = { from: 0, to: 0, id: 0 }
   readonly #byFirst: (readonly Candidate[] | undefined)[] = []
   /** 1 where a token begins with these two bytes, or is the first of them: a tokenizer may have 800 that begin with `<`. */
@@ -46,6 +48,7 @@ export class AddedTokenFinder {
     const firsts = new Set(candidates.map((candidate) => candidate.bytes[0]!))
     this.onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
     this.count = candidates.length
+    this.#alone = new Set(candidates.filter(({ entry }) => entry.single_word).map(({ bytes }) => bytes[0]!))
     this.lengthMax = candidates[0]?.bytes.length ?? 0
     this.#classes = classes
   }
@@ -73,6 +76,11 @@ export class AddedTokenFinder {
     return false
   }
 
+  /** Whether a token at `at`, which is not the start of the text, may depend on the character before it. */
+  looksBehind(bytes: Uint8Array, at: number): boolean {
+    return this.#alone.has(bytes[at]!) && isAfterWord(bytes, at)
+  }
+
   #take({ bytes: token, entry }: Candidate, bytes: Uint8Array, from: number, at: number, end: number): void {
     let left = at
     let right = at + token.length
@@ -93,9 +101,11 @@ export class AddedTokenFinder {
 }
 
 function standsAlone(bytes: Uint8Array, start: number, at: number, to: number, end: number): boolean {
-  const left = at > start ? codePointAt(bytes, startBefore(bytes, at)) : -1
-  const right = to < end ? codePointAt(bytes, to) : -1
-  return !isWord(left) && !isWord(right)
+  return !(at > start && isAfterWord(bytes, at)) && !(to < end && isWord(codePointAt(bytes, to)))
+}
+
+function isAfterWord(bytes: Uint8Array, at: number): boolean {
+  return isWord(codePointAt(bytes, startBefore(bytes, at)))
 }
 
 function isAt(token: Uint8Array, bytes: Uint8Array, at: number): boolean {
@@ -110,5 +120,5 @@ function startBefore(bytes: Uint8Array, at: number): number {
 }
 
 function isWord(codePoint: number): boolean {
-  return codePoint >= 0 && /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u.test(String.fromCodePoint(codePoint))
+  return /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u.test(String.fromCodePoint(codePoint))
 }

@@ -400,14 +400,19 @@ export class Encoder {
   #markBoundary(bytes: Uint8Array, at: number, end: number): void {
     if (bytes !== this.#bytes || at - textStart < this.boundaries.nextFrom) return
     const next = bytes[at] === blank ? at + 1 : at
-    if (next < end && (this.#vocabulary.classes[codePointAt(bytes, next)]! & space) === 0)
-      this.boundaries.add(at - textStart, this.#count)
+    if (next < end && (this.#vocabulary.classes[codePointAt(bytes, next)]! & space) === 0) this.#addBoundary(at)
   }
 
   /** A section begins here. Where sections take a mark, a rest that begins here would have to know; it is simpler not to cut. */
   #markSection(at: number): void {
     const { prefix } = this.plan
-    if (prefix === 'none' || prefix === 'first') this.boundaries.add(at - textStart, this.#count)
+    if (prefix === 'none' || prefix === 'first') this.#addBoundary(at)
+  }
+
+  /** A rest does not know what stands before it. */
+  #addBoundary(at: number): void {
+    if (this.#raw.looksBehind(this.#bytes, at) || this.#normalized.looksBehind(this.#bytes, at)) return
+    this.boundaries.add(at - textStart, this.#count)
   }
 
   #reserveBytes(room: number): void {

@@ -2,13 +2,12 @@
 // Method: the same texts go through a model with tiny caches, on the loop and through threads, and through an encoder that forgets.
 // What a property is about must have happened in it: texts were continued, entries evicted, threads asked.
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { prose } from '../../../bench/tokens/texts.js'
 import { createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
 import { ChatTemplates, renderChat } from '../chat/chat-template.js'
 import { mixtures } from '../corpora.case.js'
-import { TokenPool } from '../pool/pool.js'
-import type { EncodeResult } from '../pool/tasks.js'
+import { CountedPool } from '../pool/counted-pool.case.js'
 import { Tokens } from '../tokens.js'
 import type { Step } from './edits.case.js'
 import { apply, chatCount, firstChats, words } from './edits.case.js'
@@ -16,20 +15,12 @@ import { everyModel } from './loaded-models.case.js'
 import type { ModelCounts } from './model-tokens.js'
 import { ModelTokens } from './model-tokens.js'
 
-const pool = new TokenPool({ threads: 2, queueMax: 1000 })
-/** That have encoded something. */
-const threads = new Set<number>()
-const run = pool.run.bind(pool)
-vi.spyOn(pool, 'run').mockImplementation(async (name, task, options) => {
-  const result = await run(name, task, options)
-  if (name === 'encode') threads.add((result as EncodeResult).held.thread)
-  return result
-})
+const pool = new CountedPool({ threads: 2, queueMax: 1000 })
 beforeAll(async () => {
   const model = new ModelTokens(models[0]!.loaded, pool, { loopBytesMax: 0 })
   const encode = (seed: number): Promise<unknown> => model.encode(prose(20_000, seed), false, { deadlineMs: 60_000 })
   // One thread is there long before the other.
-  for (let seed = 0; threads.size < 2; seed += 4) await Promise.all([1, 2, 3, 4].map((it) => encode(seed + it)))
+  for (let seed = 0; pool.encodedBy.size < 2; seed += 4) await Promise.all([1, 2, 3, 4].map((it) => encode(seed + it)))
 }, 60_000)
 afterAll(() => pool.close())
 const scheme = createHashScheme({ blockSize: 4 })
@@ -92,6 +83,21 @@ class Happened {
 
 const some = expect.toSatisfy((count: number) => count > 0) as number
 
+/**
+ * Half of the runs have a seed of their own, and what happened in them is the same each time: it is judged. The others are new each time;
+ * whether anything was evicted in them is left to chance.
+ */
+async function holds<T>(
+  property: fc.IAsyncProperty<T>,
+  numRuns: number,
+  happened: Happened,
+  wanted: Partial<Happened>,
+): Promise<void> {
+  await fc.assert(property, { numRuns: Math.ceil(numRuns / 2), seed: 1 })
+  expect(happened).toMatchObject(wanted)
+  await fc.assert(property, { numRuns: Math.floor(numRuns / 2) })
+}
+
 describe.each(models)('$name', ({ loaded, uncached }) => {
   it.each([
     {
@@ -114,7 +120,7 @@ describe.each(models)('$name', ({ loaded, uncached }) => {
     },
   ])('cached equals uncached: $says', async ({ options, runs, wanted }) => {
     const happened = new Happened()
-    await fc.assert(
+    await holds(
       fc.asyncProperty(anySteps(24), fc.boolean(), async (steps, addSpecialTokens) => {
         const model = new ModelTokens(loaded, pool, options)
         const chats = firstChats()
@@ -127,14 +133,15 @@ describe.each(models)('$name', ({ loaded, uncached }) => {
         }
         happened.add(model.counts)
       }),
-      { numRuns: runs },
+      runs,
+      happened,
+      wanted,
     )
-    expect(happened).toMatchObject(wanted)
   })
 
   it('cached equals uncached: beginnings of one text, split at any unit, in any order', async () => {
     const happened = new Happened()
-    await fc.assert(
+    await holds(
       fc.asyncProperty(
         fc.nat(),
         fc.array(fc.nat({ max: 1000 }), { minLength: 2, maxLength: 12, size: 'max' }),
@@ -149,9 +156,10 @@ describe.each(models)('$name', ({ loaded, uncached }) => {
           happened.add(model.counts)
         },
       ),
-      { numRuns: 25 },
+      25,
+      happened,
+      { continued: some },
     )
-    expect(happened.continued).toBeGreaterThan(0)
   })
 })
 
@@ -197,7 +205,7 @@ describe.each(withTemplates)('chats of $name', ({ loaded, uncached }) => {
     },
   ])('continued equals rendered and encoded from nothing: $says', async ({ options, runs, wanted }) => {
     const happened = new Happened()
-    await fc.assert(
+    await holds(
       fc.asyncProperty(anySteps(20), async (steps) => {
         const model = new ModelTokens(loaded, pool, options)
         const begin = (seed: number): string[] => Array.from({ length: 9 }, (_, index) => prose(60, seed + index))
@@ -224,9 +232,10 @@ describe.each(withTemplates)('chats of $name', ({ loaded, uncached }) => {
         }
         happened.add(model.counts)
       }),
-      { numRuns: runs },
+      runs,
+      happened,
+      { continued: some, ...wanted },
     )
-    expect(happened).toMatchObject({ continued: some, ...wanted })
   })
 })
 
@@ -236,30 +245,29 @@ it.each(models)(
   'cached equals uncached when the loop and two threads work on the same conversations at once: $name',
   async ({ loaded, uncached }) => {
     const happened = new Happened()
-    threads.clear()
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(anySteps(10), { minLength: 6, maxLength: 10, size: 'max' }),
-        fc.constantFrom(24_000, 60_000, 8 << 20),
-        async (clients, cacheBytes) => {
-          const model = new ModelTokens(loaded, pool, { cacheBytes, loopBytesMax: 500 })
-          const converse = async (steps: readonly Step[]): Promise<void> => {
-            const chats = firstChats()
-            for (const step of steps) {
-              apply(chats, step)
-              const prompt = chats[step.chat]!.join('')
-              expectSame(await model.tokenize('completions', { prompt }), uncached(prompt, true), prompt)
-            }
+    pool.encodedBy.clear()
+    const property = fc.asyncProperty(
+      fc.array(anySteps(10), { minLength: 6, maxLength: 10, size: 'max' }),
+      fc.constantFrom(24_000, 60_000, 8 << 20),
+      async (clients, cacheBytes) => {
+        const model = new ModelTokens(loaded, pool, { cacheBytes, loopBytesMax: 500 })
+        const converse = async (steps: readonly Step[]): Promise<void> => {
+          const chats = firstChats()
+          for (const step of steps) {
+            apply(chats, step)
+            const prompt = chats[step.chat]!.join('')
+            expectSame(await model.tokenize('completions', { prompt }), uncached(prompt, true), prompt)
           }
-          await Promise.all(clients.map(converse))
-          expect(model.counts.cacheBytes).toBeLessThanOrEqual(cacheBytes)
-          happened.add(model.counts)
-        },
-      ),
-      { numRuns: 10 },
+        }
+        await Promise.all(clients.map(converse))
+        expect(model.counts.cacheBytes).toBeLessThanOrEqual(cacheBytes)
+        happened.add(model.counts)
+      },
     )
-    expect(threads.size).toBe(2)
-    expect(happened).toMatchObject({ continued: some, onLoop: some, inThreads: some, textsForgotten: some })
+    const wanted = { continued: some, onLoop: some, inThreads: some, textsForgotten: some }
+    await holds(property, 10, happened, wanted)
+    // Which thread takes a text is not ours to say: some more, until both did.
+    while (pool.encodedBy.size < 2) await fc.assert(property, { numRuns: 1 })
   },
   60_000,
 )

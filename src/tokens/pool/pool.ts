@@ -83,7 +83,7 @@ export class TokenPool {
       return answer.value
     } catch (error) {
       this.counts.failed++
-      if (!stop.signal.aborted) throw error
+      if (!stop.signal.aborted) throw isOurs(error) ? error : threadLost(error)
       this.counts.ended++
       throw stop.signal.reason
     } finally {
@@ -96,6 +96,16 @@ export class TokenPool {
   close(): Promise<void> {
     return this.#pool.destroy()
   }
+}
+
+function isOurs(error: unknown): boolean {
+  return error instanceof WarmrouteError || error instanceof LoadOnlyError
+}
+
+/** A thread may end under a task through no fault of its own: for want of memory, or with another task that was aborted. */
+function threadLost(cause: unknown): WarmrouteError {
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  return new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason }, { cause })
 }
 
 function asError(answer: {

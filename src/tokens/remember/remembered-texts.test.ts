@@ -104,3 +104,47 @@ it('the hashes of a text count as bytes, and what they displace as evicted', () 
   expect(texts.counts.evictions).toBe(3 - texts.count)
   expect(texts.counts.evictions).toBeGreaterThan(0)
 })
+
+it('a text that goes on from another has its own marks behind what they share', () => {
+  const texts = new RememberedTexts(1 << 20)
+  const bytes = bytesOf(9000)
+  const stored = texts.add(remembered(bytes), texts.find(bytes, false))
+  for (const common of [1, 127, 128, 300, 2047, 2048, 5000]) {
+    const other = bytes.slice()
+    other[common]! ^= 1
+    const { marks, match } = texts.findAfter(stored, other, common)
+    expect(match?.common).toBe(common)
+    expect(marks).toEqual(texts.find(other, false).marks)
+  }
+})
+
+it('a text that only begins like another leaves it where it is; one that goes on from it takes its place', () => {
+  const texts = new RememberedTexts(1 << 20)
+  const bytes = bytesOf(3000)
+  const first = texts.add(remembered(bytes), texts.find(bytes, false))
+  const other = bytes.map((byte, at) => (at < 1100 ? byte : byte ^ 1))
+  texts.add(remembered(other), texts.find(other, false))
+  expect(texts.count).toBe(2)
+  expect(texts.find(bytes, false).match).toEqual({ text: first, common: 3000 })
+  const longer = Uint8Array.from([...bytes, ...other])
+  texts.add(remembered(longer), texts.find(longer, false))
+  expect(texts.count).toBe(2)
+  expect(texts.find(bytes, false).match?.text.bytes).toEqual(longer)
+  expect(texts.counts.evictions).toBe(0)
+})
+
+it('a text that was forgotten does not come back with its hashes, and does not take along the marks of one that came later', () => {
+  const texts = new RememberedTexts(9000)
+  const bytes = bytesOf(2000)
+  const first = texts.add(remembered(bytes), texts.find(bytes, false))
+  const alike = bytes.map((byte, at) => (at < 1100 ? byte : byte ^ 1))
+  const second = texts.add(remembered(alike), texts.find(alike, false))
+  for (let seed = 2; texts.counts.evictions === 0; seed++) {
+    const other = bytes.map((byte) => byte ^ seed)
+    texts.find(alike, false) // used, so that the first goes
+    texts.add(remembered(other), texts.find(other, false))
+  }
+  texts.addHashes(first, new BlockHashes())
+  expect(texts.counts.evictions).toBe(1) // it would have displaced another
+  expect(texts.find(bytes, false).match).toEqual({ text: second, common: 1100 })
+})

@@ -1,0 +1,80 @@
+// Goal: every boundary that an encoder names is a cut: what follows it, encoded alone, has the ids that it has in the whole text.
+// Method: texts whose tokens depend on what stands before or far behind a cut, at every place in the stride of boundaries; the rest is
+// encoded as the loop does it, with the text before it in memory, and as a thread does it, without.
+import { describe, expect, it } from 'vitest'
+import type { RealTokenizer } from '../real-tokenizers.case.js'
+import { changedTokenizer, realTokenizer } from '../real-tokenizers.case.js'
+import type { AddedTokenEntry } from '../vocabulary/tokenizer-file.js'
+
+function added(id: number, content: string, flags: Partial<AddedTokenEntry>): AddedTokenEntry {
+  return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true, ...flags }
+}
+
+const ofGpt2 = (what: string, flags: Partial<AddedTokenEntry>): RealTokenizer =>
+  changedTokenizer('gpt2', what, { added_tokens: [added(50256, '<|endoftext|>', flags), added(278, 'ing', flags)] })
+/** A token that takes what is before another, which has to stand alone. */
+const neighbours = (ing: boolean, qz: boolean): RealTokenizer =>
+  changedTokenizer('gpt2', `with neighbours, normalised: ${ing}, ${qz}`, {
+    added_tokens: [
+      added(50256, '<|endoftext|>', {}),
+      added(278, 'ing', { normalized: ing }),
+      added(50257, 'qz', { normalized: qz, single_word: true }),
+    ],
+  })
+const tokenizers = [
+  neighbours(false, true),
+  neighbours(true, true),
+  neighbours(false, false),
+  ofGpt2('with words of their own', { single_word: true }),
+  ofGpt2('with words of their own, normalised', { single_word: true, normalized: true }),
+  ofGpt2('with words that strip', { lstrip: true, rstrip: true }),
+  changedTokenizer('qwen3', 'with a normalised token', {
+    added_tokens: [added(151_643, '<|endoftext|>', {}), added(151_644, '<|im_end|>', { normalized: true })],
+  }),
+  realTokenizer('deepseek_v3'),
+  realTokenizer('tinyllama'),
+]
+const hards = [
+  '5ing 好ing _ing',
+  'ingqz qz 5qz',
+  'e\u0301 x<|im_end|>好 e\u0301<|im_end|>\u0301 x<|endoftext|>',
+  '<|endoftext|>ing<|endoftext|>  ing ',
+  '</s>ing</s> ▁x</s>▁',
+]
+
+describe.each(tokenizers)('$name', (tokenizer) => {
+  it.each(hards)('what follows a boundary has the ids that it has in the whole text: %s', async (hard) => {
+    const encoder = tokenizer.newEncoder()
+    let cuts = 0
+    for (let place = 0; place < 48; place++) {
+      // A boundary lies at byte 50; the next one may be 48 bytes later.
+      const text = `${'ee '.repeat(17)}${'x'.repeat(place)} ${`${hard} then `.repeat(4)}`
+      const ids = [...encoder.encode(text)]
+      expect({ text, ids }).toEqual({ text, ids: await tokenizer.oracle(text) })
+      const bytes = encoder.bytes.slice()
+      const pairs = encoder.boundaries.take()
+      for (let index = 0; index < pairs.length; index += 2) {
+        const [at, before] = [pairs[index]!, pairs[index + 1]!]
+        const rest = { text, at, ids: ids.slice(before) }
+        encoder.load(text)
+        encoder.encodeFrom(at)
+        expect({ ...rest, ids: [...encoder.takeIds(false)] }).toEqual(rest)
+        encoder.loadBytes(bytes.slice(at), true)
+        encoder.encodeFrom(0)
+        expect({ ...rest, ids: [...encoder.takeIds(false)] }).toEqual(rest)
+      }
+      cuts += pairs.length / 2
+    }
+    expect(cuts).toBeGreaterThan(48)
+  })
+})
+
+it('a word mark costs the sections before it no boundary', () => {
+  const encoder = realTokenizer('tinyllama').newEncoder()
+  const words = 'ee! '.repeat(100)
+  encoder.encode(`${words}</s>x`)
+  const wanted = [...encoder.boundaries.take()]
+  encoder.encode(`${words}</s>▁`)
+  expect([...encoder.boundaries.take()]).toEqual(wanted)
+  expect(wanted.length).toBeGreaterThan(0)
+})

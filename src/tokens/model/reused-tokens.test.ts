@@ -1,0 +1,128 @@
+// Where a model may not take over what it remembers, or may not encode a text where it is: one case for each of its guards, with a text that
+// needs it. What a model says that remembers nothing is the truth here; that this is the engine's is in encoder.test.ts.
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
+import { createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
+import type { Body, Route } from '../chat/request.js'
+import { TokenPool } from '../pool/pool.js'
+import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
+import { parseTemplate } from '../template/template.js'
+import type { LoadedModel } from './loaded-model.js'
+import { loadModel } from './loaded-model.js'
+import { ModelTokens } from './model-tokens.js'
+
+const pool = new TokenPool({ threads: 1 })
+const folder = mkdtempSync(join(tmpdir(), 'warmroute-library-'))
+afterAll(async () => {
+  rmSync(folder, { recursive: true, force: true })
+  await pool.close()
+})
+beforeAll(async () => {
+  await new ModelTokens(qwen, pool, { loopBytesMax: 0 }).encode('the thread is there', false, { deadlineMs: 60_000 })
+}, 60_000)
+const qwen = loadModel(tokenizerFolder('qwen3'), 'reused qwen3')
+const tiny = loadModel(tinyllamaFolder, 'reused tiny')
+const scheme = createHashScheme({ blockSize: 4 })
+const hasher = createBlockHasher()
+
+const spoken = (contents: readonly string[]): Body => ({
+  messages: contents.map((content, index) => ({ role: index % 2 ? 'assistant' : 'user', content })),
+})
+const nine = Array.from({ length: 9 }, (_, index) => prose(60, index))
+
+/** Each body in turn has the ids and hashes that it has from nothing. Answers how many texts and renderings were continued. */
+async function expectAsFromNothing(
+  loaded: LoadedModel,
+  route: Route,
+  bodies: readonly Body[],
+): Promise<{ readonly texts: number; readonly renderings: number }> {
+  const model = new ModelTokens(loaded, pool)
+  for (const body of bodies) {
+    const tokens = await model.tokenize(route, body)
+    const fresh = await new ModelTokens(loaded, pool).tokenize(route, body)
+    const hashes = tokens.blockHashes(scheme, hasher).sequenceColumn()
+    const wanted = fresh.blockHashes(scheme, hasher).sequenceColumn()
+    expect({ body, ids: [...tokens.ids], hashes: [...hashes] }).toEqual({
+      body,
+      ids: [...fresh.ids],
+      hashes: [...wanted],
+    })
+  }
+  return { texts: model.counts.texts.hits, renderings: model.counts.prefixes!.hits }
+}
+
+describe('of a prompt that is cut, the hashes are not those of what it was cut from', () => {
+  it.each(['left', 'right'])('a text, from its %s', async (truncation_side) => {
+    const [prompt, longer] = [prose(900, 1), prose(900, 1) + prose(600, 2)]
+    const cut = { truncate_prompt_tokens: 100, truncation_side }
+    const bodies = [{ prompt }, { prompt: longer, ...cut }, { prompt: longer }]
+    expect((await expectAsFromNothing(qwen, 'completions', bodies)).texts).toBe(2)
+  })
+
+  it.each(['left', 'right'])('a chat, from its %s', async (truncation_side) => {
+    const cut = { truncate_prompt_tokens: 100, truncation_side }
+    const longer = spoken([...nine, prose(300, 10), prose(300, 11)])
+    const bodies = [spoken(nine), { ...longer, ...cut }, longer]
+    expect((await expectAsFromNothing(qwen, 'chat', bodies)).renderings).toBe(2)
+  })
+})
+
+it('a chat with special tokens around it is not continued from one without, nor the other way round', async () => {
+  const wrapped = { ...spoken(nine), add_special_tokens: true }
+  const longer = spoken([...nine, prose(300, 10), prose(300, 11)])
+  const bodies = [wrapped, spoken(nine), { ...longer, add_special_tokens: true }, longer]
+  expect((await expectAsFromNothing(tiny, 'chat', bodies)).renderings).toBe(3)
+})
+
+it('a chat that goes on with a mark for a letter before a run of others is normalised as one text', async () => {
+  const source = '{% for message in messages %}{{ message.content }}{% endfor %}'
+  const bare = { ...qwen, templates: [{ name: 'default', source, parsed: parseTemplate(source) }] }
+  for (let place = 0; place < 48; place++) {
+    const start = [...'ee '.repeat(33).split(/(?= )/), 'e'.repeat(place), `s${'\u0306'.repeat(24)}`]
+    const bodies = [spoken(start), spoken([...start, '\u0327 and on'])]
+    expect((await expectAsFromNothing(bare, 'chat', bodies)).renderings).toBe(1)
+  }
+})
+
+it('a text that the library encodes is taken only for itself', async () => {
+  cpSync(tokenizerFolder('gpt2'), folder, { recursive: true })
+  const file = JSON.parse(readFileSync(join(folder, 'tokenizer.json'), 'utf8')) as { pre_tokenizer: object }
+  const changed = { ...file, pre_tokenizer: { ...file.pre_tokenizer, add_prefix_space: true } }
+  writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(changed))
+  const loaded = loadModel(folder, 'reused library')
+  expect(loaded.vocabulary).toBeUndefined()
+  const text = prose(400, 1)
+  const model = new ModelTokens(loaded, pool)
+  for (const prompt of [text, text.slice(0, 300), `${text.slice(0, 299)}!`, `${text} and on`, text]) {
+    const fresh = await new ModelTokens(loaded, pool).encode(prompt, false)
+    expect({ prompt, ids: [...(await model.encode(prompt, false))] }).toEqual({ prompt, ids: [...fresh] })
+  }
+  expect(model.counts.texts.hits).toBeGreaterThan(0)
+})
+
+describe('a text that its normaliser changes', () => {
+  const changed = 'e\u0301 '.repeat(30)
+
+  it('goes to a thread with a piece that would hold the loop, and has all of its ids', async () => {
+    const model = new ModelTokens(qwen, pool)
+    const text = changed + 'a'.repeat(5000) + changed
+    const wanted = realTokenizer('qwen3').newEncoder().encode(text)
+    expect([...(await model.encode(text, false))]).toEqual([...wanted])
+    expect(model.counts).toMatchObject({ onLoop: 0, inThreads: 1 })
+  })
+
+  it('is encoded on the loop up to half of what may be encoded there', async () => {
+    const bytes = Buffer.byteLength(changed)
+    for (const [loopBytesMax, onLoop] of [
+      [2 * bytes, 1],
+      [2 * bytes - 1, 0],
+    ] as const) {
+      const model = new ModelTokens(qwen, pool, { loopBytesMax })
+      await model.encode(changed, false)
+      expect(model.counts).toMatchObject({ onLoop, inThreads: 1 - onLoop })
+    }
+  })
+})

@@ -1,0 +1,108 @@
+// The threads themselves: whose answer is whose, what a task leaves behind that is aborted or late, and how many may wait.
+import { getEventListeners } from 'node:events'
+import { afterEach, expect, it } from 'vitest'
+import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
+import type { LoadedModel } from '../model/loaded-model.js'
+import { loadModel } from '../model/loaded-model.js'
+import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
+import { CountedPool } from './counted-pool.case.js'
+import type { PoolOptions, TaskOptions } from './pool.js'
+
+const tiny = loadModel(tinyllamaFolder, 'pool tiny', { llamaPrefix: 'file' })
+const gpt2 = loadModel(tokenizerFolder('gpt2'), 'pool gpt2')
+const patient = { deadlineMs: 60_000 }
+/** Keeps a thread busy until it is ended. */
+const endless = 'q'.repeat(3_000_000)
+
+const opened: CountedPool[] = []
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((pool) => pool.close()))
+})
+function open(options: PoolOptions): CountedPool {
+  const pool = new CountedPool(options)
+  opened.push(pool)
+  return pool
+}
+
+interface Text extends Partial<TaskOptions> {
+  readonly model?: LoadedModel
+  readonly isContinued?: boolean
+}
+
+async function encode(
+  pool: CountedPool,
+  text: string,
+  { model = tiny, isContinued = false, ...options }: Text = {},
+): Promise<number[]> {
+  const { key, plan, vocabulary, library } = model
+  const task = { model: { key, plan, vocabulary, library }, text: new TextEncoder().encode(text), isContinued }
+  return [...(await pool.run('encode', task, { ...patient, ...options })).ids]
+}
+
+it('each of many texts at once gets its own ids, in its own model, from two threads', async () => {
+  const pool = open({ threads: 2, queueMax: 100 })
+  const encoders = { tiny: realTokenizer('tinyllama').newEncoder(), gpt2: realTokenizer('gpt2').newEncoder() }
+  for (let round = 0; round === 0 || pool.encodedBy.size < 2; round++) {
+    const texts = Array.from({ length: 40 }, (_, index) => prose(40 + ((index * 7919) % 5000), 40 * round + index))
+    const answers = await Promise.all(texts.map((text, at) => encode(pool, text, { model: at % 2 ? tiny : gpt2 })))
+    const wanted = texts.map((text, at) => [...encoders[at % 2 ? 'tiny' : 'gpt2'].encode(text)])
+    expect(answers).toEqual(wanted)
+  }
+  encoders.tiny.loadBytes(new TextEncoder().encode('then some'), true)
+  encoders.tiny.encodeFrom(0)
+  const rest = [...encoders.tiny.takeIds(false)]
+  expect(await encode(pool, 'then some', { isContinued: true })).toEqual(rest)
+  expect(await encode(pool, 'then some')).not.toEqual(rest)
+}, 120_000)
+
+it('refuses what may not wait, and an aborted task takes nothing with it but its thread', async () => {
+  const pool = open({ threads: 1, queueMax: 2 })
+  const [running, waiting] = [new AbortController(), new AbortController()]
+  const wanted = await encode(pool, 'hello')
+  const held = encode(pool, endless, { signal: running.signal })
+  const left = encode(pool, 'left', { signal: waiting.signal })
+  const next = encode(pool, 'hello', { signal: waiting.signal })
+  await expect(encode(pool, 'more')).rejects.toMatchObject({ code: 'WR_TOKENS_BUSY', details: { waiting: 3 } })
+  running.abort(new Error('the client left'))
+  await expect(held).rejects.toThrow('the client left')
+  expect([await left, await next]).toEqual([await encode(pool, 'left'), wanted])
+  expect(pool.counts).toEqual({ done: 4, failed: 1, refused: 1, ended: 1 })
+  expect(pool.running).toBe(0)
+  expect([running, waiting].flatMap(({ signal }) => getEventListeners(signal, 'abort'))).toEqual([])
+}, 120_000)
+
+it('a task that is aborted while it waits leaves the one that runs alone', async () => {
+  const pool = open({ threads: 1 })
+  const [running, waiting] = [new AbortController(), new AbortController()]
+  let isHeld = true
+  const held = encode(pool, endless, { signal: running.signal }).finally(() => (isHeld = false))
+  const left = encode(pool, 'left', { signal: waiting.signal })
+  waiting.abort(new Error('left'))
+  await expect(left).rejects.toThrow('left')
+  expect(isHeld).toBe(true)
+  running.abort(new Error('held'))
+  await expect(held).rejects.toThrow('held')
+})
+
+it('a task of a request that is gone already is not begun', async () => {
+  const pool = open({ threads: 1 })
+  await expect(encode(pool, 'hello', { signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone')
+  expect(pool.counts).toEqual({ done: 0, failed: 0, refused: 0, ended: 0 })
+})
+
+it('a task ends at its deadline, and with the error that it threw', async () => {
+  const pool = open({ threads: 1 })
+  const late = encode(pool, endless, { deadlineMs: 1 })
+  await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE', details: { deadlineMs: 1, task: 'encode' } })
+  const bad = pool.run('load', { folder: '/nowhere', key: 'bad', options: {} }, patient)
+  await expect(bad).rejects.toMatchObject({ code: 'WR_TOKENS_BAD_TOKENIZER', details: { folder: '/nowhere' } })
+  expect(pool.counts).toEqual({ done: 0, failed: 2, refused: 0, ended: 1 })
+}, 60_000)
+
+it('a task whose thread ends under it fails with an error that its request can go on from', async () => {
+  const pool = open({ threads: 1 })
+  const held = encode(pool, endless)
+  const lost = expect(held).rejects.toMatchObject({ code: 'WR_TOKENS_SOURCE_FAILED' })
+  await pool.close()
+  await lost
+})
