@@ -27,9 +27,12 @@ export class AddedTokenFinder {
   /** First bytes of those that have to stand alone. */
   readonly #alone: ReadonlySet<number>
   readonly match: AddedMatch = { from: 0, to: 0, id: 0 }
-  readonly #byFirst: (readonly Candidate[] | undefined)[] = []
-  /** 1 where a token begins with these two bytes, or is the first of them: a tokenizer may have 800 that begin with `<`. */
-  readonly #pairs = new Uint8Array(1 << 16)
+  /** 1 for the first byte of a token. */
+  readonly #firsts = new Uint8Array(256)
+  /** A tree of the tokens' bytes, from `node * 256 + byte` to the next node: a tokenizer may have 800 that begin alike. */
+  readonly #edges = new Map<number, number>()
+  /** The token that ends at a node. */
+  readonly #ends: (Candidate | undefined)[] = [undefined]
   /** The first byte of every token, where it is the same, else -1. A text is followed by it, so that a search ends there. */
   readonly onlyFirst: number
   readonly #classes: Uint8Array
@@ -38,18 +41,12 @@ export class AddedTokenFinder {
     const candidates = tokens
       .filter((entry) => entry.content !== '')
       .map((entry) => ({ bytes: encoder.encode(entry.content), entry }))
-      .sort((a, b) => b.bytes.length - a.bytes.length) // longest first
-    for (const candidate of candidates) {
-      const first = candidate.bytes[0]!
-      this.#byFirst[first] = [...(this.#byFirst[first] ?? []), candidate]
-      if (candidate.bytes.length === 1) this.#pairs.fill(1, first << 8, (first + 1) << 8)
-      else this.#pairs[(first << 8) | candidate.bytes[1]!] = 1
-    }
+    for (const candidate of candidates) this.#plant(candidate)
     const firsts = new Set(candidates.map((candidate) => candidate.bytes[0]!))
     this.onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
     this.count = candidates.length
     this.#alone = new Set(candidates.filter(({ entry }) => entry.single_word).map(({ bytes }) => bytes[0]!))
-    this.lengthMax = candidates[0]?.bytes.length ?? 0
+    this.lengthMax = candidates.reduce((longest, { bytes }) => Math.max(longest, bytes.length), 0)
     this.#classes = classes
   }
 
@@ -61,17 +58,15 @@ export class AddedTokenFinder {
         at = bytes.indexOf(this.onlyFirst, at)
         if (at < 0 || at >= end) return false
       }
-      const candidates = this.#byFirst[bytes[at]!]
-      if (candidates === undefined || this.#pairs[(bytes[at]! << 8) | (bytes[at + 1] ?? 0)] === 0) continue
-      for (const candidate of candidates) {
-        if (at + candidate.bytes.length > end || !isAt(candidate.bytes, bytes, at)) continue
-        if (candidate.entry.single_word && !standsAlone(bytes, start, at, at + candidate.bytes.length, end)) {
-          at += candidate.bytes.length - 1
-          break
-        }
-        this.#take(candidate, bytes, from, at, end)
-        return true
+      if (this.#firsts[bytes[at]!] === 0) continue
+      const candidate = this.#longestAt(bytes, at, end)
+      if (candidate === undefined) continue
+      if (candidate.entry.single_word && !standsAlone(bytes, start, at, at + candidate.bytes.length, end)) {
+        at += candidate.bytes.length - 1
+        continue
       }
+      this.#take(candidate, bytes, from, at, end)
+      return true
     }
     return false
   }
@@ -79,6 +74,28 @@ export class AddedTokenFinder {
   /** Whether a token at `at`, which is not the start of the text, may depend on the character before it. */
   looksBehind(bytes: Uint8Array, at: number): boolean {
     return this.#alone.has(bytes[at]!) && isAfterWord(bytes, at)
+  }
+
+  #plant(candidate: Candidate): void {
+    let node = 0
+    for (const byte of candidate.bytes) {
+      const edge = node * 256 + byte
+      node = this.#edges.get(edge) ?? this.#ends.push(undefined) - 1
+      this.#edges.set(edge, node)
+    }
+    this.#ends[node] ??= candidate // of two that are written alike the first counts
+    this.#firsts[candidate.bytes[0]!] = 1
+  }
+
+  #longestAt(bytes: Uint8Array, at: number, end: number): Candidate | undefined {
+    let longest: Candidate | undefined
+    let node: number | undefined = 0
+    for (let index = at; index < end; index++) {
+      node = this.#edges.get(node * 256 + bytes[index]!)
+      if (node === undefined) break
+      longest = this.#ends[node] ?? longest
+    }
+    return longest
   }
 
   #take({ bytes: token, entry }: Candidate, bytes: Uint8Array, from: number, at: number, end: number): void {
@@ -106,11 +123,6 @@ function standsAlone(bytes: Uint8Array, start: number, at: number, to: number, e
 
 function isAfterWord(bytes: Uint8Array, at: number): boolean {
   return isWord(codePointAt(bytes, startBefore(bytes, at)))
-}
-
-function isAt(token: Uint8Array, bytes: Uint8Array, at: number): boolean {
-  for (let index = 0; index < token.length; index++) if (token[index] !== bytes[at + index]) return false
-  return true
 }
 
 function startBefore(bytes: Uint8Array, at: number): number {
