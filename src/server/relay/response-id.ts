@@ -13,7 +13,8 @@ export class ResponseIdReader {
     this.#text += buffer.toString('latin1', start, Math.min(end, start + charactersMax - this.#text.length))
     const id = idPattern.exec(this.#text)?.[1]
     this.isDone = id !== undefined || this.#text.length >= charactersMax
-    if (id !== undefined) this.#onId(id)
+    // It is kept, and a part of a text would keep all of the text with it.
+    if (id !== undefined) this.#onId(Buffer.from(id, 'latin1').toString('latin1'))
   }
 }
 
