@@ -1,10 +1,12 @@
-// Goal: every boundary that an encoder names is a cut: what follows it, encoded alone, has the ids that it has in the whole text.
+// Goal: every boundary that an encoder names is a cut: what follows it, encoded alone, has the ids that it has in the whole text; and it
+// is one in every other text, too, that begins alike and shares the encoder's margin behind it.
 // Method: texts whose tokens depend on what stands before or far behind a cut, at every place in the stride of boundaries; the rest is
 // encoded as the loop does it, with the text before it in memory, and as a thread does it, without.
 import { describe, expect, it } from 'vitest'
 import type { RealTokenizer } from '../real-tokenizers.case.js'
 import { changedTokenizer, realTokenizer } from '../real-tokenizers.case.js'
 import type { AddedTokenEntry } from '../vocabulary/tokenizer-file.js'
+import { lastCut } from './boundaries.js'
 
 function added(id: number, content: string, flags: Partial<AddedTokenEntry>): AddedTokenEntry {
   return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true, ...flags }
@@ -33,10 +35,19 @@ const tokenizers = [
   }),
   realTokenizer('deepseek_v3'),
   realTokenizer('tinyllama'),
+  // A section takes a word mark that is a piece alone: no merge joins it to a digit.
+  changedTokenizer('tinyllama', 'with neighbours', {
+    added_tokens: [
+      ...realTokenizer('tinyllama').file.added_tokens!,
+      added(292, 'ing', {}),
+      added(32_000, '7z', { single_word: true }),
+    ],
+  }),
 ]
 const hards = [
   '5ing 好ing _ing',
   'ingqz qz 5qz',
+  'ing7z 7z 57z',
   'e\u0301 x<|im_end|>好 e\u0301<|im_end|>\u0301 x<|endoftext|>',
   '<|endoftext|>ing<|endoftext|>  ing ',
   '</s>ing</s> ▁x</s>▁',
@@ -67,6 +78,65 @@ describe.each(tokenizers)('$name', (tokenizer) => {
     }
     expect(cuts).toBeGreaterThan(48)
   })
+})
+
+const short = [added(151_643, '<|endoftext|>', {})]
+/** A letter and a character without any class; of their four bytes the last one differs. */
+const [letter, none] = ['\u{1d7cb}', '\u{1d7cc}']
+
+// What a text has before a cut may depend on what stands behind it, and so on what another text has there.
+it.each<{ says: string; tokenizer: RealTokenizer; known: string; other: string }>([
+  {
+    says: 'a run of white space that a line end takes in',
+    tokenizer: changedTokenizer('qwen3', 'with a short token', { added_tokens: short }),
+    known: `x\n${' '.repeat(24)}`,
+    other: `x\n${' '.repeat(24)}\n`,
+  },
+  {
+    says: 'characters that stand together until a letter follows',
+    tokenizer: changedTokenizer('deepseek_v3', 'without added tokens', { added_tokens: [] }),
+    known: `\u200d\u200d${letter}`,
+    other: `\u200d\u200d${none}`,
+  },
+  {
+    says: 'a token that has to stand alone',
+    tokenizer: changedTokenizer('gpt2', 'with a long word', {
+      added_tokens: [added(50_257, '.abcdefghijklmnopqr', { single_word: true })],
+    }),
+    known: `!.abcdefghijklmnopqr${letter}`,
+    other: `!.abcdefghijklmnopqr${none}`,
+  },
+  {
+    says: 'one that takes white space before it',
+    tokenizer: changedTokenizer('gpt2', 'with a long word that strips', {
+      added_tokens: [added(50_257, 'abcdefghijklmnopqr', { lstrip: true })],
+    }),
+    known: `\n\n abcdefghijklmnopqx`,
+    other: `\n\n abcdefghijklmnopqr`,
+  },
+  {
+    says: 'one that does both',
+    tokenizer: changedTokenizer('gpt2', 'with a long word that strips and stands alone', {
+      added_tokens: [added(50_257, 'abcdefghijklmnopqr', { lstrip: true, single_word: true })],
+    }),
+    known: `\n\n abcdefghijklmnopqr${letter}`,
+    other: `\n\n abcdefghijklmnopqr${none}`,
+  },
+])('a boundary is one in a text that goes on otherwise behind the margin: $says', async ({ tokenizer, known, other }) => {
+  const encoder = tokenizer.newEncoder()
+  for (let place = 0; place < 48; place++) {
+    const start = `${'ee '.repeat(33)}${'e'.repeat(place)}` // a boundary lies at byte 98, the next one may be 48 bytes later
+    const ids = encoder.encode(start + known)
+    const pairs = encoder.boundaries.take()
+    const bytes = encoder.bytes.slice()
+    const common = bytes.findIndex((byte, at) => byte !== encoder.load(start + other)[at])
+    const cut = lastCut(pairs, (common < 0 ? bytes.length : common) - encoder.cutMargin)
+    expect(cut).toBeGreaterThan(0)
+    encoder.load(start + other)
+    encoder.encodeFrom(pairs[cut * 2]!)
+    const joined = [...encoder.takeIds(false, ids.subarray(0, pairs[cut * 2 + 1]))]
+    expect({ place, ids: joined }).toEqual({ place, ids: await tokenizer.oracle(start + other) })
+  }
 })
 
 it('a word mark costs the sections before it no boundary', () => {

@@ -32,6 +32,10 @@ const segmentBytesMin = 48
 const segmentBytesMax = 16_384
 const blank = 0x20
 const textStart = 4 // so that a text can be read in words
+/** Where a piece ends is settled by two characters behind it (DeepSeek: one that stands with others unless a letter follows), so by 8; twice that. */
+const settledBytes = 16
+/** What an added token may look at beside itself: a blank at the cut, which it takes from its left, and a character behind, before which it does not stand alone. */
+const besideTokenBytes = 5
 /** Normalising this many characters takes about 2 ms. */
 const normalizedMax = 1 << 17
 /** Looking at so many characters takes about 2 ms. */
@@ -91,7 +95,7 @@ export class Encoder {
     this.#pieces = new IdsCache(options.pieceCacheBytes ?? 8 << 20, pieceBytesMax)
     this.#segments = new IdsCache(options.segmentCacheBytes ?? 8 << 20, segmentBytesMax)
     this.#steps = plan.split.kind === 'steps' ? new LibrarySplitter(plan.split.steps as readonly Step[]) : undefined
-    this.cutMargin = Math.max(16, this.#raw.lengthMax, this.#normalized.lengthMax) + 4
+    this.cutMargin = Math.max(settledBytes, this.#raw.lengthMax, this.#normalized.lengthMax) + besideTokenBytes
   }
 
   get counts(): EncoderCounts {
@@ -328,9 +332,12 @@ export class Encoder {
     if (!isMarked || isContinued) return this.#scanJoined(bytes, from, end, cutsAtMark)
     const held = bytes[from - 1]!
     bytes[from - 1] = blank
-    const whole = this.#scanJoined(bytes, from - 1, end, cutsAtMark)
-    bytes[from - 1] = held
-    return whole
+    const to = nextJoined(this.#vocabulary, bytes, from - 1, end, cutsAtMark)
+    const isEncoded = this.#encodePiece(bytes, from - 1, to)
+    bytes[from - 1] = held // before a boundary is marked: that looks at what really stands before it
+    if (!isEncoded) return false
+    this.#markBoundary(bytes, to, end)
+    return this.#scanJoined(bytes, to, end, cutsAtMark)
   }
 
   #scanJoined(bytes: Uint8Array, from: number, end: number, cutsAtMark: boolean): boolean {
