@@ -1,5 +1,6 @@
 // The threads themselves: whose answer is whose, what a task leaves behind that is aborted or late, and how many may wait.
 import { getEventListeners } from 'node:events'
+import type { Worker } from 'node:worker_threads'
 import { afterEach, expect, it } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import type { LoadedModel } from '../model/loaded-model.js'
@@ -106,3 +107,33 @@ it('a task whose thread ends under it fails with an error that its request can g
   await pool.close()
   await lost
 })
+
+it('a task that is done leaves no timer behind, which would keep the process for as long as it might have run', async () => {
+  const pool = open({ threads: 1 })
+  const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length
+  await encode(pool, 'the thread is there')
+  const before = timers()
+  for (let round = 0; round < 3; round++) await encode(pool, 'hello')
+  expect(timers()).toBeLessThanOrEqual(before)
+}, 60_000)
+
+it('starts no thread once it is closed: neither for a task that comes late nor for one that is aborted under it', async () => {
+  const running = new Set<Worker>()
+  const onWorker = (worker: Worker): void => {
+    running.add(worker)
+    worker.once('exit', () => running.delete(worker))
+  }
+  process.on('worker', onWorker)
+  const pool = open({ threads: 1 })
+  const stop = new AbortController()
+  await encode(pool, 'the thread is there')
+  expect(running.size).toBe(1)
+  const held = expect(encode(pool, endless, { signal: stop.signal })).rejects.toThrow()
+  const closed = pool.close()
+  stop.abort()
+  await Promise.all([held, closed])
+  expect(running.size).toBe(0)
+  await expect(encode(pool, 'late')).rejects.toMatchObject({ code: 'WR_TOKENS_SOURCE_FAILED' })
+  expect(running.size).toBe(0)
+  process.off('worker', onWorker)
+}, 60_000)

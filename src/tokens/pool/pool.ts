@@ -38,6 +38,7 @@ export class TokenPool {
   readonly #pool: Tinypool
   readonly #tasksMax: number
   #running = 0
+  #isClosed = false
 
   constructor(options: PoolOptions = {}) {
     const threads = (this.threads = options.threads ?? 2)
@@ -62,14 +63,18 @@ export class TokenPool {
     options: TaskOptions,
   ): Promise<TaskTypes[Name]['result']> {
     options.signal?.throwIfAborted()
+    if (this.#isClosed) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: 'the threads are closed' })
     if (this.#running >= this.#tasksMax) {
       this.counts.refused++
       throw new WarmrouteError('WR_TOKENS_BUSY', { waiting: this.#running })
     }
     const stop = new AbortController()
-    const onAbort = (): void => stop.abort(options.signal?.reason)
+    const end = (reason: unknown): void => {
+      if (!this.#isClosed) stop.abort(reason) // else its thread ends anyway, and another would be started in its place
+    }
+    const onAbort = (): void => end(options.signal?.reason)
     const timer = setTimeout(() => {
-      stop.abort(new WarmrouteError('WR_TOKENS_DEADLINE', { deadlineMs: options.deadlineMs, task: name }))
+      end(new WarmrouteError('WR_TOKENS_DEADLINE', { deadlineMs: options.deadlineMs, task: name }))
     }, options.deadlineMs)
     options.signal?.addEventListener('abort', onAbort, { once: true })
     this.#running++
@@ -93,7 +98,9 @@ export class TokenPool {
     }
   }
 
+  /** What runs or waits fails; nothing begins any more. */
   close(): Promise<void> {
+    this.#isClosed = true
     return this.#pool.destroy()
   }
 }
