@@ -137,7 +137,7 @@ export class TokenService {
   readonly #others = new Map<string, Map<Dialect, OtherEngine>>()
   /** Of the source that serves the model now, by engines of the usual kind. */
   readonly #counted = new Map<string, CountedPrompts>()
-  /** For each model the number of the search whose outcome serves it: a search that began earlier never replaces it. */
+  /** For each name the number of the search whose outcome serves it, or of its removal: a search that began earlier never replaces it. */
   readonly #searches = new Map<string, number>()
   #isClosed = false
   #tokenized = 0
@@ -172,7 +172,7 @@ export class TokenService {
   }
 
   #serve(model: string, served: Served, search: number): ModelStatus {
-    if (search < (this.#searches.get(model) ?? 0)) return this.status(model)
+    if (this.#isClosed || search < (this.#searches.get(model) ?? 0)) return this.status(model)
     this.#searches.set(model, search)
     this.#models.set(model, served)
     this.#counted.set(model, new CountedPrompts())
@@ -219,7 +219,7 @@ export class TokenService {
     this.#models.delete(model)
     this.#prompts.delete(model)
     this.#counted.delete(model)
-    this.#searches.delete(model)
+    this.#searches.set(model, this.#nextSearch++) // what still searches does not bring it back
   }
 
   /** The models that were set. */
