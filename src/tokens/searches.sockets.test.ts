@@ -47,7 +47,10 @@ async function begin(service: TokenService, model: string, number: number, place
 
 /** The hub has nothing, and says so in a way of its own each time; the engine tells nothing of its tokenizer, and serves. */
 async function answer({ number, place, outcome }: Search): Promise<void> {
-  asked.get(number)!.writeHead(place === 'hub' ? 600 + number : 404).end()
+  asked
+    .get(number)!
+    .writeHead(place === 'hub' ? 600 + number : 404)
+    .end()
   await outcome
 }
 

@@ -1,10 +1,13 @@
 // The service with its real threads: loading, cold texts, bombs, deadlines, replacement.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { prose, randomFrom, tokenizerFolder } from '../../bench/tokens/texts.js'
 import { createBlockHasher, createHashScheme } from '../core/hashing/index.js'
 import type { Body } from './chat/request.js'
-import { realTokenizer, tinyllamaFolder } from './real-tokenizers.case.js'
+import { changedTokenizer, realTokenizer, tinyllamaFolder } from './real-tokenizers.case.js'
 import type { LoadOnly } from './token-service.js'
 import { TokenService } from './token-service.js'
 import { Tokens } from './tokens.js'
@@ -15,6 +18,7 @@ beforeAll(async () => {
   await service.setModel('qwen', { path: tokenizerFolder('qwen3') })
 }, 60_000)
 afterAll(() => service.close())
+const patient = { deadlineMs: 60_000 }
 
 async function complete(model: string, prompt: string): Promise<Tokens> {
   const result = await service.tokenizeRequest(model, 'completions', { prompt })
@@ -191,6 +195,36 @@ it('replaces a model while it is used', async () => {
   service.removeModel('changing')
   expect(service.status('changing').source).toBe('none')
 })
+
+// Threads keep what they made of a model's files, and know them by a key.
+it('takes other files in the same folder for what they are, also in a thread that knew the ones before', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'warmroute-replaced-'))
+  const one = new TokenService({ threads: 1 })
+  const prompt = `${prose(60_000, 21)} ing`
+  const raw = new TextEncoder().encode(JSON.stringify({ messages: [{ role: 'user', content: 'hello ing' }] }))
+  const [plain] = realTokenizer('gpt2').file.added_tokens!
+  const versions = [
+    { tokenizer: realTokenizer('gpt2'), template: '{{ messages[0].content }}' },
+    {
+      tokenizer: changedTokenizer('gpt2', 'with a word of its own', {
+        added_tokens: [plain!, { ...plain!, id: 278, content: 'ing' }],
+      }),
+      template: '{{ messages[0].content }}{{ messages[0].content }}',
+    },
+  ]
+  for (const [index, { tokenizer, template }] of versions.entries()) {
+    writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(tokenizer.file))
+    writeFileSync(join(folder, 'chat_template.jinja'), template)
+    await one.setModel('replaced', { path: folder })
+    const texts = (await one.tokenizeRequest('replaced', 'completions', { prompt }, patient)) as Tokens
+    expect(texts.ids).toEqual(tokenizer.newEncoder().encode(prompt))
+    expect(one.counts.models['replaced']!.inThreads).toBe(1)
+    const chats = (await one.tokenizeRequest('replaced', 'chat', undefined, { ...patient, raw })) as Tokens
+    expect(chats.ids).toEqual(tokenizer.newEncoder().encode('hello ing'.repeat(index + 1)))
+  }
+  await one.close()
+  rmSync(folder, { recursive: true, force: true })
+}, 60_000)
 
 it('says which sources did not serve, and why', async () => {
   const status = await service.setModel('missing', { path: '/nowhere' })

@@ -122,22 +122,25 @@ it.each<{ says: string; tokenizer: RealTokenizer; known: string; other: string }
     known: `\n\n abcdefghijklmnopqr${letter}`,
     other: `\n\n abcdefghijklmnopqr${none}`,
   },
-])('a boundary is one in a text that goes on otherwise behind the margin: $says', async ({ tokenizer, known, other }) => {
-  const encoder = tokenizer.newEncoder()
-  for (let place = 0; place < 48; place++) {
-    const start = `${'ee '.repeat(33)}${'e'.repeat(place)}` // a boundary lies at byte 98, the next one may be 48 bytes later
-    const ids = encoder.encode(start + known)
-    const pairs = encoder.boundaries.take()
-    const bytes = encoder.bytes.slice()
-    const common = bytes.findIndex((byte, at) => byte !== encoder.load(start + other)[at])
-    const cut = lastCut(pairs, (common < 0 ? bytes.length : common) - encoder.cutMargin)
-    expect(cut).toBeGreaterThan(0)
-    encoder.load(start + other)
-    encoder.encodeFrom(pairs[cut * 2]!)
-    const joined = [...encoder.takeIds(false, ids.subarray(0, pairs[cut * 2 + 1]))]
-    expect({ place, ids: joined }).toEqual({ place, ids: await tokenizer.oracle(start + other) })
-  }
-})
+])(
+  'a boundary is one in a text that goes on otherwise behind the margin: $says',
+  async ({ tokenizer, known, other }) => {
+    const encoder = tokenizer.newEncoder()
+    for (let place = 0; place < 48; place++) {
+      const start = `${'ee '.repeat(33)}${'e'.repeat(place)}` // a boundary lies at byte 98, the next one may be 48 bytes later
+      const ids = encoder.encode(start + known)
+      const pairs = encoder.boundaries.take()
+      const bytes = encoder.bytes.slice()
+      const common = bytes.findIndex((byte, at) => byte !== encoder.load(start + other)[at])
+      const cut = lastCut(pairs, (common < 0 ? bytes.length : common) - encoder.cutMargin)
+      expect(cut).toBeGreaterThan(0)
+      encoder.load(start + other)
+      encoder.encodeFrom(pairs[cut * 2]!)
+      const joined = [...encoder.takeIds(false, ids.subarray(0, pairs[cut * 2 + 1]))]
+      expect({ place, ids: joined }).toEqual({ place, ids: await tokenizer.oracle(start + other) })
+    }
+  },
+)
 
 it('a word mark costs the sections before it no boundary', () => {
   const encoder = realTokenizer('tinyllama').newEncoder()
