@@ -79,6 +79,42 @@ describe('steps that none of the five files has', () => {
   })
 })
 
+// There are more ids than bytes, and what comes last must not be lost for want of room.
+describe('a text of fewer bytes than tokens', () => {
+  const digits = '1'.repeat(12_000)
+  const { added_tokens: tokens = [], model } = realTokenizer('tinyllama').file
+  it.each([
+    {
+      says: 'that grows when it is normalised, before one that does not',
+      tokenizer: realTokenizer('qwen3'),
+      texts: [`${'\u{1d160}'.repeat(1000)}<|im_end|>${digits}`, `${'\ufb2c'.repeat(2000)}<|im_end|>${digits}`],
+    },
+    {
+      says: 'of short sections that take a mark',
+      tokenizer: changedTokenizer('tinyllama', 'with a token of one byte', {
+        added_tokens: [...tokens, { ...tokens[0]!, id: model.vocab['!']!, content: '!' }],
+      }),
+      texts: ['!7'.repeat(6000), '7'.repeat(4096)], // the second fills the first room and has a mark
+    },
+  ])('$says', async ({ tokenizer, texts }) => {
+    for (const text of texts) await expectParity(tokenizer, [text])
+  })
+})
+
+// Llama 3 has tokens that its merges do not lead to.
+it.each([true, false])(
+  'takes a word for its token where merges do not lead there only if they are ignored: %s',
+  async (ignore_merges) => {
+    const { model } = realTokenizer('llama3').file
+    const tokenizer = changedTokenizer('llama3', `ignoring merges: ${ignore_merges}`, {
+      model: { ...model, ignore_merges },
+    })
+    const words = ' việc hợp nhiều điều jeho Việt ایران ngoài nhiên'
+    await expectParity(tokenizer, [words, words.repeat(20), 'ektedir', 'mektedir', 'ıldı'])
+    expect(tokenizer.newEncoder().encode(words).length === words.split(' ').length - 1).toBe(ignore_merges)
+  },
+)
+
 it('puts around a text what the template of the tokenizer says', async () => {
   const tokenizer = realTokenizer('tinyllama')
   const encoder = tokenizer.newEncoder()

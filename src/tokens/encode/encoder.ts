@@ -170,7 +170,7 @@ export class Encoder {
     this.#count = 0
     this.#longestPiece = pieceMax
     this.boundaries.clear()
-    const room = this.#length - from + 64
+    const room = this.#length - from
     if (this.#ids.length < room) this.#ids = new Uint32Array(Math.max(room, this.#ids.length * 2))
     else if (this.#ids.length > 1 << 20 && room < 1 << 18) this.#ids = new Uint32Array(1 << 18)
     if (from > 0) this.#isContinued = true
@@ -210,7 +210,7 @@ export class Encoder {
       const { id, to } = match
       if (from < gapEnd && !this.#encodeGap(from, gapEnd)) return false
       if (!found) return true
-      this.#ids[this.#count++] = id
+      this.#addToken(id)
       from = to
       this.#markSection(from)
     }
@@ -226,7 +226,6 @@ export class Encoder {
     if (normal === text) return this.#encodeNormal(this.#bytes, from, end)
     const bytes = new Uint8Array(normal.length * 3 + 1)
     const length = utf8.encodeInto(normal, bytes.subarray(1)).written
-    this.#reserveIds(length)
     return this.#encodeNormal(bytes, 1, 1 + length)
   }
 
@@ -240,7 +239,7 @@ export class Encoder {
       const { id, to } = match
       if (from < gapEnd && !this.#encodeSection(bytes, from, gapEnd)) return false
       if (!found) return true
-      this.#ids[this.#count++] = id
+      this.#addToken(id)
       from = to
       if (bytes === this.#bytes) this.#markSection(from)
     }
@@ -249,6 +248,7 @@ export class Encoder {
 
   #encodeSection(bytes: Uint8Array, from: number, end: number): boolean {
     const length = end - from
+    this.#reserveIds(length + 1) // its mark has an id, too
     // The first section is not remembered: it may begin in the middle of one, and only it takes a mark under `first`.
     const isKept = length >= segmentBytesMin && length <= segmentBytesMax && this.#count > 0
     if (!isKept) return this.#encodePieces(bytes, from, end)
@@ -427,9 +427,15 @@ export class Encoder {
     else if (this.#bytes.length > 1 << 22 && room < 1 << 20) this.#bytes = new Uint8Array(1 << 20)
   }
 
+  #addToken(id: number): void {
+    this.#reserveIds(1)
+    this.#ids[this.#count++] = id
+  }
+
+  /** There may be more ids than the text has bytes: where normalising makes it longer, or many short sections take marks. */
   #reserveIds(more: number): void {
-    if (this.#count + more + 64 <= this.#ids.length) return
-    const larger = new Uint32Array((this.#count + more + 64) * 2)
+    if (this.#count + more <= this.#ids.length) return
+    const larger = new Uint32Array((this.#count + more) * 2)
     larger.set(this.#ids.subarray(0, this.#count))
     this.#ids = larger
   }

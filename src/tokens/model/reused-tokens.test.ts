@@ -87,6 +87,14 @@ it('a chat that goes on with a mark for a letter before a run of others is norma
   }
 })
 
+it('a chat that has no cut begins with a word mark, whatever was encoded before it', async () => {
+  const source = '{% for message in messages %}{{ message.content }}{% endfor %}'
+  const bare = { ...tiny, templates: [{ name: 'default', source, parsed: parseTemplate(source) }] }
+  const marked = nine.map((content) => `${content}▁`) // a section with the mark itself has no cuts
+  const bodies = [nine, marked, [...nine, prose(300, 10)], [...marked, prose(300, 10)]].map(spoken)
+  expect((await expectAsFromNothing(bare, 'chat', bodies)).renderings).toBe(2)
+})
+
 it('a text that the library encodes is taken only for itself', async () => {
   cpSync(tokenizerFolder('gpt2'), folder, { recursive: true })
   const file = JSON.parse(readFileSync(join(folder, 'tokenizer.json'), 'utf8')) as { pre_tokenizer: object }
