@@ -1,14 +1,14 @@
 /**
  * `npm run soak:gateway -- [--seconds N | --minutes N] [--seed N]`, or `[seconds] [seed]`: mixed load on a gateway over
  * simulated engines, with clients that leave and workers that hang up, hang, refuse and restart; 60 seconds unless told.
- * Ends with an error if a request hangs, a booking stays, or memory grows.
+ * Ends with an error if a request hangs, a booking stays, or the memory of the gateway's process grows.
  */
 import { Agent, request } from 'node:http'
-import { InProcessRouter } from '../src/routing/index.js'
-import { createGateway } from '../src/server/index.js'
 import type { SimEngine } from '../src/sim/index.js'
 import { parseFaults, startSimEngine } from '../src/sim/index.js'
+import { ask, startChild } from '../bench/gateway/children.js'
 import { readSoakArguments, soakUsage } from './soak-arguments.js'
+import type { SoakQuestion, SoakState } from './soak-gateway.child.js'
 
 const asked = readSoakArguments(process.argv.slice(2))
 if (asked.kind !== 'run') {
@@ -32,46 +32,17 @@ for (const [worker, engine] of (['vllm', 'sglang', 'vllm', 'sglang'] as const).e
   engines.push(
     await startSimEngine({ engine, worker, blockTokens: 16, speedup: 20, events: false, healthMs: 0, models: ['sim'] }),
   )
-const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
-const gateway = createGateway({
-  listen: { port: 0 },
-  log: {
-    debug: (fields, sentence) => sentence === 'a request ended' && noteEnded(fields),
-    info() {},
-    warn() {},
-  },
-  deadlines: { noProgressMs: 2_000, totalMs: 8_000 },
-  health: { intervalMs: 500, timeoutMs: 1_000, quarantineMs: [100, 1_000] },
-  models: [
-    {
-      name: 'sim',
-      blockSize: 16,
-      router,
-      workers: engines.map((engine, at) => ({
-        id: BigInt(at + 1),
-        url: engine.url,
-        engine: at % 2 === 0 ? 'vllm' : 'sglang',
-      })),
-    },
-  ],
-})
-const { url } = await gateway.listen()
-
-/** How the last requests ended inside the gateway: tells a hung gateway from a hung client. */
-const ended = new Map<string, unknown>()
-function noteEnded(fields: Record<string, unknown>): void {
-  ended.set(String(fields['request_id']), {
-    status: fields['status'],
-    ms: fields['duration_ms'],
-    worker: fields['worker'],
-  })
-  if (ended.size > 4096) ended.delete(ended.keys().next().value!)
-}
+const { child: gateway, first: url } = await startChild<string>(
+  { folder: new URL('./', import.meta.url), flags: ['--import', 'tsx'] },
+  'soak-gateway.child.ts',
+  engines.map((engine) => engine.url),
+)
 
 const counts = { requests: 0, completed: 0, refused: 0, aborted: 0, broken: 0, hung: 0, restarts: 0, faults: 0 }
 const started = Date.now()
 const isOver = (): boolean => Date.now() - started > seconds * 1000
-const memory: number[] = []
+const memory: SoakState[] = []
+let lastAnswer: Promise<unknown> = Promise.resolve()
 /** Time for which the loop stood still, and the longest of it. */
 let lostMs = 0
 let longestStallMs = 0
@@ -88,19 +59,20 @@ const heart = setInterval(() => {
 async function client(): Promise<void> {
   while (!isOver()) {
     const id = `soak-${++counts.requests}`
-    const ask = questionOf()
+    const question = questionOf()
     const seen: Seen = { isSlow: below(8) === 0, status: 0, text: '', state: 'asked' }
     const abort = new AbortController()
     const leaves = below(4) === 0 ? setTimeout(() => abort.abort(), below(60)) : undefined
     const stopWatch = afterOwnTime(hungMs, () => {
       counts.hung++
-      const inside = ended.get(id) ?? 'still runs in the gateway'
       const client = { ...seen, text: seen.text.slice(-200), bytes: seen.text.length }
-      console.error(JSON.stringify({ hung: id, ...ask, inside, client, workers: gateway.workers() }))
+      void askGateway<object>({ ask: 'ended', id }).then((it) =>
+        console.error(JSON.stringify({ hung: id, ...question, ...it, client })),
+      )
       abort.abort()
     })
     try {
-      await exchange(url + ask.path, id, ask.body, abort.signal, seen)
+      await exchange(url + question.path, id, question.body, abort.signal, seen)
       if (seen.status !== 200) counts.refused++
       else if (seen.text.includes('"WR_')) counts.broken++
       else counts.completed++
@@ -205,35 +177,53 @@ async function weather(): Promise<void> {
       counts.faults++
       engine.arm(parseFaults([{ fault: kinds[below(kinds.length)], for_ms: 300, share: 0.5, ms: 20 }]))
     }
-    memory.push(Math.round(process.memoryUsage.rss() / 1048576))
   }
   for (const engine of engines) engine.clearFaults()
 }
 
-await Promise.all([weather(), ...Array.from({ length: clients }, client)])
-while (gateway.inFlight > 0) await new Promise((resolve) => setTimeout(resolve, 10))
-const held = (await router.loads()).reduce((sum, load) => sum + load.activeRequests + load.activePrefillTokens, 0)
+async function watchMemory(): Promise<void> {
+  const everyMs = Math.min(5_000, (seconds * 1000) / 40)
+  while (!isOver()) {
+    await new Promise((resolve) => setTimeout(resolve, everyMs))
+    memory.push(await askGateway<SoakState>({ ask: 'state' }))
+  }
+}
+
+/** One question after the other: the channel does not say which answer belongs to which. */
+function askGateway<T>(question: SoakQuestion): Promise<T> {
+  const answer = lastAnswer.then(() => ask<T>(gateway, question))
+  lastAnswer = answer
+  return answer
+}
+
+await Promise.all([weather(), watchMemory(), ...Array.from({ length: clients }, client)])
+let left = await askGateway<SoakState>({ ask: 'state' })
+for (const deadline = Date.now() + hungMs; left.inFlight > 0 && Date.now() < deadline; )
+  left = await askGateway<SoakState>({ ask: 'state' })
 clearInterval(heart)
 agent.destroy()
-await gateway.close()
-const sockets = gateway.engineConnections
-await router.close()
+const closed = await askGateway<SoakState>({ ask: 'close' })
+gateway.disconnect()
 for (const engine of engines) await engine.close()
 const quarter = Math.max(1, Math.floor(memory.length / 4))
 const mean = (values: readonly number[]): number => Math.round(values.reduce((sum, it) => sum + it, 0) / values.length)
-const rss = {
-  second_quarter_mb: mean(memory.slice(quarter, 2 * quarter)),
-  last_quarter_mb: mean(memory.slice(-quarter)),
-}
+const quarters = (of: 'rssMb' | 'heapMb'): number[] =>
+  [0, 1, 2, 3].map((at) => mean(memory.slice(at * quarter, (at + 1) * quarter).map((it) => it[of])))
+const rss = quarters('rssMb')
+const heap = quarters('heapMb')
 console.log(
   JSON.stringify({
     seconds,
     ...counts,
-    bookings_left: held,
-    sockets_left: sockets,
-    ...rss,
+    in_flight_left: left.inFlight,
+    bookings_left: left.bookings,
+    sockets_left: closed.sockets,
+    rss_mb_by_quarter: rss,
+    heap_mb_by_quarter: heap,
     longest_stall_ms: Math.round(longestStallMs),
   }),
 )
-const grew = rss.last_quarter_mb > rss.second_quarter_mb * 1.5
-if (counts.hung > 0 || held > 0 || sockets > 0 || grew || counts.completed === 0) process.exitCode = 1
+/** Caches fill in the first half; what grows behind that, grows for ever. */
+const grew = rss[3]! > rss[1]! * 1.15 || heap[3]! > heap[1]! * 1.15
+const leftovers = left.inFlight + left.bookings + closed.sockets
+if (counts.hung > 0 || leftovers > 0 || grew || counts.completed === 0) process.exitCode = 1
