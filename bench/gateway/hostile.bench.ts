@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { defineBench, summarise } from '../harness.js'
 import type { BenchContext } from '../harness.js'
 import { tokenizerFolder } from '../tokens/texts.js'
+import type { Started } from './children.js'
 import { ask, compileSources, sources, startChild } from './children.js'
 import type { HostileBody } from './hostile-bodies.js'
 import { hostileBodies, loopsTemplate } from './hostile-bodies.js'
@@ -23,6 +24,7 @@ async function hostile(bench: BenchContext): Promise<void> {
   const loopsFolder = loopsModel()
   const engines = await startChild<{ ports: number[] }>(code, './engines.child.ts')
   const { ports } = engines.first
+  await firstRequests(bench, () => startChild(code, './gateway.child.ts', { ports, isExact: true }))
   const options = { ports, isExact: true, loopsFolder }
   const gateway = await startChild<{ port: number; strictPort: number }>(code, './gateway.child.ts', options)
   const { port, strictPort } = gateway.first
@@ -46,6 +48,27 @@ function loopsModel(): string {
     copyFileSync(join(tokenizerFolder('qwen3'), file), join(folder, file))
   writeFileSync(join(folder, 'chat_template.jinja'), loopsTemplate)
   return folder
+}
+
+/** An ordinary request, the first of its process: nothing of the code that serves it has run before. */
+async function firstRequests(bench: BenchContext, start: () => Promise<Started<{ port: number }>>): Promise<void> {
+  const turns: number[] = []
+  const messages = [{ role: 'user', content: 'Where is the library?' }]
+  const body = Buffer.from(JSON.stringify({ model: 'm', messages }))
+  for (let round = 0; round < bench.size(1, 5); round++) {
+    const { child, first } = await start()
+    await ask<Use>(child, 'watch')
+    await new Promise((resolve) => setTimeout(resolve, bench.size(10, 1000))) // what starting leaves behind is not the request's
+    await ask<Use>(child, 'watch')
+    const status = await send(first.port, { path: '/v1/chat/completions', body })
+    if (status !== 200) throw new Error(`the first request: status ${status}`)
+    turns.push((await ask<Use>(child, 'use')).busyMaxMs ?? 0)
+    child.disconnect()
+  }
+  if (!bench.isSmoke)
+    console.error(`  the first request of a process: ${turns.map((turn) => turn.toFixed(1)).join(', ')} ms`)
+  const { median } = summarise(turns)
+  bench.report({ id: 'gateway.first_request_stall_ms', value: median, unit: 'ms', spread: 0, checksum: 'first' })
 }
 
 interface Target {

@@ -124,7 +124,7 @@ function usualPhases(context: BenchContext, service: TokenService): Readonly<Rec
   }
 }
 
-/** A megabyte each, for each tokenizer. */
+/** A megabyte each, for each tokenizer, and as much of each text as the loop tries to encode by itself. */
 function bombPhases(context: BenchContext, service: TokenService): Readonly<Record<string, Phase>> {
   const size = context.size(2_000, 1_000_000)
   const phases: Record<string, Phase> = {}
@@ -138,8 +138,10 @@ function bombPhases(context: BenchContext, service: TokenService): Readonly<Reco
     }
   }
   for (const model of names) {
-    for (const [name, make] of Object.entries(textBombs(model)))
+    for (const [name, make] of Object.entries(textBombs(model))) {
+      add(model, 'completions', `${name}, short`, (round) => ({ prompt: make(Math.min(size, 47_000), round) }))
       add(model, 'completions', name, (round) => ({ prompt: make(size, round) }))
+    }
     for (const name of Object.keys(chatBombs(1000, 0)))
       add(model, 'chat', name, (round) => chatBombs(size, round)[name])
   }

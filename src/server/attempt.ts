@@ -20,7 +20,6 @@ import type { PromptTokens } from './request/prompt.js'
 import { isUsageUnasked, wantsUsageSample } from './request/usage-sample.js'
 import { isFault, isInBackground, isRetriable, mayBeStored, wasNeverSent } from './request/verdicts.js'
 import { longBytes } from './scan-fields.js'
-import { ownTurn } from './steps.js'
 import type { SessionTie } from './sessions/session-affinity.js'
 import type { RequestRecord } from './telemetry/request-record.js'
 import type { EngineRequest } from './wire/engine-connection.js'
@@ -100,10 +99,11 @@ export class Attempt {
 
   /** Rejects for errors of our own only; whatever happens to the worker is an outcome. */
   async run(): Promise<RelayOutcome> {
-    const { prepared, pair, signal } = this.#options
+    const { prepared, pair, signal, context } = this.#options
     const { fleet } = prepared.model
     try {
-      if (prepared.bytes.length > longBytes) await ownTurn() // handing so much to a socket takes a turn of its own
+      const sending = prepared.bytes.length > longBytes ? context.turns.ownTurn() : context.turns.rest()
+      if (sending) await sending
       signal.throwIfAborted()
       const worker = this.#worker
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })

@@ -41,7 +41,7 @@ import type { SessionTie } from './sessions/session-affinity.js'
 import { tieOf } from './sessions/tie-of.js'
 import { attemptsMax } from './options.js'
 import { longBytes } from './scan-fields.js'
-import { ownTurn, takeSteps } from './steps.js'
+import { takeSteps } from './steps.js'
 import { whileUnderWay } from './under-way.js'
 
 export class Inference implements Timed, UnderWay {
@@ -172,6 +172,9 @@ export class Inference implements Timed, UnderWay {
       this.#letGoOfBody() // nobody else has seen it
       throw error
     }
+    const rest = turns.rest()
+    if (rest) await rest
+    this.#abort.signal.throwIfAborted()
     this.#record.understood(prepared)
     this.#mayOpen = prepared.isStream && !prepared.hints.isDryRun
     requireReady(this.#context, prepared)
@@ -179,7 +182,8 @@ export class Inference implements Timed, UnderWay {
     requireFree(prepared)
     requireRoute(prepared)
     const prompt = await this.#preprocess(prepared)
-    if (bytes.length > longBytes) await ownTurn() // routing and booking so much take a turn of their own
+    const routing = bytes.length > longBytes ? turns.ownTurn() : turns.rest()
+    if (routing) await routing
     this.#abort.signal.throwIfAborted()
     this.#record.prompt(prompt)
     this.#tie = await tieOf(prepared, this.#abort.signal)

@@ -1,3 +1,4 @@
+import { stat } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import type { Steps } from './steps.js'
@@ -38,4 +39,16 @@ it('lets those go first who came first', async () => {
   const order: number[] = []
   await Promise.all([1, 2, 3].map((name) => ownTurn().then(() => order.push(name))))
   expect(order).toEqual([1, 2, 3])
+})
+
+it('lets a timer that is due go first, also where a socket or a file has just been served', async () => {
+  const order = await new Promise<string[]>((resolve) => {
+    stat('.', () => {
+      const seen: string[] = []
+      setTimeout(() => seen.push('timer'), 1)
+      for (const startedMs = performance.now(); performance.now() - startedMs < 3; );
+      void ownTurn().then(() => resolve([...seen, 'own turn']))
+    })
+  })
+  expect(order).toEqual(['timer', 'own turn'])
 })

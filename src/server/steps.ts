@@ -23,11 +23,14 @@ async function takeOthers<T>(steps: Steps<T>): Promise<T> {
 /** Of this process, as the loop is. */
 const waiting: (() => void)[] = []
 
-/** Settles in a turn of the loop in which nobody else's does; first come, first served. */
+/**
+ * Settles in a turn of the loop in which nobody else's does; first come, first served. An immediate that is set while the loop
+ * looks at its sockets still runs before its timers, so it sets a second one.
+ */
 export function ownTurn(): Promise<void> {
   return new Promise((resolve) => {
     waiting.push(resolve)
-    if (waiting.length === 1) setImmediate(letOneGo)
+    if (waiting.length === 1) setImmediate(setImmediate, letOneGo)
   })
 }
 

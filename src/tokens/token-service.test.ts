@@ -45,15 +45,15 @@ describe('a cold long text', () => {
     expect([...tokens.ids]).toEqual(await realTokenizer('qwen3').oracle(text))
   })
 
-  it('is remembered: what continues it is encoded on the loop, with the same hashes as from nothing', async () => {
+  it('is remembered: of what continues it the rest alone is encoded, with the same hashes as from nothing', async () => {
     const text = prose(120_000, 4)
     const longer = `${text.slice(0, 110_000)}${prose(9000, 5)}`
     const scheme = createHashScheme({ blockSize: 16 })
     const hasher = createBlockHasher()
     ;(await complete('qwen', text)).blockHashes(scheme, hasher)
-    const before = service.counts.models['qwen']!.inThreads
+    const before = service.counts.models['qwen']!.texts.hits
     const tokens = await complete('qwen', longer)
-    expect(service.counts.models['qwen']!.inThreads).toBe(before)
+    expect(service.counts.models['qwen']!.texts.hits).toBe(before + 1)
     expect([...tokens.ids]).toEqual(await realTokenizer('qwen3').oracle(longer))
     const fresh = new Tokens({ ids: tokens.ids, source: 'tokenizer', exactness: 'proven' })
     const shared = tokens.blockHashes(scheme, hasher)
@@ -79,10 +79,10 @@ it.each(['qwen', 'tiny'])('%s: words without a single mark between them are reme
     (_, index) => ['then', 'some', 'more', 'people'][(index * 7919) % 4],
   ).join(' ')
   await complete(model, `${words} end`)
-  const before = service.counts.models[model]!.inThreads
+  const before = service.counts.models[model]!.texts.hits
   const longer = `${words} and on`
   const tokens = await complete(model, longer)
-  expect(service.counts.models[model]!.inThreads).toBe(before)
+  expect(service.counts.models[model]!.texts.hits).toBe(before + 1)
   if (model === 'qwen') expect([...tokens.ids]).toEqual(await realTokenizer('qwen3').oracle(longer))
 })
 

@@ -54,3 +54,44 @@ it('a newcomer waits behind those who wait', async () => {
   expect(isThrough).toBe(true)
   expect(turns.waitingCount).toBe(0)
 })
+
+/** A request whose stages take so many milliseconds of a clock that only they move. Answers in which turn each was served. */
+async function stages(costsMs: readonly number[]): Promise<number[]> {
+  let nowMs = 0
+  let turn = 0
+  let isOver = false
+  const turns = new LoopTurns(() => nowMs)
+  const count = (): void => void (isOver || (turn++, setImmediate(count)))
+  count()
+  const servedIn: number[] = []
+  expect(turns.enter()).toBeUndefined()
+  for (const costMs of costsMs) {
+    const rest = turns.rest()
+    if (rest) await rest
+    servedIn.push(turn)
+    nowMs += costMs
+  }
+  isOver = true
+  return servedIn
+}
+
+it('serves the stages of a request in one turn while they are short', async () => {
+  expect(new Set(await stages([1, 1, 0.9, 1])).size).toBe(1)
+})
+
+it('serves what follows a long stage in a later turn, and counts that one anew', async () => {
+  const [first, second, third, fourth, fifth] = await stages([4, 1, 1, 1.5, 1])
+  expect(second).toBeGreaterThan(first!)
+  expect([third, fourth]).toEqual([second, second])
+  expect(fifth).toBeGreaterThan(fourth!)
+})
+
+it('takes a turn of its own where it is told to', async () => {
+  const turns = new LoopTurns(() => 0)
+  const order: string[] = []
+  const long = turns.ownTurn().then(() => order.push('long'))
+  setImmediate(() => order.push('another'))
+  await long
+  expect(order).toEqual(['another', 'long'])
+  expect(turns.rest()).toBeUndefined()
+})

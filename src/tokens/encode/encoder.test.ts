@@ -121,6 +121,30 @@ it('puts around a text what the template of the tokenizer says', async () => {
   expect([...encoder.encode('Hello world', true)]).toEqual(await tokenizer.oracle('Hello world', true))
 })
 
+it.each(['qwen3', 'tinyllama', 'deepseek_v3'] as const)(
+  'stops wherever it is told to, and leaves nothing behind: %s',
+  (name) => {
+    const encoder = realTokenizer(name).newEncoder()
+    const token = encoder.plan.addedTokens[0]!.content
+    for (const text of [prose(20_000, 1), token.repeat(2000), `${token} ${prose(60, 2)}`.repeat(200)]) {
+      const wanted = [...realTokenizer(name).newEncoder().encode(text)]
+      let looks = 0
+      encoder.clearCaches()
+      encoder.load(text)
+      expect(encoder.encodeFrom(0, Infinity, () => ++looks < 0)).toBe(true)
+      expect(looks).toBeGreaterThan(5)
+      for (let stopAt = 1; stopAt <= looks; stopAt++) {
+        let look = 0
+        encoder.clearCaches() // what is known takes fewer looks
+        encoder.load(text)
+        expect(encoder.encodeFrom(0, Infinity, () => ++look === stopAt)).toBe(false)
+        expect(look).toBe(stopAt)
+        expect([...encoder.encode(text)]).toEqual(wanted)
+      }
+    }
+  },
+)
+
 it('stops at a piece that would hold the thread, and encodes it when allowed to', () => {
   const encoder = realTokenizer('qwen3').newEncoder()
   encoder.load('a'.repeat(10_000))

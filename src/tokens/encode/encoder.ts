@@ -40,6 +40,10 @@ const besideTokenBytes = 5
 const normalizedMax = 1 << 17
 /** Looking at so many characters takes about 2 ms. */
 const scannedMax = 1 << 19
+/** After so many bytes the caller is asked whether it goes on; a piece or an added token counts for a few more than it has. */
+const bytesPerLook = 2048
+const bytesPerStep = 8
+const never = (): boolean => false
 const utf8 = new TextEncoder()
 const utf16 = new TextDecoder()
 
@@ -76,6 +80,8 @@ export class Encoder {
   #ids = new Uint32Array(4096)
   #count = 0
   #longestPiece = 0
+  #isOver: () => boolean = never
+  #untilLook = 0
   /** What is encoded begins inside a section: no mark stands before it. */
   #isContinued = false
 
@@ -164,11 +170,14 @@ export class Encoder {
 
   /**
    * Encodes the loaded text from byte `from` on, which is 0 or a boundary of an earlier text that begins with the same bytes.
-   * Stops with false at a piece of more than `pieceMax` bytes, which would hold the caller's thread for too long.
+   * Stops with false at a piece of more than `pieceMax` bytes, which would hold the caller's thread for too long, and where
+   * `isOver` says so, which is asked now and then: how long a text takes cannot be told from its length.
    */
-  encodeFrom(from: number, pieceMax: number = Infinity): boolean {
+  encodeFrom(from: number, pieceMax: number = Infinity, isOver: () => boolean = never): boolean {
     this.#count = 0
     this.#longestPiece = pieceMax
+    this.#isOver = isOver
+    this.#untilLook = bytesPerLook
     this.boundaries.clear()
     const room = this.#length - from
     if (this.#ids.length < room) this.#ids = new Uint32Array(Math.max(room, this.#ids.length * 2))
@@ -210,6 +219,7 @@ export class Encoder {
       const { id, to } = match
       if (from < gapEnd && !this.#encodeGap(from, gapEnd)) return false
       if (!found) return true
+      if (!this.#goesOn(to - from)) return false
       this.#addToken(id)
       from = to
       this.#markSection(from)
@@ -239,6 +249,7 @@ export class Encoder {
       const { id, to } = match
       if (from < gapEnd && !this.#encodeSection(bytes, from, gapEnd)) return false
       if (!found) return true
+      if (!this.#goesOn(to - from)) return false
       this.#addToken(id)
       from = to
       if (bytes === this.#bytes) this.#markSection(from)
@@ -374,7 +385,7 @@ export class Encoder {
   #encodePiece(bytes: Uint8Array, from: number, to: number): boolean {
     const vocabulary = this.#vocabulary
     const length = to - from
-    if (length > this.#longestPiece) return false
+    if (length > this.#longestPiece || !this.#goesOn(length)) return false
     const hash = hashBytes(bytes, from, to)
     const token = findToken(vocabulary, bytes, from, to, hash)
     if (token !== noToken && (vocabulary.isWhole[token] === 1 || this.plan.ignoresMerges)) {
@@ -398,6 +409,13 @@ export class Encoder {
     this.#count = at + count
     if (isKept) this.#pieces.write(hash, bytes, from, to, ids, at, count)
     return true
+  }
+
+  #goesOn(bytes: number): boolean {
+    this.#untilLook -= bytes + bytesPerStep
+    if (this.#untilLook > 0) return true
+    this.#untilLook = bytesPerLook
+    return !this.#isOver()
   }
 
   /**

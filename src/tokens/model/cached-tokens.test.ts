@@ -98,6 +98,9 @@ async function holds<T>(
   await fc.assert(property, { numRuns: Math.floor(numRuns / 2) })
 }
 
+/** How busy the machine is does not decide what is encoded where. */
+const unhurried = { loopMsMax: Infinity }
+
 describe.each(models)('$name', ({ loaded, uncached }) => {
   it.each([
     {
@@ -122,7 +125,7 @@ describe.each(models)('$name', ({ loaded, uncached }) => {
     const happened = new Happened()
     await holds(
       fc.asyncProperty(anySteps(24), fc.boolean(), async (steps, addSpecialTokens) => {
-        const model = new ModelTokens(loaded, pool, options)
+        const model = new ModelTokens(loaded, pool, { ...unhurried, ...options })
         const chats = firstChats()
         for (const step of steps) {
           apply(chats, step)
@@ -207,7 +210,7 @@ describe.each(withTemplates)('chats of $name', ({ loaded, uncached }) => {
     const happened = new Happened()
     await holds(
       fc.asyncProperty(anySteps(20), async (steps) => {
-        const model = new ModelTokens(loaded, pool, options)
+        const model = new ModelTokens(loaded, pool, { ...unhurried, ...options })
         const begin = (seed: number): string[] => Array.from({ length: 9 }, (_, index) => prose(60, seed + index))
         const chats = [begin(0), begin(0), begin(0).slice(0, 5), begin(10), begin(20), begin(30)]
         for (const step of steps) {

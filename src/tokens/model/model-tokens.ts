@@ -37,6 +37,8 @@ export interface ModelTokensOptions {
   readonly textMax?: number
   /** Cold bytes that are encoded on the loop; more go to a thread. */
   readonly loopBytesMax?: number
+  /** Rendering, or encoding, that has held the loop for so long is left to a thread. */
+  readonly loopMsMax?: number
   readonly rules?: Partial<PromptRules>
   /** False: every conversation is rendered in full. */
   readonly keepsRenderings?: boolean
@@ -77,6 +79,10 @@ const loopPieceMax = 2048
 /** Longer texts are not even looked at on the loop, and so not remembered: reading one in takes it about 2 ms a million. */
 const loopUnitsMax = 2 << 20
 const loopStepsMax = 20_000
+/** Bytes and steps tell what work usually takes; code that has just been loaded, and texts that are meant to hurt, take longer. */
+const loopMsMaxDefault = 4
+/** Whoever has rendered for so long lets others have a turn before it encodes. */
+const turnMsMax = 2
 /** Of a request that a thread reads: copying and giving it away takes the loop a millisecond for each four megabytes. */
 const rawBytesMax = 16 << 20
 /** Of a batch, texts that are encoded in one turn of the loop; each counts for a few more units than it has. */
@@ -99,6 +105,7 @@ export class ModelTokens {
   readonly #rules: PromptRules
   readonly #textMax: number
   readonly #loopBytesMax: number
+  readonly #loopMsMax: number
   readonly #threadCounts: EncoderCounts = noEncoderCounts()
   /** By thread, the one that answered last at the end. */
   readonly #threadBytes = new Map<number, number>()
@@ -121,6 +128,7 @@ export class ModelTokens {
     this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 5) / 8 : (cacheBytes * 7) / 8)
     this.#textMax = options.textMax ?? textMaxDefault
     this.#loopBytesMax = options.loopBytesMax ?? loopBytesMaxDefault
+    this.#loopMsMax = options.loopMsMax ?? loopMsMaxDefault
     this.#rules = { ...plainRules, ...options.rules }
     const { templates, problem } = readyTemplates(loaded)
     this.#templates = templates
@@ -191,12 +199,12 @@ export class ModelTokens {
   }
 
   #renderOnLoop(prompt: ChatPrompt): RenderedPrompt | undefined {
-    const limits = { stepsMax: loopStepsMax, outputMax: this.#textMax, deadlineMs: 1000 }
+    const limits = { stepsMax: loopStepsMax, outputMax: this.#textMax, deadlineMs: this.#loopMsMax }
     try {
       const chosen = this.#choose(prompt.render.tools !== null)
       return { ...prompt, rendering: continueChat(chosen, prompt.render, { limits, now, date }, this.#prefixes) }
     } catch (cause) {
-      if (cause instanceof TemplateLimitError && cause.limit === 'steps') return undefined
+      if (cause instanceof TemplateLimitError && cause.limit !== 'output') return undefined
       if (cause instanceof LoadOnlyError) throw cause
       const reason = cause instanceof Error ? cause.message : String(cause)
       throw new WarmrouteError('WR_TOKENS_TEMPLATE_FAILED', { reason }, { cause })
@@ -224,6 +232,7 @@ export class ModelTokens {
   async #encodeRendered(rendered: RenderedPrompt, options: TokenizeOptions, started: number): Promise<Tokens> {
     const renderedAt = performance.now()
     const { rendering, suffix, addSpecialTokens, truncation, isProven } = rendered
+    if (renderedAt - started > turnMsMax) await nextTurn()
     const encoded = await this.#encodeRendering(rendering, addSpecialTokens, options)
     if (encoded.kinship?.own) rendering.keep?.(encoded.kinship.own)
     const tail = suffix === undefined ? undefined : await this.#encodeText(suffix, false, options)
@@ -237,20 +246,22 @@ export class ModelTokens {
   /** A batch has any number of texts, and the loop is for others, too: between stretches of them they have their turn. */
   async #encodeTexts(prompts: Prompts, options: TokenizeOptions): Promise<Tokens> {
     const { count, textAt, addSpecialTokens, truncation } = prompts
-    const started = performance.now()
+    const started = now()
     const endsAt = started + (options.deadlineMs ?? deadlineMsDefault)
     const first = await this.#encodeText(textAt(0), addSpecialTokens, options)
     const ids = truncate(first.ids, truncation)
     let totalCount = ids.length
     let units = textAt(0).length
+    let turnMs = started
     for (let index = 1; index < count; index++) {
       const text = textAt(index)
       units += text.length + unitsPerText
-      if (units > batchUnitsMax) {
+      if (units > batchUnitsMax || now() - turnMs > this.#loopMsMax) {
         await nextTurn()
         units = 0
+        turnMs = now()
         options.signal?.throwIfAborted()
-        if (performance.now() > endsAt) throw new WarmrouteError('WR_TOKENS_DEADLINE', { texts: index })
+        if (turnMs > endsAt) throw new WarmrouteError('WR_TOKENS_DEADLINE', { texts: index })
       }
       const other = await this.#encodeText(text, addSpecialTokens, options)
       totalCount += truncate(other.ids, truncation).length
@@ -310,7 +321,7 @@ export class ModelTokens {
     }
     const cut = match ? lastCut(match.text.cuts, match.common - encoder.cutMargin) : -1
     const from = cut < 0 ? 0 : match!.text.cuts[cut * 2]!
-    if (bytes.length - from > this.#loopBytesMax || !encoder.encodeFrom(from, loopPieceMax)) {
+    if (bytes.length - from > this.#loopBytesMax || !this.#encodeOnLoop(from)) {
       return this.#encodeInThread(bytes.slice(), lookup, cut, addSpecialTokens, options)
     }
     this.#onLoop++
@@ -327,6 +338,12 @@ export class ModelTokens {
     return this.#remember(bytes.slice(), ids, cuts, lookup, cut, addSpecialTokens)
   }
 
+  /** False where it would take too long, or has. */
+  #encodeOnLoop(from: number): boolean {
+    const endsAt = now() + this.#loopMsMax
+    return this.#encoder!.encodeFrom(from, loopPieceMax, () => now() > endsAt)
+  }
+
   /** The library's texts have no cuts that we could prove: a text is known as a whole or not at all. */
   #encodeByLibrary(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
     const bytes = Uint8Array.from(new TextEncoder().encode(text))
@@ -341,7 +358,7 @@ export class ModelTokens {
   /** A text that its normaliser changes: cuts in it are not cuts in what is encoded, so nothing of it is remembered. */
   #encodeUnstable(bytes: Uint8Array, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
     const encoder = this.#encoder!
-    if (bytes.length <= this.#loopBytesMax / 2 && encoder.encodeFrom(0, loopPieceMax)) {
+    if (bytes.length <= this.#loopBytesMax / 2 && this.#encodeOnLoop(0)) {
       this.#onLoop++
       return { ids: encoder.takeIds(addSpecialTokens), kinship: undefined }
     }

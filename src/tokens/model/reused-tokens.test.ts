@@ -39,7 +39,7 @@ async function expectAsFromNothing(
   route: Route,
   bodies: readonly Body[],
 ): Promise<{ readonly texts: number; readonly renderings: number }> {
-  const model = new ModelTokens(loaded, pool)
+  const model = new ModelTokens(loaded, pool, { loopMsMax: Infinity })
   for (const body of bodies) {
     const tokens = await model.tokenize(route, body)
     const fresh = await new ModelTokens(loaded, pool).tokenize(route, body)
@@ -128,9 +128,53 @@ describe('a text that its normaliser changes', () => {
       [2 * bytes, 1],
       [2 * bytes - 1, 0],
     ] as const) {
-      const model = new ModelTokens(qwen, pool, { loopBytesMax })
+      const model = new ModelTokens(qwen, pool, { loopBytesMax, loopMsMax: Infinity })
       await model.encode(changed, false)
       expect(model.counts).toMatchObject({ onLoop, inThreads: 1 - onLoop })
     }
+  })
+})
+
+describe('what has held the loop for too long is left to a thread, with the same ids', () => {
+  const noTime = { loopMsMax: -1 }
+
+  it('a text', async () => {
+    for (const text of [prose(9000, 1), `${prose(4000, 2)} e\u0301 ${prose(4000, 3)}`]) {
+      const model = new ModelTokens(qwen, pool, noTime)
+      const wanted = realTokenizer('qwen3').newEncoder().encode(text)
+      expect([...(await model.encode(text, false))]).toEqual([...wanted])
+      expect(model.counts).toMatchObject({ onLoop: 0, inThreads: 1 })
+    }
+  })
+
+  it('a text that goes on from a remembered one', async () => {
+    const model = new ModelTokens(qwen, pool, noTime)
+    const [text, more] = [prose(3000, 1), prose(5000, 2)]
+    await model.encode(text, false)
+    const wanted = realTokenizer('qwen3')
+      .newEncoder()
+      .encode(text + more)
+    expect([...(await model.encode(text + more, false))]).toEqual([...wanted])
+    expect(model.counts).toMatchObject({ texts: { hits: 1 }, onLoop: 0, inThreads: 2 })
+  })
+
+  it('a template at work', async () => {
+    const body = spoken(Array.from({ length: 600 }, (_, index) => `${index}`))
+    const usual = await new ModelTokens(qwen, pool, { loopMsMax: Infinity }).tokenize('chat', body)
+    const model = new ModelTokens(qwen, pool, noTime)
+    expect([...(await model.tokenize('chat', body)).ids]).toEqual([...usual.ids])
+    expect(model.counts.prefixes).toMatchObject({ hits: 0 })
+  })
+
+  it('texts of a batch, a turn for each', async () => {
+    const model = new ModelTokens(qwen, pool, noTime)
+    const prompt = Array.from({ length: 20 }, (_, index) => `text ${index}`)
+    let turns = 0
+    let isOver = false
+    const turn = (): void => void (isOver || (turns++, setImmediate(turn)))
+    turn()
+    expect((await model.tokenize('completions', { prompt })).promptCount).toBe(20)
+    isOver = true
+    expect(turns).toBeGreaterThan(19)
   })
 })
