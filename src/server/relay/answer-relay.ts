@@ -177,7 +177,7 @@ export class AnswerRelay implements AnswerHandlers {
     if (this.#editBody && this.#way !== 'whole') this.#passUnedited()
   }
 
-  onData(buffer: Buffer, ranges: readonly number[], rawEnd: number): void {
+  onData(buffer: Buffer, ranges: readonly number[], rawEnd: number, isLast: boolean): void {
     if (this.#isOver) return
     this.#look(buffer, ranges)
     if (this.#isOver) return
@@ -188,6 +188,7 @@ export class AnswerRelay implements AnswerHandlers {
     }
     if (this.#way === 'framed') {
       const raw = rawEnd === buffer.length ? buffer : buffer.subarray(0, rawEnd)
+      if (isLast) this.#request.response.socket?.cork() // until `onEnd`: the last events and the end leave in one write
       this.#sendFramed(this.#editor ? edited(this.#editor, buffer, ranges) : raw)
     } else for (let at = 0; at < ranges.length; at += 2) this.#sendPlain(buffer.subarray(ranges[at], ranges[at + 1]))
   }
@@ -203,8 +204,10 @@ export class AnswerRelay implements AnswerHandlers {
     } else {
       this.#commit()
       const rest = this.#editor?.rest()
+      const { socket } = response
       if (rest) response.write(rest)
       response.end()
+      socket?.uncork()
     }
     const usage = this.#watch ? this.#watch.usage : this.#tail && readUsage(this.#tail.toString('latin1'))
     const hasError = this.#watch?.hasError ?? this.#head!.status >= 400

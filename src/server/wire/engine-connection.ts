@@ -10,7 +10,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import { ownTurn } from '../steps.js'
 import { ChunkWalker } from './chunk-walker.js'
 import type { ResponseHead } from './response-head.js'
-import { headBytesMax, parseResponseHead } from './response-head.js'
+import { headBytesMax, readResponseHead } from './response-head.js'
 
 export interface EngineRequest {
   readonly method: string
@@ -31,9 +31,9 @@ export interface AnswerHandlers {
   onHead(head: ResponseHead): void
   /**
    * A piece of the body. `ranges` holds start and end of each run of payload in `buffer` and is reused; `rawEnd` ends the
-   * part that may be passed on with its chunk framing, where there is one.
+   * part that may be passed on with its chunk framing, where there is one. `isLast`: `onEnd` follows in this turn.
    */
-  onData(buffer: Buffer, ranges: readonly number[], rawEnd: number): void
+  onData(buffer: Buffer, ranges: readonly number[], rawEnd: number, isLast: boolean): void
   onEnd(): void
   /** `isUntouched`: the connection ended before the first byte of an answer. */
   onError(error: WarmrouteError, isUntouched: boolean): void
@@ -48,6 +48,7 @@ export interface ConnectionOwner {
 type State = 'idle' | 'head' | 'body' | 'gone'
 
 const noRanges: readonly number[] = []
+const emptyLine = Buffer.from('\r\n\r\n')
 
 export class EngineConnection {
   readonly socket: Socket
@@ -157,7 +158,7 @@ export class EngineConnection {
 
   #readHead(bytes: Buffer): void {
     const buffer = this.#headBytes ? Buffer.concat([this.#headBytes, bytes]) : bytes
-    const end = buffer.indexOf('\r\n\r\n')
+    const end = buffer.indexOf(emptyLine)
     if (end < 0 ? buffer.length > headBytesMax : end > headBytesMax)
       throw new WarmrouteError('WR_ENGINE_PROTOCOL', { reason: 'the head is too long' })
     if (end < 0) {
@@ -165,7 +166,7 @@ export class EngineConnection {
       return
     }
     this.#headBytes = undefined
-    const head = parseResponseHead(buffer.toString('latin1', 0, end), this.#method)
+    const head = readResponseHead(buffer.toString('latin1', 0, end), this.#method)
     const rest = buffer.subarray(end + 4)
     if (head.status < 200) {
       if (head.status === 101)
@@ -190,15 +191,16 @@ export class EngineConnection {
       const walker = this.#walker!
       walker.push(bytes)
       if (walker.rawEnd > 0 || walker.ranges.length > 0)
-        this.#handlers?.onData(walker.buffer, walker.ranges, walker.rawEnd)
+        this.#handlers?.onData(walker.buffer, walker.ranges, walker.rawEnd, walker.isDone)
       if (walker.isDone && this.#state === 'body') this.#finish(walker.restStart < walker.buffer.length)
       return
     }
     const take = kind === 'length' ? Math.min(this.#left, bytes.length) : bytes.length
     this.#left -= take
     this.#ranges[1] = take
-    this.#handlers?.onData(bytes, take > 0 ? this.#ranges : noRanges, take)
-    if (kind === 'length' && this.#left === 0 && this.#state === 'body') this.#finish(take < bytes.length)
+    const isLast = kind === 'length' && this.#left === 0
+    this.#handlers?.onData(bytes, take > 0 ? this.#ranges : noRanges, take, isLast)
+    if (isLast && this.#state === 'body') this.#finish(take < bytes.length)
   }
 
   /**

@@ -1,5 +1,5 @@
-import { createServer } from 'node:net'
-import type { AddressInfo, Server, Socket } from 'node:net'
+import { connect, createServer, Socket as NodeSocket } from 'node:net'
+import type { AddressInfo, NetConnectOpts, Server, Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { WarmrouteError } from '../../core/protocol/index.js'
 import { EngineLink } from './engine-link.js'
@@ -199,4 +199,16 @@ describe('a small question', () => {
     await gone
     expect(through.connectionCount).toBe(0)
   })
+})
+
+it('a connection forgets the request that opened it', async () => {
+  let opened: Socket | undefined
+  const through = await serve((socket) => void socket.write(ok), {
+    connect: (address: NetConnectOpts) => (opened = connect(address)),
+  })
+  expect(await get(through)).toBe('200 ok')
+  // Whoever opened it and waited for that would be held by one more listener each.
+  expect([opened!.listenerCount('error'), opened!.listenerCount('connect')]).toEqual([1, 0])
+  const ofNodeItself = new NodeSocket().listenerCount('close')
+  expect(opened!.listenerCount('close')).toBe(ofNodeItself + 1)
 })

@@ -79,10 +79,13 @@ export class EngineLink implements ConnectionOwner {
    * came back is replaced once: engines drop idle connections without notice.
    */
   call(request: EngineRequest, handlers: AnswerHandlers): EngineCall {
+    const { method, path, headers, body, mayStillSend } = request
     const full: EngineRequest = {
-      ...request,
-      path: this.#basePath + request.path,
-      headers: this.#authorization ? [...request.headers, this.#authorization] : request.headers,
+      method,
+      path: this.#basePath + path,
+      headers: this.#authorization ? [...headers, this.#authorization] : headers,
+      body,
+      mayStillSend,
     }
     const call = new Call(this, full, handlers)
     if (this.#isClosed) queueMicrotask(() => call.fail(closed()))
@@ -119,11 +122,14 @@ export class EngineLink implements ConnectionOwner {
     const failed = (cause?: Error): void => {
       if (settle()) onError(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: reasonOf(cause) }, { cause }))
     }
+    const closed = (): void => failed()
     this.#connecting.set(socket, failed)
     socket.on('error', failed)
-    socket.on('close', () => failed())
+    socket.on('close', closed)
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
       if (!settle()) return
+      // Left on the socket they would keep the request that opened it, body and client included, as long as the connection lives.
+      socket.off('error', failed).off('close', closed)
       const connection = new EngineConnection(socket, host, this)
       this.#all.add(connection)
       onOpen(connection)
@@ -174,7 +180,8 @@ export class EngineLink implements ConnectionOwner {
 
 class Call implements EngineCall, AnswerHandlers {
   readonly #link: EngineLink
-  readonly #request: EngineRequest
+  /** Until the engine answers: from then on it cannot be sent again, and a stream may go on for minutes. */
+  #request: EngineRequest | undefined
   readonly #handlers: AnswerHandlers
   #connection: EngineConnection | undefined
   #cancelOpen: (() => void) | undefined
@@ -225,11 +232,12 @@ class Call implements EngineCall, AnswerHandlers {
 
   onHead(head: Parameters<AnswerHandlers['onHead']>[0]): void {
     this.#isKept = false
+    this.#request = undefined
     this.#handlers.onHead(head)
   }
 
-  onData(buffer: Buffer, ranges: readonly number[], rawEnd: number): void {
-    this.#handlers.onData(buffer, ranges, rawEnd)
+  onData(buffer: Buffer, ranges: readonly number[], rawEnd: number, isLast: boolean): void {
+    this.#handlers.onData(buffer, ranges, rawEnd, isLast)
   }
 
   onEnd(): void {
@@ -237,11 +245,12 @@ class Call implements EngineCall, AnswerHandlers {
     this.#isOver = true
     if (this.#isPaused) this.#connection?.socket.resume() // it may serve another request by now
     this.#handlers.onEnd()
+    this.#connection = undefined // it serves others now, whom whoever still knows this call would keep
   }
 
   onError(error: WarmrouteError, isUntouched: boolean): void {
     if (this.#isOver) return
-    if (this.#isKept && isUntouched && !this.#request.mayStillSend) {
+    if (this.#isKept && isUntouched && !this.#request?.mayStillSend) {
       this.#isKept = false
       this.#openNew()
     } else this.fail(error, isUntouched)
@@ -264,14 +273,15 @@ class Call implements EngineCall, AnswerHandlers {
   }
 
   #use(connection: EngineConnection): void {
-    if (this.#request.mayStillSend?.() === false) {
+    const request = this.#request!
+    if (request.mayStillSend?.() === false) {
       this.#link.onIdle(connection) // for another request; this one has nothing to do with it any more
       this.fail(new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'a connection came too late' }))
       return
     }
     this.#connection = connection
     if (this.#isPaused) connection.socket.pause()
-    connection.send(this.#request, this)
+    connection.send(request, this)
     this.#handlers.onSent?.()
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { WarmrouteError } from '../../core/protocol/index.js'
-import { parseResponseHead } from './response-head.js'
+import { parseResponseHead, readResponseHead } from './response-head.js'
 
 function framing(...lines: string[]): unknown {
   return parseResponseHead(['HTTP/1.1 200 OK', ...lines].join('\r\n'), 'POST').framing
@@ -67,4 +67,15 @@ describe('the head of an answer', () => {
   ])('refuses %s', (_says, text) => {
     expect(() => parseResponseHead(text, 'POST')).toThrow(WarmrouteError)
   })
+})
+
+it('a head that comes again is not parsed again, and another one is', () => {
+  const text = 'HTTP/1.1 200 OK\r\ncontent-length: 5'
+  const first = readResponseHead(text, 'POST')
+  expect(first).toEqual(parseResponseHead(text, 'POST'))
+  expect(readResponseHead(text, 'POST')).toBe(first)
+  expect(readResponseHead(text, 'HEAD').framing).toEqual({ kind: 'none' })
+  expect(readResponseHead('HTTP/1.1 200 OK\r\ncontent-length: 6', 'HEAD')).not.toBe(first)
+  expect(() => readResponseHead('HTTP/1.1 200 OK\r\nno colon', 'POST')).toThrow(WarmrouteError)
+  expect(readResponseHead(text, 'POST')).toEqual(first)
 })

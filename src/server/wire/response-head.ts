@@ -26,6 +26,25 @@ export const headBytesMax = 64 * 1024
 const statusLine = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?$/
 const headerLine = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/
 
+let lastText = ''
+let lastMethod = ''
+let lastHead: ResponseHead | undefined
+
+/** As `parseResponseHead`. Engines say the same to everybody within a second, and then it is parsed once and held once. */
+export function readResponseHead(text: string, method: string): ResponseHead {
+  if (lastHead && text === lastText && method === lastMethod) return lastHead
+  const head = parseResponseHead(text, method)
+  if (text.length <= rememberedBytesMax) {
+    lastText = text
+    lastMethod = method
+    lastHead = head
+  }
+  return head
+}
+
+/** A longer one is an odd one. */
+const rememberedBytesMax = 1024
+
 /** `text` is the head as latin1, without the empty line that ends it. Throws `WR_ENGINE_PROTOCOL`. */
 export function parseResponseHead(text: string, method: string): ResponseHead {
   const lines = text.split('\r\n')
