@@ -8,7 +8,7 @@
  * Prints a table; exits with 1 when something differs.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { InProcessRouter } from '../src/routing/index.js'
+import { InProcessRouter, signalOf } from '../src/routing/index.js'
 import type { RouterPort } from '../src/routing/index.js'
 import { createGateway } from '../src/server/index.js'
 import type { WorkerSpec } from '../src/server/index.js'
@@ -68,7 +68,8 @@ async function main(): Promise<void> {
     router.route = async (request) => {
       const ms = waitMs
       waitMs = 0
-      if (ms > 0) await pause(ms, undefined, request.signal ? { signal: request.signal } : {}).catch(() => undefined)
+      const signal = signalOf(request.signal)
+      if (ms > 0) await pause(ms, undefined, signal ? { signal } : {}).catch(() => undefined)
       return route(request)
     }
     return router

@@ -1,5 +1,7 @@
 /** The router alive: what the server asks, and the router that answers. */
 export type { PromptEncoding, PromptHashes, RankLoad, RouteAnswer, RouterPort, RouteRequest } from './router-port.js'
+export type { WaitSignal } from './wait-signal.js'
+export { signalOf } from './wait-signal.js'
 export { RequestGuard } from './request-guard.js'
 export type { BookingPort, GuardedRequest, GuardEnd, GuardHooks, GuardSummary } from './request-guard.js'
 export { WorkerMonitor } from './worker-monitor.js'

@@ -37,6 +37,23 @@ describe('waiting', () => {
     await router.close()
   })
 
+  it('a signal that is still to be made is made for a wait alone, and ends that', async () => {
+    const { router } = await openScene(tight, { workerIds: [0n] })
+    const abort = new AbortController()
+    let made = 0
+    const signal = (): AbortSignal => (made++, abort.signal)
+    await router.findBestMatch(ask('a', { signal }))
+    expect(made).toBe(0)
+    const waiting = router.findBestMatch(ask('b', { signal }))
+    expect(made).toBe(1)
+    abort.abort()
+    await expect(waiting).rejects.toThrow(code('WR_REQUEST_CANCELLED') as Error)
+    expect(router.pendingCount).toBe(0)
+    router.free('a')
+    expect(router.activeRequestCount).toBe(0)
+    await router.close()
+  })
+
   it('the gauges of the queue hear of who gives up', async () => {
     const seen: [number, number][] = []
     const observer = { queued: (count: number, tokens: number) => void seen.push([count, tokens]) }

@@ -45,7 +45,8 @@ import type { Prompt } from './prompt.js'
 import { hashPrompt, nameBlocks, PromptScratch } from './prompt.js'
 import { PromptHashing } from './prompt-hashing.js'
 import type { RankLoad } from './router-port.js'
-import { inSpan, inSpanAsync } from './spans.js'
+import { inSpan } from './spans.js'
+import { signalOf } from './wait-signal.js'
 
 export interface PromptQuestion {
   readonly tokens: Uint32Array
@@ -179,7 +180,7 @@ export class KvRouter<Client = undefined> {
     const mustAwait = lookups.mustAwait(input)
     const scratch = mustAwait || input.encodings ? new PromptScratch() : this.#scratch
     const ending = mustAwait ? undefined : this.#live.expireDue()
-    if (ending) await this.#waitFor(ending, input.signal)
+    if (ending) await this.#waitFor(ending, signalOf(input.signal))
     const prompt = inSpan(tracer, 'kv_router.compute_block_hashes', () => this.#hash(input, scratch))
     this.#logInput(input.contextId, prompt)
     const hashMs = sinceStart()
@@ -188,11 +189,11 @@ export class KvRouter<Client = undefined> {
     )
     const seqHashMs = sinceStart()
     const found = mustAwait ? await lookups.ask(input, prompt, this.#live.stop) : undefined
-    const foundElsewhere =
-      input.encodings && !this.indexer ? await this.#encoded.ask(input, input.encodings) : undefined
-    this.#live.refuseIfOver(input.signal)
+    const asksElsewhere = input.encodings !== undefined && !this.indexer
+    const foundElsewhere = asksElsewhere ? await this.#encoded.ask(input, input.encodings) : undefined
+    this.#live.refuseIfOver(mustAwait || asksElsewhere ? signalOf(input.signal) : input.signal)
     const endingNow = mustAwait ? this.#live.expireDue() : undefined
-    if (endingNow) await this.#waitFor(endingNow, input.signal)
+    if (endingNow) await this.#waitFor(endingNow, signalOf(input.signal))
     const findFromMs = sinceStart()
     const usual = found?.matches?.() ?? inSpan(tracer, 'kv_router.find_matches', () => this.#live.find(prompt))
     const matches = input.encodings ? this.#encoded.merge(input.encodings, usual, foundElsewhere) : usual
@@ -203,9 +204,10 @@ export class KvRouter<Client = undefined> {
     const request = encodings ? { ...asked, localHashes: undefined, isLookedUpOutside: true } : asked
     const again = encodings && (() => this.#encoded.lookUpAgain(input, prompt, encodings))
     const onPlaced = (it: Picked, parked: ParkedRequest | undefined): void => this.#remember(input, prompt, it, parked)
-    const picked = await inSpanAsync(tracer, 'kv_router.schedule', () =>
+    const placed = inSpan(tracer, 'kv_router.schedule', () =>
       this.#live.place(request, matches, input.signal, onPlaced, again),
     )
+    const picked = placed instanceof Promise ? await placed : placed
     const findMatchesMs = found?.findMatchesMs ?? foundMs - findFromMs
     const sharedCacheMs = found?.sharedCacheMs
     observer.routed?.({ hashMs, seqHashMs, findMatchesMs, sharedCacheMs, foundMs, totalMs: sinceStart() })

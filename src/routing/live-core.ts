@@ -36,6 +36,8 @@ import type { Prompt } from './prompt.js'
 import type { Randomness, RouterClock, RouterLog, RouterObserver } from './router-ports.js'
 import { guardObserver, realClock, realRandomness, silentLog } from './router-ports.js'
 import { routerTracer } from './spans.js'
+import type { WaitSignal } from './wait-signal.js'
+import { signalOf } from './wait-signal.js'
 import { Waiters } from './waiters.js'
 
 /** Bookings that nobody ended are looked for this often. */
@@ -162,9 +164,9 @@ export class LiveCore {
   }
 
   /** Throws where nobody should ask any more. */
-  refuseIfOver(signal: AbortSignal | undefined): void {
+  refuseIfOver(signal: WaitSignal | undefined): void {
     if (this.stop.aborted) throw new WarmrouteError('WR_ROUTER_CLOSED')
-    if (signal?.aborted) throw new WarmrouteError('WR_REQUEST_CANCELLED')
+    if (typeof signal === 'object' && signal.aborted) throw new WarmrouteError('WR_REQUEST_CANCELLED')
   }
 
   /** Gives the core an input, and then their answer to those whose wait it ended. */
@@ -180,29 +182,16 @@ export class LiveCore {
   }
 
   /**
-   * Settles when the request is placed; rejects when it is refused or given up. `onPlaced` runs right after a placement
-   * that needed no wait, while lent columns are still the request's.
+   * Where the request is placed: at once, or when its wait is over; throws or rejects when it is refused or given up. `onPlaced`
+   * runs right after a placement that needed no wait, while lent columns are still the request's.
    */
-  async place(
+  place(
     request: SchedulingRequest,
     matches: MatchColumns,
-    signal: AbortSignal | undefined,
+    signal: WaitSignal | undefined,
     onPlaced: (picked: Picked, parked: ParkedRequest | undefined) => void,
     lookUpAgain?: LookUpAgain,
-  ): Promise<Picked> {
-    const picked = await this.#place(request, matches, signal, onPlaced, lookUpAgain)
-    const { lesserOverlap } = picked
-    if (lesserOverlap) this.clock.soon(() => this.observer.lesserOverlap?.(request.requestId!, lesserOverlap))
-    return picked
-  }
-
-  async #place(
-    request: SchedulingRequest,
-    matches: MatchColumns,
-    signal: AbortSignal | undefined,
-    onPlaced: (picked: Picked, parked: ParkedRequest | undefined) => void,
-    lookUpAgain: LookUpAgain | undefined,
-  ): Promise<Picked> {
+  ): Picked | Promise<Picked> {
     const decision = this.tell((inputs, moment) => {
       const made = inputs.decide(request, moment, matches)
       if (made.kind === 'picked') onPlaced(made, undefined)
@@ -213,16 +202,31 @@ export class LiveCore {
       if (rejection) this.observer.queueRejected?.(rejection as QueueRejection)
       throw decision.error
     }
-    if (decision.kind === 'picked') return decision
+    if (decision.kind === 'picked') return this.#observed(request, decision)
     if (lookUpAgain) this.#again.set(decision.parked, lookUpAgain)
-    const picked = await this.#waiters.wait(decision.parked, signal)
+    return this.#placeLater(request, decision.parked, signalOf(signal), onPlaced)
+  }
+
+  async #placeLater(
+    request: SchedulingRequest,
+    parked: ParkedRequest,
+    signal: AbortSignal | undefined,
+    onPlaced: (picked: Picked, parked: ParkedRequest) => void,
+  ): Promise<Picked> {
+    const picked = await this.#waiters.wait(parked, signal)
     if (signal?.aborted) {
       // Between being placed and being told, the caller has gone.
       const { requestId, isQueryOnly } = request
       if (!isQueryOnly) this.tell((inputs, moment) => inputs.freeIfOn(requestId!, picked.worker, moment))
       throw new WarmrouteError('WR_REQUEST_CANCELLED')
     }
-    onPlaced(picked, decision.parked)
+    onPlaced(picked, parked)
+    return this.#observed(request, picked)
+  }
+
+  #observed({ requestId }: SchedulingRequest, picked: Picked): Picked {
+    const { lesserOverlap } = picked
+    if (lesserOverlap) this.clock.soon(() => this.observer.lesserOverlap?.(requestId!, lesserOverlap))
     return picked
   }
 

@@ -10,6 +10,7 @@ export class LoadFeed implements LoadPort {
   readonly #log: RouterLog
   readonly #changed = new Set<Rank>()
   readonly #listeners = new Set<(changed: readonly RankLoad[]) => void>()
+  readonly #tellLater = (): void => this.#tell()
   #sequences: ActiveSequences | undefined
 
   constructor(ranks: RankTable, clock: RouterClock, log: RouterLog) {
@@ -30,7 +31,7 @@ export class LoadFeed implements LoadPort {
 
   loadChanged(rank: Rank): void {
     if (this.#listeners.size === 0) return
-    if (this.#changed.size === 0) this.#clock.soon(() => this.#tell())
+    if (this.#changed.size === 0) this.#clock.soon(this.#tellLater)
     this.#changed.add(rank)
   }
 
@@ -55,8 +56,10 @@ export class LoadFeed implements LoadPort {
 
   #loadOf(rank: Rank): RankLoad {
     const sequences = this.#sequences!
+    const { workerId, dpRank } = this.#ranks.pairOf(rank)
     return {
-      ...this.#ranks.pairOf(rank),
+      workerId,
+      dpRank,
       activeDecodeBlocks: sequences.activeBlocks(rank),
       activePrefillTokens: sequences.activeTokens(rank, this.#clock.nowMs()),
       activeRequests: sequences.activeRequests(rank),

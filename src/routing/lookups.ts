@@ -13,7 +13,8 @@ import { withDeadline } from './deadline.js'
 import type { KvRouterOptions } from './kv-router-options.js'
 import type { Prompt } from './prompt.js'
 import type { RemoteIndexPort, RemoteMatch, RouterClock, RouterLog, RouterObserver } from './router-ports.js'
-import { inSpanAsync } from './spans.js'
+import { inSpan } from './spans.js'
+import { signalOf } from './wait-signal.js'
 
 export interface Found {
   /** Absent where the index is here: it is asked right before the decision, and so is up to date. */
@@ -57,7 +58,7 @@ export class Lookups {
 
   async ask(input: FindBestMatch, prompt: Prompt, stop: AbortSignal): Promise<Found> {
     const startedMs = this.#clock.nowMs()
-    const ends = endsOf(stop, input.signal)
+    const ends = endsOf(stop, signalOf(input.signal))
     let findMatchesMs: number | undefined
     let sharedCacheMs: number | undefined
     const [index, shared] = await Promise.all([
@@ -103,14 +104,14 @@ export class Lookups {
     const { local, blockCount } = prompt
     if (!remoteIndex || !local || blockCount === 0) return Promise.resolve([])
     const column = local.slice(0, 2 * blockCount)
-    return inSpanAsync(this.#tracer, 'kv_router.find_matches', () =>
+    return inSpan(this.#tracer, 'kv_router.find_matches', () =>
       withDeadline(this.#clock, remoteIndexTimeoutMs, ends, (inner) => remoteIndex.findMatches(column, inner)),
     )
   }
 
   #askShared(tokens: Uint32Array, ends: readonly WaitEnd[]): Promise<SharedCacheHits> {
     const { sharedCache, sharedCacheTimeoutMs = 1000, blockSize } = this.#options
-    return inSpanAsync(this.#tracer, 'kv_router.shared_cache_check', () =>
+    return inSpan(this.#tracer, 'kv_router.shared_cache_check', () =>
       withDeadline(this.#clock, sharedCacheTimeoutMs, ends, (inner) =>
         sharedCache!.checkBlocks(tokens, blockSize, inner),
       ),

@@ -80,10 +80,9 @@ export class RequestGuard {
     this.#isDispatched = true
   }
 
-  /** Something arrived from the engine, with this many new tokens (0 for a role or a comment). */
-  item(tokens: number): void {
+  /** Something arrived from the engine, with this many new tokens (0 for a role or a comment). `now`: on the guard's clock. */
+  item(tokens: number, now: number = this.#now()): void {
     if (this.#hasEnded) return
-    const now = this.#now()
     if (!this.#hasItem) {
       this.#hasItem = true
       this.#hooks.onFirstItem?.(now - this.#request.startedAtMs)

@@ -17,6 +17,7 @@ import type {
 } from '../core/protocol/index.js'
 import type { Receipt } from '../core/router/index.js'
 import type { RequestContext, RouterRequest, RouterResponse } from './request-protocol.js'
+import type { WaitSignal } from './wait-signal.js'
 
 export interface RouteRequest {
   /** Unique among running requests. */
@@ -55,7 +56,7 @@ export interface RouteRequest {
   /** Whatever a selection policy of one's own should see of the conversation. */
   readonly session?: JsonInput | undefined
   /** Aborting takes the request out of the queue, or frees what was booked for it. */
-  readonly signal?: AbortSignal | undefined
+  readonly signal?: WaitSignal | undefined
 }
 
 /** `local[i]` is the content of block i, `sequence[i]` the chain up to it. */

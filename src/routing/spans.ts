@@ -1,5 +1,5 @@
 /** The five steps of a routing as spans, by the names of lib/llm/src/kv_router.rs at v1.2.0. Free of cost without a tracing SDK. */
-import type { Tracer } from '@opentelemetry/api'
+import type { Span, Tracer } from '@opentelemetry/api'
 import { SpanStatusCode, trace } from '@opentelemetry/api'
 
 export type SpanName =
@@ -13,27 +13,33 @@ export function routerTracer(): Tracer {
   return trace.getTracer('warmroute')
 }
 
-/** The span ends with the work, also when it fails. */
+/** The span ends with the work, also when it fails; where the work answers with a promise, when that settles. */
 export function inSpan<T>(tracer: Tracer, name: SpanName, work: () => T): T {
   const span = tracer.startSpan(name)
+  let result: T
   try {
-    return work()
+    result = work()
   } catch (error) {
-    span.setStatus({ code: SpanStatusCode.ERROR, message: String(error) })
+    endFailed(span, error)
     throw error
-  } finally {
+  }
+  if (result instanceof Promise) return endLater(span, result) as T
+  span.end()
+  return result
+}
+
+async function endLater<T>(span: Span, work: Promise<T>): Promise<T> {
+  try {
+    const value = await work
     span.end()
+    return value
+  } catch (error) {
+    endFailed(span, error)
+    throw error
   }
 }
 
-export async function inSpanAsync<T>(tracer: Tracer, name: SpanName, work: () => Promise<T>): Promise<T> {
-  const span = tracer.startSpan(name)
-  try {
-    return await work()
-  } catch (error) {
-    span.setStatus({ code: SpanStatusCode.ERROR, message: String(error) })
-    throw error
-  } finally {
-    span.end()
-  }
+function endFailed(span: Span, error: unknown): void {
+  span.setStatus({ code: SpanStatusCode.ERROR, message: String(error) })
+  span.end()
 }

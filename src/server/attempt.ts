@@ -39,8 +39,8 @@ export interface AttemptOptions {
   readonly pair: PairedRequest | undefined
   readonly tie: SessionTie | undefined
   readonly record: RequestRecord
-  /** Aborted when the request as a whole is given up. */
-  readonly signal: AbortSignal
+  /** Says why the request as a whole is given up, once it is. */
+  readonly caller: { readonly givenUp: WarmrouteError | undefined }
   /** The worker was asked, or said something. */
   readonly onMoved: (nowMs: number, what: 'asked' | 'arrived') => void
   /** Nobody can be asked again, and the body is sent. */
@@ -99,19 +99,20 @@ export class Attempt {
 
   /** Rejects for errors of our own only; whatever happens to the worker is an outcome. */
   async run(): Promise<RelayOutcome> {
-    const { prepared, pair, signal, context } = this.#options
+    const { prepared, pair, caller, context } = this.#options
     const { fleet } = prepared.model
     try {
       const sending = prepared.bytes.length > longBytes ? context.turns.ownTurn() : context.turns.rest()
       if (sending) await sending
-      signal.throwIfAborted()
+      this.#requireWanted()
       const worker = this.#worker
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
-      const leg = await this.#makeReady(worker)
+      const leg = prepared.hints.sessionControl || pair ? await this.#makeReady(worker) : undefined
+      this.#countRouted(worker)
       const outcome = await this.#relayFrom(worker, leg)
       if (outcome.kind === 'completed') this.#settle(outcome, worker)
-      else this.#guard.end(signal.aborted ? 'stopped' : 'failed')
-      if (outcome.kind === 'failed' && !signal.aborted && isFault(outcome.error)) fleet.fault(worker, outcome.error)
+      else this.#guard.end(caller.givenUp ? 'stopped' : 'failed')
+      if (outcome.kind === 'failed' && !caller.givenUp && isFault(outcome.error)) fleet.fault(worker, outcome.error)
       if (outcome.kind === 'failed' && wasNeverSent(outcome)) pair?.decodeUnsent()
       return outcome
     } catch (error) {
@@ -125,19 +126,28 @@ export class Attempt {
 
   /** What must be there before the worker is asked: its session, and the KV of a prefill elsewhere. */
   async #makeReady(worker: Worker): Promise<LegEdit | undefined> {
-    const { prepared, prompt, answer, pair, signal } = this.#options
+    const { prepared, pair } = this.#options
     const { model, hints } = prepared
     if (hints.sessionControl) {
       this.#session = await model.agents.begin(hints.sessionControl, worker.id)
-      signal.throwIfAborted()
+      this.#requireWanted()
     }
     const leg = pair && (await pair.decodeLeg(worker))
-    signal.throwIfAborted()
-    if (pair?.isRemote !== true && model.looksAtPrompts) {
-      model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
-      model.routerMetrics.requestSent(answer.cachedTokens)
-    }
+    this.#requireWanted()
     return leg
+  }
+
+  #requireWanted(): void {
+    const { givenUp } = this.#options.caller
+    if (givenUp) throw givenUp
+  }
+
+  #countRouted(worker: Worker): void {
+    const { prepared, prompt, answer, pair } = this.#options
+    const { model } = prepared
+    if (pair?.isRemote === true || !model.looksAtPrompts) return
+    model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
+    model.routerMetrics.requestSent(answer.cachedTokens)
   }
 
   #relayFrom(worker: Worker, leg: LegEdit | undefined): Promise<RelayOutcome> {
@@ -188,6 +198,8 @@ export class Attempt {
     const isRemote = pair?.isRemote ?? false
     const sinceStartMs = (): number => record.sinceStartMs
     const removesUsage = this.#asksForUsage
+    const prefill = pair?.prefillChoice
+    const { editEvent, bodyEdit } = editsFor(context, { prepared, prompt, answer, removesUsage, sinceStartMs, prefill })
     return {
       response,
       requestId: publicId,
@@ -197,7 +209,8 @@ export class Attempt {
       editedBytesMax: context.limits.editedBytesMax,
       isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (context.isStrict && isHidden(status)),
       canMove: () => !isLast && !pair && prepared.model.fleet.hasOther(answer.workerId, prepared.row),
-      ...editsFor(context, { prepared, prompt, answer, removesUsage, sinceStartMs, prefill: pair?.prefillChoice }),
+      editEvent,
+      bodyEdit,
     }
   }
 
@@ -237,7 +250,7 @@ export class Attempt {
   #progress(worker: Worker, tokens: number): void {
     const { pair, record } = this.#options
     const now = this.#moved(worker)
-    this.#guard.item(tokens)
+    this.#guard.item(tokens, now)
     const isFirstToken = record.arrived(tokens, now)
     if (!isFirstToken) return
     this.answerBeforeMs = undefined

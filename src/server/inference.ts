@@ -54,8 +54,10 @@ export class Inference implements Timed, UnderWay {
   readonly #request: IncomingMessage
   readonly #response: ServerResponse
   readonly #record: RequestRecord
-  readonly #abort = new AbortController()
-  #givenUp: WarmrouteError | undefined
+  /** Made when somebody has to wait for something. */
+  #abort: AbortController | undefined
+  readonly #signal = (): AbortSignal => this.#signalNow()
+  givenUp: WarmrouteError | undefined
   /** The worker that is being asked, or was asked last; undefined while the request waits for one. */
   #attempt: Attempt | undefined
   #tie: SessionTie | undefined
@@ -119,7 +121,7 @@ export class Inference implements Timed, UnderWay {
   run(): Promise<void> {
     return whileUnderWay(this.#context, this.#request, this, {
       serve: () => this.#serve(),
-      fail: (error) => this.#fail(this.#givenUp ?? error),
+      fail: (error) => this.#fail(this.givenUp ?? error),
       finish: (status) => this.#finish(status),
     })
   }
@@ -130,8 +132,8 @@ export class Inference implements Timed, UnderWay {
 
   /** The client left, or the gateway closes: everything of this request ends in this turn of the loop. */
   giveUp(error: WarmrouteError): void {
-    this.#givenUp ??= error
-    this.#abort.abort(error)
+    this.givenUp ??= error
+    this.#abort?.abort(this.givenUp)
     this.#pair?.abort(error)
     this.#attempt?.abort(error)
   }
@@ -163,10 +165,10 @@ export class Inference implements Timed, UnderWay {
     if (turn) await turn
     let prepared: Prepared
     try {
-      this.#abort.signal.throwIfAborted()
+      this.#requireWanted()
       const reading = takeSteps(prepare(this.#context, this.#row, this.#request, bytes))
       prepared = reading instanceof Promise ? await reading : reading
-      this.#abort.signal.throwIfAborted()
+      this.#requireWanted()
       if (prepared.bytes !== bytes) this.#holdInstead(prepared.bytes)
     } catch (error) {
       this.#letGoOfBody() // nobody else has seen it
@@ -174,19 +176,21 @@ export class Inference implements Timed, UnderWay {
     }
     const rest = turns.rest()
     if (rest) await rest
-    this.#abort.signal.throwIfAborted()
+    this.#requireWanted()
     this.#record.understood(prepared)
     this.#mayOpen = prepared.isStream && !prepared.hints.isDryRun
     requireReady(this.#context, prepared)
     if (isStrict) await takeSteps(prepared.checkStrictly())
     requireFree(prepared)
     requireRoute(prepared)
-    const prompt = await this.#preprocess(prepared)
+    const found = this.#preprocess(prepared)
+    const prompt = this.#promptIn(found instanceof Promise ? await found : found)
     const routing = bytes.length > longBytes ? turns.ownTurn() : turns.rest()
     if (routing) await routing
-    this.#abort.signal.throwIfAborted()
+    this.#requireWanted()
     this.#record.prompt(prompt)
-    this.#tie = await tieOf(prepared, this.#abort.signal)
+    const tying = tieOf(prepared, this.#signal)
+    if (tying) this.#tie = await tying
     try {
       return await this.#askWorkers(prepared, prompt)
     } finally {
@@ -194,11 +198,13 @@ export class Inference implements Timed, UnderWay {
     }
   }
 
-  /** The prompt as routing compares it, where it has any. */
-  async #preprocess(prepared: Prepared): Promise<PromptTokens | undefined> {
+  #preprocess(prepared: Prepared): ReturnType<typeof promptOf> {
     const { stages } = this.#context
-    const find = (): ReturnType<typeof promptOf> => promptOf(prepared, this.#abort.signal, this.#context)
-    const known = await this.#record.during(stages.preprocess, find)
+    return this.#record.during(stages.preprocess, () => promptOf(prepared, this.#signal, this.#context))
+  }
+
+  /** The prompt as routing compares it, where it has any. */
+  #promptIn(known: PromptTokens | undefined): PromptTokens | undefined {
     this.#tokens = known?.tokens
     return known && known.tokens.length > 0 ? known : undefined
   }
@@ -218,7 +224,7 @@ export class Inference implements Timed, UnderWay {
       if (pair?.refusal) return this.#passRefusal(pair.refusal)
       if (pair?.terminal) return this.#passTerminal(prepared, pair, pair.terminal)
       const place = placeOf(prepared, this.#tie?.target, failed, terms?.excluded)
-      const request = routeRequestOf(this.id, prepared, prompt, hashes, place, this.#abort.signal, terms)
+      const request = routeRequestOf(this.id, prepared, prompt, hashes, place, this.#signal, terms)
       let answer: RouteAnswer
       try {
         answer = await this.#route(prepared, prompt, request)
@@ -243,7 +249,7 @@ export class Inference implements Timed, UnderWay {
       const attempt = (this.#attempt = this.#attemptAt(answer, prepared, own, isLast))
       const outcome = await attempt.run()
       if (outcome.kind === 'completed') return outcome.hasError && outcome.status < 400 ? 500 : outcome.status
-      if (this.#givenUp) throw this.#givenUp
+      this.#requireWanted()
       if (pair?.refusal) return this.#passRefusal(pair.refusal)
       const error = outcome.kind === 'failed' ? outcome.error : refusal(outcome.status, this.#context.overloadStatus)
       if (pair?.isPrefillFault(error) && !attempt.isCommitted) {
@@ -295,7 +301,7 @@ export class Inference implements Timed, UnderWay {
       publicId: this.publicId,
       headers: this.#request.headers,
       record: this.#record,
-      signal: this.#abort.signal,
+      signal: this.#signalNow(),
       countsFromMs: this.countsFromMs,
     })
   }
@@ -340,13 +346,25 @@ export class Inference implements Timed, UnderWay {
       pair: this.#pair,
       tie: this.#tie,
       record: this.#record,
-      signal: this.#abort.signal,
+      caller: this,
       onMoved: (nowMs, what) => {
         // A worker that is only asked may still answer with a status of its own, unless a comment has gone out.
         if (what === 'arrived' || !this.#response.headersSent) this.silentSinceMs = nowMs
       },
       onBodyDone: () => this.#letGoOfBody(),
     })
+  }
+
+  #requireWanted(): void {
+    if (this.givenUp) throw this.givenUp
+  }
+
+  #signalNow(): AbortSignal {
+    if (!this.#abort) {
+      this.#abort = new AbortController()
+      if (this.givenUp) this.#abort.abort(this.givenUp)
+    }
+    return this.#abort.signal
   }
 
   /** Tells the client, where there still is one, and answers with the status for the metrics. */

@@ -3,6 +3,7 @@ import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { WarmrouteError } from '../core/protocol/index.js'
+import { signalOf } from '../routing/index.js'
 import type { Responder } from './fake-engine.case.js'
 import { chatFrames } from './fake-engine.case.js'
 import type { House, HouseOptions } from './house.case.js'
@@ -245,7 +246,7 @@ it('nobody waits for ever for a worker', async () => {
   const router = createPolicyRouter({ policy: 'round-robin' })
   const parked: RouterPortRoute = ({ signal }) =>
     new Promise((_resolve, reject) =>
-      signal!.addEventListener('abort', () => reject(new WarmrouteError('WR_REQUEST_CANCELLED', {}))),
+      signalOf(signal)!.addEventListener('abort', () => reject(new WarmrouteError('WR_REQUEST_CANCELLED', {}))),
     )
   const { url, engines } = await open({
     engines: 1,
@@ -266,7 +267,7 @@ it('whoever asks the router as a service and leaves is not booked', async () => 
   let wasBooked = false
   const real = router.route.bind(router)
   router.route = async (asked) => {
-    heard = asked.signal
+    heard = signalOf(asked.signal)
     await new Promise<void>((resolve) => (place = resolve))
     const answer = await real({ ...asked, signal: undefined }) // it was placed before it heard
     wasBooked = (await loads()).some(({ activeRequests }) => activeRequests === 1)

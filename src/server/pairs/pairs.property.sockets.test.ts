@@ -6,6 +6,7 @@
 import fc from 'fast-check'
 import { afterAll, describe, expect, it, vi } from 'vitest'
 import type { RouterPort } from '../../routing/index.js'
+import { signalOf } from '../../routing/index.js'
 import { chatBody } from '../house.case.js'
 import type { Log } from '../options.js'
 import type { Act, PairHouse } from './fake-pair.case.js'
@@ -173,7 +174,7 @@ function waiting(router: RouterPort, waits: () => number): RouterPort {
   const route = router.route.bind(router)
   router.route = async (request) => {
     const ms = waits()
-    if (ms > 0) await sleep(ms, request.signal)
+    if (ms > 0) await sleep(ms, signalOf(request.signal))
     return route(request)
   }
   return router

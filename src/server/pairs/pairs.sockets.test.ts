@@ -1,5 +1,6 @@
 // What a pair does when something fails, and what it never does, over scripted servers.
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import { signalOf } from '../../routing/index.js'
 import { chatBody, post } from '../house.case.js'
 import type { Act, PairHouse, PairHouseOptions } from './fake-pair.case.js'
 import { FakePair, openPairHouse } from './fake-pair.case.js'
@@ -436,7 +437,7 @@ function delayed<Router extends PairHouse['main']>(router: Router, waitMs: () =>
     if (ms > 0)
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, ms)
-        request.signal?.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true })
+        signalOf(request.signal)?.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true })
       })
     return route(request)
   }

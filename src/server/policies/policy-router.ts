@@ -136,7 +136,8 @@ class PolicyRouter implements RouterPort {
 
   #choose(request: RouteRequest): RouteAnswer {
     if (this.#isClosed) throw new WarmrouteError('WR_SHUTTING_DOWN', {})
-    if (request.signal?.aborted) throw new WarmrouteError('WR_REQUEST_CANCELLED', {})
+    if (typeof request.signal === 'object' && request.signal.aborted)
+      throw new WarmrouteError('WR_REQUEST_CANCELLED', {})
     const { pin } = request
     if (this.#policy === 'direct' && !pin)
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'direct routing needs a worker id in the request' })

@@ -84,7 +84,7 @@ function isUnknown({ hub }: GatewayContext, name: unknown): boolean {
 /** The prompt as routing compares it. `undefined`: only load decides. */
 export function promptOf(
   prepared: Prepared,
-  signal: AbortSignal,
+  signal: () => AbortSignal,
   context: Pick<GatewayContext, 'allowedEngineFields' | 'buffers'>,
 ): Promise<PromptTokens | undefined> | PromptTokens | undefined {
   const { row, model, body, bytes, hints } = prepared
@@ -96,7 +96,13 @@ export function promptOf(
   const fromBytes = (): PromptTokens | undefined => byteTokens(row, bytes, prepared.fields(), context.buffers)
   const shown = tokenizer && shownToTokenizer(prepared, context.allowedEngineFields)
   if (!shown) return fromBytes()
-  const answer = tokenizer.tokenize({ row, model: model.name, blockSize: model.spec.blockSize, signal, ...shown })
+  const answer = tokenizer.tokenize({
+    row,
+    model: model.name,
+    blockSize: model.spec.blockSize,
+    signal: signal(),
+    ...shown,
+  })
   const known = (it: TokenizerAnswer): PromptTokens | undefined => {
     if (it?.tokens) return it
     const bytesOnly = fromBytes()

@@ -2,7 +2,7 @@
 import type { RouterConfigOverride } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { AffinityTarget } from '../../core/sessions/index.js'
-import type { PromptHashes, RouteRequest } from '../../routing/index.js'
+import type { PromptHashes, RouteRequest, WaitSignal } from '../../routing/index.js'
 import type { Prepared } from './prepare.js'
 import type { PromptTokens } from './prompt.js'
 import { guessedTokens } from './prompt.js'
@@ -58,7 +58,7 @@ export function routeRequestOf(
   prompt: PromptTokens | undefined,
   hashes: PromptHashes | undefined,
   { pin, allowedWorkerIds, excludedWorkerIds }: Place,
-  signal: AbortSignal,
+  signal: WaitSignal,
   terms: RouteTerms = noTerms,
 ): RouteRequest {
   const { model, hints, loraName } = prepared

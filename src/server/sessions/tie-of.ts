@@ -9,13 +9,13 @@ import type { SessionAffinity, SessionTie, TieRequest } from './session-affinity
 const looksMax = 3
 
 /** Undefined: no affinity for this request. */
-export function tieOf(prepared: Prepared, signal: AbortSignal): Promise<SessionTie | undefined> | undefined {
+export function tieOf(prepared: Prepared, signal: () => AbortSignal): Promise<SessionTie | undefined> | undefined {
   const { affinity, fleet } = prepared.model
   const { session } = prepared.hints
   if (!affinity || !session || !takesPart(prepared)) return undefined
   const named = prepared.hints.decodeWorkerId ?? backendOf(prepared)
   const explicitTarget = named === undefined ? undefined : { workerId: named, dpRank: prepared.hints.dpRank }
-  return liveTie(affinity, { ...session, explicitTarget }, (id) => fleet.get(id)?.mayServe === true, signal)
+  return liveTie(affinity, { ...session, explicitTarget }, (id) => fleet.get(id)?.mayServe === true, signal())
 }
 
 /** Of the prefill half, which lives by itself: the sessions of the two have different workers. */

@@ -86,16 +86,20 @@ export class RequestRecord {
     this.#meters.started(this.#row.endpoint, this.#type)
   }
 
-  /** Counts who is in a stage and how long it took, however it ended. */
-  async during<T>(stage: Stage, work: () => T | Promise<T>): Promise<T> {
+  /** Counts who is in a stage and how long it took, however it ended. Work that needs no wait is over when this returns. */
+  during<T>(stage: Stage, work: () => T): T {
     const { now } = this.#context
     const startedMs = now()
+    const leave = (): void => stage.leave(now() - startedMs)
+    let isLater = false
     stage.enter()
     try {
       const result = work()
-      return result instanceof Promise ? await result : result
+      if (!(result instanceof Promise)) return result
+      isLater = true
+      return result.finally(leave) as T
     } finally {
-      stage.leave(now() - startedMs)
+      if (!isLater) leave()
     }
   }
 

@@ -3,7 +3,7 @@
  * was broken. Gateway, routers and HTTP are the real ones; engines are scripted, or the simulator's own.
  */
 import type { RouterPort } from '../../../src/routing/index.js'
-import { InProcessRouter } from '../../../src/routing/index.js'
+import { InProcessRouter, signalOf } from '../../../src/routing/index.js'
 import { WarmrouteError } from '../../../src/core/protocol/index.js'
 import type { GatewayOptions, PrefillPool, WorkerSpec } from '../../../src/server/index.js'
 import { createPolicyRouter } from '../../../src/server/index.js'
@@ -301,7 +301,9 @@ function troubled(router: RouterPort, steps: () => Step, time: VirtualTime): Rou
     if (waitMs > 0)
       await Promise.race([
         time.sleep(waitMs),
-        new Promise<void>((resolve) => request.signal?.addEventListener('abort', () => resolve(), { once: true })),
+        new Promise<void>((resolve) =>
+          signalOf(request.signal)?.addEventListener('abort', () => resolve(), { once: true }),
+        ),
       ])
     if (fails) throw new WarmrouteError(fails, {})
     return route(request)
