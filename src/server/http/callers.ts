@@ -33,7 +33,7 @@ export class Callers {
   meet(socket: Socket): void {
     const connection = { socket, seat: -1 }
     this.#connections.add(connection)
-    socket.once('close', () => this.#connections.delete(connection))
+    socket.on('close', () => this.#connections.delete(connection))
   }
 
   /** Once per connection, or per what a handshake made of it. */
@@ -44,8 +44,8 @@ export class Callers {
     const leave = (): void => {
       for (const caller of callers.slice()) if (callers.includes(caller)) caller.left()
     }
-    socket.once('end', leave) // Node ends its side as well: nothing that is sent from here on arrives
-    socket.once('close', leave)
+    socket.on('end', leave) // Node ends its side as well: nothing that is sent from here on arrives
+    socket.on('close', leave)
   }
 
   add(socket: Socket, caller: Caller): void {

@@ -66,7 +66,12 @@ export function clientLines({
 
 export function engineRequest(options: EngineRequestOptions): EngineRequest {
   const { prepared, worker, rank } = options
-  const headers = clientLines({ ...options, requestId: options.leg?.requestId ?? options.requestId })
+  const headers = clientLines({
+    context: options.context,
+    headers: options.headers,
+    requestId: options.leg?.requestId ?? options.requestId,
+    worker,
+  })
   headers.push(['content-type', 'application/json'])
   const path = pathAt(worker, prepared)
   const controls = requestControls({

@@ -1,4 +1,5 @@
 /** The guard of one request: what is booked for it, and what must happen when it ends. */
+import type { GuardHooks } from '../../routing/index.js'
 import { RequestGuard } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import type { Prepared } from './prepare.js'
@@ -17,6 +18,7 @@ export function guardOf(
   { requestId, startedAtMs, closeSession }: GuardOptions,
 ): RequestGuard {
   const { router, blockSize, tracksOutputBlocks } = model.spec
+  const hooks = model.looksAtPrompts ? model.guardHooks : noHooks
   return new RequestGuard(
     router,
     {
@@ -28,7 +30,9 @@ export function guardOf(
       expectedOutputTokens: hints.expectedOutputTokens,
       startedAtMs,
     },
-    { ...(model.looksAtPrompts ? model.guardHooks : {}), closeSession },
+    hints.sessionControl ? { ...hooks, closeSession } : hooks,
     now,
   )
 }
+
+const noHooks: GuardHooks = {}
