@@ -55,6 +55,14 @@ export const corpora: Readonly<Record<string, readonly string[]>> = {
     '▁▁▁ ▁mark▁ x▁',
     '好'.repeat(120),
   ],
+  byteOrderMarks: [
+    '\ufeffe\u0301 x',
+    '\ufeffplain',
+    '\ufeff▁a b',
+    '\ufeff\ufeff',
+    '</s>\ufeffe\u0301▁',
+    '<|im_end|>\ufeffe\u0301',
+  ],
   empty: ['', ' ', '\n', 'a', '\u0301'],
 }
 

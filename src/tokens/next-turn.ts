@@ -19,3 +19,24 @@ export async function copyInSlices(bytes: Uint8Array, moreBytes = 0): Promise<Ui
   }
   return copy
 }
+
+/** UTF-16 units that one slice encodes: about a millisecond. */
+const sliceUnits = 512 << 10
+const utf8 = new TextEncoder()
+
+/** A text's bytes. A thread that is given a long text itself has it copied to it in one go. */
+export async function encodeInSlices(text: string, slice = sliceUnits): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = new Uint8Array(Buffer.byteLength(text))
+  let written = 0
+  for (let at = 0, end = 0; at < text.length; at = end) {
+    if (at > 0) await nextTurn()
+    end = Math.min(text.length, at + slice)
+    if (end < text.length && isFirstHalf(text.charCodeAt(end - 1))) end-- // the two halves of a character stay together
+    written += utf8.encodeInto(text.slice(at, end), bytes.subarray(written)).written
+  }
+  return bytes
+}
+
+function isFirstHalf(unit: number): boolean {
+  return unit >= 0xd800 && unit < 0xdc00
+}

@@ -3,7 +3,7 @@ import type { HashColumn } from '../protocol/index.js'
 import { newHashColumn, WarmrouteError } from '../protocol/index.js'
 
 const encoder = new TextEncoder()
-const decoder = new TextDecoder('utf-8', { fatal: true })
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 export class ByteWriter {
   #bytes = new Uint8Array(4096)

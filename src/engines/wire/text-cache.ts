@@ -6,7 +6,7 @@ const slotCount = 256
 const keptBytesMax = 256
 
 export class TextCache {
-  readonly #decoder = new TextDecoder()
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   readonly #runs: (Uint8Array | undefined)[] = Array.from({ length: slotCount }, () => undefined)
   readonly #texts: string[] = Array.from({ length: slotCount }, () => '')
 

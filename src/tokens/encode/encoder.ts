@@ -45,7 +45,7 @@ const bytesPerLook = 2048
 const bytesPerStep = 8
 const never = (): boolean => false
 const utf8 = new TextEncoder()
-const utf16 = new TextDecoder()
+const utf16 = new TextDecoder('utf-8', { ignoreBOM: true }) // a mark is a character here
 
 export function noEncoderCounts(): EncoderCounts {
   const none = (): CacheCounts => ({ hits: 0, misses: 0, evictions: 0 })

@@ -16,7 +16,7 @@ import { addCounts, Encoder, noEncoderCounts } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
 import type { EncodeResult, RenderResult, TaskTypes } from '../pool/tasks.js'
-import { copyInSlices, nextTurn } from '../next-turn.js'
+import { copyInSlices, encodeInSlices, nextTurn } from '../next-turn.js'
 import { hasSpecials, RememberedTexts } from '../remember/remembered-texts.js'
 import type { Lookup, RememberedText } from '../remember/remembered-texts.js'
 import type { PrefixCounts, Rendering } from '../template/rendered-prefixes.js'
@@ -282,7 +282,7 @@ export class ModelTokens {
       throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length: text.length, lengthMax: this.#textMax })
     }
     const encoder = this.#encoder
-    if (text.length > loopUnitsMax) return this.#encodeForgotten(text, addSpecialTokens, options)
+    if (text.length > loopUnitsMax) return this.#encodeLong(text, addSpecialTokens, options)
     if (!encoder) return this.#encodeByLibrary(text, addSpecialTokens, options)
     const bytes = encoder.load(text)
     if (!encoder.isStable(text)) return this.#encodeUnstable(bytes, addSpecialTokens, options)
@@ -365,21 +365,21 @@ export class ModelTokens {
     return this.#encodeForgotten(bytes.slice(), addSpecialTokens, options)
   }
 
-  async #encodeForgotten(
-    text: Uint8Array | string,
-    addSpecialTokens: boolean,
-    options: TokenizeOptions,
-  ): Promise<Encoded> {
+  async #encodeLong(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Promise<Encoded> {
+    return this.#encodeForgotten(await encodeInSlices(text), addSpecialTokens, options)
+  }
+
+  async #encodeForgotten(text: Uint8Array, addSpecialTokens: boolean, options: TokenizeOptions): Promise<Encoded> {
     const { ids } = await this.#askThread(text, false, options)
     return { ids: addSpecialTokens && this.#hasSpecials ? this.#wrap(noIds, ids) : ids, kinship: undefined }
   }
 
-  async #askThread(text: Uint8Array | string, isContinued: boolean, options: TokenizeOptions): Promise<EncodeResult> {
+  async #askThread(text: Uint8Array, isContinued: boolean, options: TokenizeOptions): Promise<EncodeResult> {
     this.#inThreads++
     const { key, plan, vocabulary, library } = this.#loaded
     const task = { model: { key, plan, vocabulary, library }, text, isContinued }
     const deadlineMs = options.deadlineMs ?? deadlineMsDefault
-    const transfer = typeof text === 'string' ? [] : [text.buffer as ArrayBuffer]
+    const transfer = [text.buffer as ArrayBuffer]
     const result = await this.#pool.run('encode', task, { deadlineMs, signal: options.signal, transfer })
     addCounts(this.#threadCounts, result.counted)
     this.#noteHeld(result.held)

@@ -109,6 +109,9 @@ it('a text that the library encodes is taken only for itself', async () => {
     expect({ prompt, ids: [...(await model.encode(prompt, false))] }).toEqual({ prompt, ids: [...fresh] })
   }
   expect(model.counts.texts.hits).toBeGreaterThan(0)
+  const marked = await model.encode('\ufeff and on', false)
+  expect([...marked].slice(-2)).toEqual([...(await model.encode(' and on', false))].slice(-2))
+  expect(marked.length).toBeGreaterThan(2)
 })
 
 describe('a text that its normaliser changes', () => {

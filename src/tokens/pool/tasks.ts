@@ -15,8 +15,8 @@ export interface LoadTask {
 
 export interface EncodeTask {
   readonly model: ModelTables
-  /** UTF-8 of the text, or of the rest of one; or the text itself, where making its bytes would take the loop too long. */
-  readonly text: Uint8Array | string
+  /** UTF-8 of the text, or of the rest of one. */
+  readonly text: Uint8Array
   readonly isContinued: boolean
 }
 

@@ -38,7 +38,7 @@ const encoders = new LRUCache<string, TextEncoderOfModel>({ max: modelsKept })
 const templates = new LRUCache<string, ChatTemplates>({ max: modelsKept })
 
 interface TextEncoderOfModel {
-  encode(text: Uint8Array | string, isContinued: boolean): EncodeResult
+  encode(text: Uint8Array, isContinued: boolean): EncodeResult
 }
 
 export function load(task: LoadTask): Answer<LoadedModel> {
@@ -118,14 +118,15 @@ function ownEncoder(model: ModelTables, buffer: SharedArrayBuffer): TextEncoderO
   const encoder = new Encoder(plan, viewVocabulary(buffer), { pieceCacheBytes, segmentCacheBytes: pieceCacheBytes })
   return {
     encode(text, isContinued) {
-      if (typeof text === 'string') encoder.load(text)
-      else encoder.loadBytes(text, isContinued)
+      encoder.loadBytes(text, isContinued)
       encoder.encodeFrom(0)
       const held = { thread: threadId, bytes: encoder.cacheBytes }
       return { ids: encoder.takeIds(false), cuts: encoder.boundaries.take(), counted: encoder.takeCounts(), held }
     },
   }
 }
+
+const utf16 = new TextDecoder('utf-8', { ignoreBOM: true }) // a mark is a character here
 
 function libraryEncoder(model: ModelTables): TextEncoderOfModel {
   const [file, config] = JSON.parse(readShared(model.library!)) as [object, object]
@@ -138,8 +139,7 @@ function libraryEncoder(model: ModelTables): TextEncoderOfModel {
   const none = new Uint32Array(0)
   return {
     encode(given) {
-      const text = typeof given === 'string' ? given : new TextDecoder().decode(given)
-      const { ids } = tokenizer.encode(text, { add_special_tokens: false })
+      const { ids } = tokenizer.encode(utf16.decode(given), { add_special_tokens: false })
       return { ids: Uint32Array.from(ids), cuts: none, counted: undefined, held: { thread: threadId, bytes: 0 } }
     },
   }
