@@ -12,6 +12,8 @@ export interface AddedMatch {
   /** Where the match begins, including white space that the token takes from its left. */
   from: number
   to: number
+  /** Where the search for the next goes on: one may begin with white space that this one took. */
+  next: number
   id: number
 }
 
@@ -26,7 +28,7 @@ export class AddedTokenFinder {
   readonly count: number
   /** First bytes of those that have to stand alone. */
   readonly #alone: ReadonlySet<number>
-  readonly match: AddedMatch = { from: 0, to: 0, id: 0 }
+  readonly match: AddedMatch = { from: 0, to: 0, next: 0, id: 0 }
   /** 1 for the first byte of a token. */
   readonly #firsts = new Uint8Array(256)
   /** A tree of the tokens' bytes, from `node * 256 + byte` to the next node: a tokenizer may have 800 that begin alike. */
@@ -36,6 +38,8 @@ export class AddedTokenFinder {
   /** The first byte of every token, where it is the same, else -1. A text is followed by it, so that a search ends there. */
   readonly onlyFirst: number
   readonly #classes: Uint8Array
+  /** Whether a token begins with white space. */
+  readonly #isSpaced: boolean
 
   constructor(tokens: readonly AddedTokenEntry[], classes: Uint8Array) {
     const candidates = tokens
@@ -48,12 +52,16 @@ export class AddedTokenFinder {
     this.#alone = new Set(candidates.filter(({ entry }) => entry.single_word).map(({ bytes }) => bytes[0]!))
     this.lengthMax = candidates.reduce((longest, { bytes }) => Math.max(longest, bytes.length), 0)
     this.#classes = classes
+    this.#isSpaced = candidates.some(({ bytes }) => (classes[codePointAt(bytes, 0)]! & space) !== 0)
   }
 
-  /** Fills `match` with the first token in `bytes[from..end)`; false when there is none. `start` is where the searched text begins. */
-  find(bytes: Uint8Array, start: number, from: number, end: number): boolean {
+  /**
+   * Fills `match` with the first token in `bytes[searched..end)`; false when there is none. `start` is where the searched text begins,
+   * `from` where the token before ends, with what it took.
+   */
+  find(bytes: Uint8Array, start: number, from: number, end: number, searched: number): boolean {
     if (this.count === 0) return false
-    for (let at = from; at < end; at++) {
+    for (let at = searched; at < end; at++) {
       if (this.onlyFirst >= 0) {
         at = bytes.indexOf(this.onlyFirst, at)
         if (at < 0 || at >= end) return false
@@ -113,6 +121,7 @@ export class AddedTokenFinder {
     }
     this.match.from = left
     this.match.to = right
+    this.match.next = this.#isSpaced ? at + token.length : right
     this.match.id = entry.id
   }
 }

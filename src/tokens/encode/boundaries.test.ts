@@ -30,6 +30,15 @@ const tokenizers = [
   ofGpt2('with words of their own', { single_word: true }),
   ofGpt2('with words of their own, normalised', { single_word: true, normalized: true }),
   ofGpt2('with words that strip', { lstrip: true, rstrip: true }),
+  // One takes white space that another begins with.
+  ...[false, true].map((normalized) =>
+    changedTokenizer('gpt2', `with a line of its own, normalised: ${normalized}`, {
+      added_tokens: [
+        added(50_256, '<|endoftext|>', { rstrip: true, normalized }),
+        added(50_257, '\nqz', { normalized }),
+      ],
+    }),
+  ),
   changedTokenizer('qwen3', 'with a normalised token', {
     added_tokens: [added(151_643, '<|endoftext|>', {}), added(151_644, '<|im_end|>', { normalized: true })],
   }),
@@ -48,6 +57,7 @@ const hards = [
   '5ing 好ing _ing',
   'ingqz qz 5qz',
   'ing7z 7z 57z',
+  'x<|endoftext|>\nqz x<|endoftext|>\n\nqz ',
   'e\u0301 x<|im_end|>好 e\u0301<|im_end|>\u0301 x<|endoftext|>',
   '<|endoftext|>ing<|endoftext|>  ing ',
   '</s>ing</s> ▁x</s>▁',

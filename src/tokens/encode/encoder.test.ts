@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { prose } from '../../../bench/tokens/texts.js'
 import { corpora, mixtures } from '../corpora.case.js'
-import type { RealTokenizer } from '../real-tokenizers.case.js'
+import type { RealName, RealTokenizer } from '../real-tokenizers.case.js'
 import { changedTokenizer, realNames, realTokenizer } from '../real-tokenizers.case.js'
+import type { AddedTokenEntry } from '../vocabulary/tokenizer-file.js'
 
 async function expectParity(tokenizer: RealTokenizer, texts: readonly string[]): Promise<void> {
   const encoder = tokenizer.newEncoder()
@@ -114,6 +115,67 @@ it.each([true, false])(
     expect(tokenizer.newEncoder().encode(words).length === words.split(' ').length - 1).toBe(ignore_merges)
   },
 )
+
+// Goal: nothing behind the end of a text or of a section is read as part of it. Method: what was there before is what would go on with it,
+// be it in the memory of an earlier text or an added token that begins like the rest of a word.
+describe('where a text or a section ends, its last piece ends', () => {
+  const tails = [
+    "it's",
+    "it're",
+    "it'll",
+    "it'ſ",
+    '<|endoftext|>',
+    '</s>',
+    ' ing',
+    'qz',
+    '1234',
+    '!a',
+    '!\n\n',
+    ' \n\n',
+    '  x',
+    'x 好好',
+    '\u200da',
+    '▁▁x',
+    'e\u0301',
+    '\u00a0\u00a0x',
+  ] // prettier-ignore
+  const rests = ['s', 're', 'll', 'ing', '4', 'a', '!', '\n', ' ', 'x', '好', '\u0301', '▁', 'qz']
+  const unflagged = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }
+  const token = (id: number, content: string, flags: object): AddedTokenEntry => ({
+    ...unflagged,
+    ...flags,
+    id,
+    content,
+  })
+  const crowded = (name: RealName, what: string, flags: object): RealTokenizer => {
+    const { vocab } = realTokenizer(name).file.model
+    const first = Math.max(...Object.values(vocab)) + 1
+    const added = rests.map((content, index) => token(first + index, `${content}qq`, flags))
+    return changedTokenizer(name, what, {
+      added_tokens: [...added, token(first + rests.length, 'qz', { ...flags, single_word: true })],
+    })
+  }
+  const names = ['qwen3', 'deepseek_v3', 'gpt2', 'tinyllama'] as const
+  const tokenizers = [
+    ...realNames.map(realTokenizer),
+    ...names.map((name) => crowded(name, 'with many tokens', {})),
+    ...names.slice(0, 3).map((name) => crowded(name, 'with many normalised tokens', { normalized: true })),
+    crowded('gpt2', 'with many tokens that strip', { lstrip: true, rstrip: true }),
+  ]
+
+  it.each(tokenizers)('$name', async (tokenizer) => {
+    const encoder = tokenizer.newEncoder()
+    for (const tail of tails) {
+      for (let length = 1; length <= tail.length; length++) {
+        for (const rest of ['', ...rests.map((it) => `${it}qq`)]) {
+          const text = `so ${tail.slice(0, length)}${rest}`
+          encoder.encode(`so ${tail}${rest}ingxxxx`) // stays in memory behind the other
+          expect({ text, ids: [...encoder.encode(text)] }).toEqual({ text, ids: await tokenizer.oracle(text) })
+        }
+      }
+    }
+  })
+})
 
 it('puts around a text what the template of the tokenizer says', async () => {
   const tokenizer = realTokenizer('tinyllama')

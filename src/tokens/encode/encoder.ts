@@ -213,16 +213,17 @@ export class Encoder {
   #encodeRange(from: number, end: number): boolean {
     const bytes = this.#bytes
     const { match } = this.#raw
-    while (from < end) {
-      const found = this.#raw.find(bytes, textStart, from, end)
+    for (let searched = from; searched < end; ) {
+      const found = this.#raw.find(bytes, textStart, from, end, searched)
       const gapEnd = found ? match.from : end
-      const { id, to } = match
+      const { id, to, next } = match
       if (from < gapEnd && !this.#encodeGap(from, gapEnd)) return false
       if (!found) return true
       if (!this.#goesOn(to - from)) return false
       this.#addToken(id)
       from = to
-      this.#markSection(from)
+      searched = next
+      if (next === to) this.#markSection(to) // else a rest would not see what begins before it
     }
     return true
   }
@@ -243,16 +244,17 @@ export class Encoder {
   #encodeNormal(bytes: Uint8Array, from: number, end: number): boolean {
     const { match } = this.#normalized
     const start = from
-    while (from < end) {
-      const found = this.#normalized.find(bytes, start, from, end)
+    for (let searched = from; searched < end; ) {
+      const found = this.#normalized.find(bytes, start, from, end, searched)
       const gapEnd = found ? match.from : end
-      const { id, to } = match
+      const { id, to, next } = match
       if (from < gapEnd && !this.#encodeSection(bytes, from, gapEnd)) return false
       if (!found) return true
       if (!this.#goesOn(to - from)) return false
       this.#addToken(id)
       from = to
-      if (bytes === this.#bytes) this.#markSection(from)
+      searched = next
+      if (bytes === this.#bytes && next === to) this.#markSection(to)
     }
     return true
   }

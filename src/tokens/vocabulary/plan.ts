@@ -102,6 +102,8 @@ function planByteLevel(file: TokenizerFile): Shape | string {
   const normalizers = flatten(file.normalizer, 'normalizers')
   const odd = normalizers.find((step) => step.type !== 'NFC')
   if (odd) return `normalizer ${odd.type}`
+  const unlike = normalizers.length > 0 && tokenThat(file, (content) => content.normalize('NFC') !== content)
+  if (unlike) return unlike
   const steps = flatten(file.pre_tokenizer, 'pretokenizers')
   const last = steps.at(-1)
   if (last?.type !== 'ByteLevel') return `pre-tokenizer ${last?.type ?? 'null'}`
@@ -131,6 +133,15 @@ function recognise(splits: readonly Step[]): SplitPlan {
   return isDeepseek ? { kind: 'deepseek' } : { kind: 'steps', steps: splits }
 }
 
+/** The first added token that is looked for behind the normaliser, which changes its spelling, too: we look for tokens as they are written. */
+function tokenThat(
+  { added_tokens: added }: TokenizerFile,
+  isChanged: (content: string) => boolean,
+): string | undefined {
+  const token = added?.find(({ content, normalized }) => normalized && isChanged(content))
+  return token && `added token ${token.content}, which is normalised`
+}
+
 /** A step that only cuts: what it leaves is the text, in pieces. */
 function isIsolating(step: Step): boolean {
   if (step.type === 'Digits') return true
@@ -146,7 +157,9 @@ function planSentencepiece(
   const found = sentencepieceSteps(file)
   if (typeof found === 'string') return found
   const isLlama = /^(Code)?LlamaTokenizer(Fast)?$/.test(config.tokenizer_class ?? '')
-  const steps = isLlama && llamaPrefix === 'auto' ? { prefix: prefixOfTransformers5(config), cutsAtMark: false } : found
+  const isOverruled = isLlama && llamaPrefix === 'auto'
+  if (found.unlike && !isOverruled) return found.unlike
+  const steps = isOverruled ? { prefix: prefixOfTransformers5(config), cutsAtMark: false } : found
   return {
     kind: 'sentencepiece',
     split: { kind: 'joins', cutsAtMark: steps.cutsAtMark },
@@ -163,13 +176,16 @@ function prefixOfTransformers5(config: TokenizerConfigFile): SectionPrefix {
 
 function sentencepieceSteps(
   file: TokenizerFile,
-): { readonly prefix: SectionPrefix; readonly cutsAtMark: boolean } | string {
+): { readonly prefix: SectionPrefix; readonly cutsAtMark: boolean; readonly unlike?: string | undefined } | string {
   const normalizers = flatten(file.normalizer, 'normalizers')
   const pre = flatten(file.pre_tokenizer, 'pretokenizers')
   const prepends = normalizers[0]?.type === 'Prepend' && normalizers[0]['prepend'] === '▁'
   const rest = prepends ? normalizers.slice(1) : normalizers
   const replaces = rest.length === 1 && isSpaceToMark(rest[0]!)
-  if (replaces && pre.every(isSplitAtSpace)) return { prefix: prepends ? 'always' : 'none', cutsAtMark: false }
+  if (replaces && pre.every(isSplitAtSpace)) {
+    const unlike = tokenThat(file, (content) => prepends || /[ ▁]/.test(content))
+    return { prefix: prepends ? 'always' : 'none', cutsAtMark: false, unlike }
+  }
   if (normalizers.length === 0 && pre.length === 1 && pre[0]!.type === 'Metaspace') {
     const { replacement, prepend_scheme: scheme, split } = pre[0]!
     if (replacement !== '▁') return 'Metaspace with its own mark'
