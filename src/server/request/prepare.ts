@@ -54,9 +54,11 @@ export function* prepare(
   const { body, isWhole, isLight } = parsed
   const parseWhole = (): Readonly<Record<string, unknown>> => (isWhole ? body : parseObject(bytes, depthMax))
   const isChecked = context.isStrict && isCheckedStrictly(row)
-  function* checkStrictly(): Steps<void> {
-    if (isChecked) validateStrictly(row, yield* outlineBody(bytes, parsed))
-  }
+  const checkStrictly = isChecked
+    ? function* (): Steps<void> {
+        validateStrictly(row, yield* outlineBody(bytes, parsed))
+      }
+    : checkNothing
   if (isChecked && isUnknown(context, body['model'])) yield* checkStrictly()
   const { model, loraName } = resolveModel(context, body['model'])
   let scanned = parsed.fields
@@ -76,6 +78,8 @@ export function* prepare(
     wholeBody: () => (isLight ? parseWhole() : undefined),
   }
 }
+
+function* checkNothing(): Steps<void> {}
 
 function isUnknown({ hub }: GatewayContext, name: unknown): boolean {
   return typeof name === 'string' && name !== '' && !hub.knows(name)

@@ -40,7 +40,10 @@ export class EngineLink implements ConnectionOwner {
   readonly #options: {
     readonly [Name in keyof Omit<EngineLinkOptions, 'apiKey'>]-?: NonNullable<EngineLinkOptions[Name]>
   }
-  readonly #url: URL
+  readonly #address: { readonly host: string; readonly port: number }
+  /** As requests name it. */
+  readonly #host: string
+  readonly #isTls: boolean
   readonly #authorization: readonly [string, string] | undefined
   readonly #basePath: string
   readonly #idle: EngineConnection[] = []
@@ -60,8 +63,11 @@ export class EngineLink implements ConnectionOwner {
     }
     if (options.apiKey !== undefined && !/^[\x20-\x7e]*$/.test(options.apiKey))
       throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'an API key with other than plain characters' })
-    this.#url = new URL(options.url)
-    this.#basePath = this.#url.pathname.replace(/\/$/, '')
+    const { hostname, host, port, protocol, pathname } = new URL(options.url)
+    this.#isTls = protocol === 'https:'
+    this.#host = host
+    this.#address = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (this.#isTls ? 443 : 80)) }
+    this.#basePath = pathname.replace(/\/$/, '')
     this.#authorization = options.apiKey === undefined ? undefined : ['authorization', `Bearer ${options.apiKey}`]
   }
 
@@ -104,10 +110,8 @@ export class EngineLink implements ConnectionOwner {
 
   /** Calls back once: with a connection, or with the reason that there is none. The answer ends the attempt. */
   open(onOpen: (connection: EngineConnection) => void, onError: (error: WarmrouteError) => void): () => void {
-    const { hostname, host, port, protocol } = this.#url
-    const isTls = protocol === 'https:'
-    const address = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (isTls ? 443 : 80)) }
-    const socket = isTls
+    const address = this.#address
+    const socket = this.#isTls
       ? connectTls({ ...address, servername: isIP(address.host) ? '' : address.host, ALPNProtocols: ['http/1.1'] })
       : this.#options.connect(address)
     const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), this.#options.connectMs)
@@ -126,11 +130,11 @@ export class EngineLink implements ConnectionOwner {
     this.#connecting.set(socket, failed)
     socket.on('error', failed)
     socket.on('close', closed)
-    socket.once(isTls ? 'secureConnect' : 'connect', () => {
+    socket.once(this.#isTls ? 'secureConnect' : 'connect', () => {
       if (!settle()) return
       // Left on the socket they would keep the request that opened it, body and client included, as long as the connection lives.
       socket.off('error', failed).off('close', closed)
-      const connection = new EngineConnection(socket, host, this)
+      const connection = new EngineConnection(socket, this.#host, this)
       this.#all.add(connection)
       onOpen(connection)
     })

@@ -10,9 +10,10 @@ import type { Socket } from 'node:net'
 const landing = Buffer.allocUnsafeSlow(64 * 1024)
 
 /** Tells its bytes with `data`, as any socket does: they are the listener's to keep. */
-export function openEngineSocket(address: { readonly host: string; readonly port: number }): Socket {
+export function openEngineSocket({ host, port }: { readonly host: string; readonly port: number }): Socket {
   const socket = connect({
-    ...address,
+    host,
+    port,
     onread: {
       buffer: landing,
       callback(size) {
