@@ -54,6 +54,15 @@ describe('waiting', () => {
     await router.close()
   })
 
+  it('whoever was given up before the signal was made does not wait', async () => {
+    const { router } = await openScene(tight, { workerIds: [0n] })
+    await router.findBestMatch(ask('a'))
+    const waiting = router.findBestMatch(ask('b', { signal: () => AbortSignal.abort() }))
+    await expect(waiting).rejects.toThrow(code('WR_REQUEST_CANCELLED') as Error)
+    expect([router.pendingCount, router.activeRequestCount]).toEqual([0, 1])
+    await router.close()
+  })
+
   it('the gauges of the queue hear of who gives up', async () => {
     const seen: [number, number][] = []
     const observer = { queued: (count: number, tokens: number) => void seen.push([count, tokens]) }

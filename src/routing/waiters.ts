@@ -38,6 +38,7 @@ export class Waiters {
         },
       })
       signal?.addEventListener('abort', onAbort)
+      if (signal?.aborted) onAbort() // one that was made for this wait may come too late to say so
     })
   }
 

@@ -223,6 +223,7 @@ export class Inference implements Timed, UnderWay {
       const terms = pair && (hints.isDryRun ? await pair.query() : await pair.before())
       if (pair?.refusal) return this.#passRefusal(pair.refusal)
       if (pair?.terminal) return this.#passTerminal(prepared, pair, pair.terminal)
+      this.#requireWanted() // a router that is given no signal yet takes it for wanted
       const place = placeOf(prepared, this.#tie?.target, failed, terms?.excluded)
       const request = routeRequestOf(this.id, prepared, prompt, hashes, place, this.#signal, terms)
       let answer: RouteAnswer
