@@ -98,21 +98,42 @@ it('a chat that has no cut begins with a word mark, whatever was encoded before 
 it('a text that the library encodes is taken only for itself', async () => {
   cpSync(tokenizerFolder('gpt2'), folder, { recursive: true })
   const file = JSON.parse(readFileSync(join(folder, 'tokenizer.json'), 'utf8')) as { pre_tokenizer: object }
-  const changed = { ...file, pre_tokenizer: { ...file.pre_tokenizer, add_prefix_space: true } }
+  const end = '<|endoftext|>'
+  const around = [{ SpecialToken: { id: end, type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }]
+  const special_tokens = { [end]: { id: end, ids: [50_256], tokens: [end] } }
+  const post_processor = { type: 'TemplateProcessing', single: around, pair: [], special_tokens }
+  const changed = { ...file, post_processor, pre_tokenizer: { ...file.pre_tokenizer, add_prefix_space: true } }
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(changed))
   const loaded = loadModel(folder, 'reused library')
   expect(loaded.vocabulary).toBeUndefined()
   const text = prose(400, 1)
   const model = new ModelTokens(loaded, pool)
   for (const prompt of [text, text.slice(0, 300), `${text.slice(0, 299)}!`, `${text} and on`, text]) {
-    const fresh = await new ModelTokens(loaded, pool).encode(prompt, false)
-    expect({ prompt, ids: [...(await model.encode(prompt, false))] }).toEqual({ prompt, ids: [...fresh] })
+    for (const isWrapped of [false, true]) {
+      const fresh = await new ModelTokens(loaded, pool).encode(prompt, isWrapped)
+      const ids = [...(await model.encode(prompt, isWrapped))]
+      expect({ prompt, ids }).toEqual({ prompt, ids: [...fresh] })
+      expect(ids[0] === 50_256).toBe(isWrapped)
+    }
   }
   expect(model.counts.texts.hits).toBeGreaterThan(0)
   const marked = await model.encode('\ufeff and on', false)
   expect([...marked].slice(-2)).toEqual([...(await model.encode(' and on', false))].slice(-2))
   expect(marked.length).toBeGreaterThan(2)
 })
+
+it('a text that is too long to be looked at on the loop has the special tokens around it, too', async () => {
+  const text = 'then some '.repeat(220_000)
+  const model = new ModelTokens(tiny, pool)
+  const [bare, wrapped] = [
+    await model.encode(text, false, { deadlineMs: 60_000 }),
+    await model.encode(text, true, { deadlineMs: 60_000 }),
+  ]
+  const { specialsBefore } = model.plan
+  expect(specialsBefore).toHaveLength(1)
+  expect(Buffer.from(wrapped.buffer, 4).equals(Buffer.from(bare.buffer))).toBe(true)
+  expect(wrapped[0]).toBe(specialsBefore[0])
+}, 60_000)
 
 describe('a text that its normaliser changes', () => {
   const changed = 'e\u0301 '.repeat(30)

@@ -68,9 +68,9 @@ function twinOf(bytes: Uint8Array): Uint8Array {
   return twin
 }
 
-it('a text with the mark of another is not taken for it', () => {
+it.each([200, 5000])('a text with the marks of another is not taken for it: %d bytes', (length) => {
   const texts = new RememberedTexts(1 << 20)
-  const bytes = bytesOf(200)
+  const bytes = bytesOf(length)
   const twin = twinOf(bytes)
   const stored = texts.add(remembered(bytes), texts.find(bytes, false))
   const { marks, match } = texts.find(twin, false)

@@ -6,9 +6,10 @@ import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import { plainRules } from '../chat/build-prompt.js'
 import type { Body, Route } from '../chat/request.js'
 import { words } from '../model/edits.case.js'
-import { loadModel } from '../model/loaded-model.js'
+import { loadModel, readShared } from '../model/loaded-model.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
 import { parseTemplate } from '../template/template.js'
+import type { EncoderPlan } from '../vocabulary/plan.js'
 import { EnginePieces } from './engine-pieces.js'
 import { learnPieces } from './learn-pieces.js'
 import type { LearnParts } from './learn-pieces.js'
@@ -194,6 +195,94 @@ describe('a conversation that goes on', () => {
     expect(pieces.counts).toMatchObject({ continued: 0, refuted: 1 })
     expect(pieces.byteLength).toBe(0)
     expect(pieces.textOf('chat', more(2))).toBeUndefined()
+  })
+
+  it('is not pieced together where the engine does not see the token that an end begins with, also where nobody checks', async () => {
+    const pieces = await learn(engine, neverChecked)
+    const blind = { ...engine, encode: (text: string) => engine.encode(text.replace('<|', '< |'), false) }
+    await ask(pieces, blind, 'chat', more(0))
+    expect((await ask(pieces, blind, 'chat', more(2))).ids).toBeUndefined()
+    expect(pieces.isRefuted).toBe(true)
+  })
+
+  it('is neither given nor remembered when pieces were refuted meanwhile', async () => {
+    const pieces = await learn(engine, neverChecked)
+    await ask(pieces, engine, 'chat', more(0))
+    const answers: (() => void)[] = []
+    const later = <T>(value: T): Promise<T> => new Promise((resolve) => answers.push(() => resolve(value)))
+    const idsOf = (body: Body): ReturnType<EnginePieces['idsOf']> =>
+      pieces.idsOf(
+        pieces.textOf('chat', body)!,
+        () => later({ ids: engine.render('chat', body), exactness: 'proven' as const }),
+        (text) => later(engine.encode(text, false)),
+      )
+    const continued = idsOf(more(2))
+    const whole = idsOf({ messages: [{ role: 'user', content: prose(400, 9) }] } as unknown as Body)
+    const blind = { ...engine, encode: () => new Uint32Array([5]) }
+    expect((await ask(pieces, blind, 'chat', more(4))).ids).toBeUndefined()
+    for (const answer of answers) answer()
+    expect(await continued).toBeUndefined()
+    expect(await whole).toBeDefined() // that one the engine said itself
+    expect(pieces.byteLength).toBe(0)
+  })
+
+  it('with special tokens around it is not taken for the same text without, nor the other way round', async () => {
+    const tiny = toldEngine(models[3]!.loaded)
+    const pieces = await learn(tiny, neverChecked)
+    const prompt = `${prose(300, 5)}</s>and on`
+    for (const add_special_tokens of [true, false, true, false]) {
+      const body = { prompt, add_special_tokens }
+      const { ids } = await ask(pieces, tiny, 'completions', body)
+      expect(ids).toEqual([...tiny.render('completions', body)])
+    }
+    expect(pieces.counts).toMatchObject({ whole: 2, continued: 2 })
+  })
+
+  describe('with special tokens before and behind it', () => {
+    const [{ loaded: tiny }] = models.slice(3) as [(typeof models)[0]]
+    const plan = { ...(JSON.parse(readShared(tiny.plan)) as EncoderPlan), specialsAfter: [2] }
+    const spelled = new TextEncoder().encode(JSON.stringify(plan))
+    const shared = new SharedArrayBuffer(spelled.length)
+    new Uint8Array(shared).set(spelled)
+    const around = toldEngine({ ...tiny, plan: shared })
+    const bodies = ['and on', 'and on', 'and on and on'].map((end) => ({ prompt: `${prose(300, 5)}</s>${end}` }))
+
+    it('has them around its pieces', async () => {
+      const pieces = await learn(around, neverChecked)
+      for (const body of bodies) {
+        expect((await ask(pieces, around, 'completions', body)).ids).toEqual([...around.render('completions', body)])
+      }
+      expect(pieces.counts).toMatchObject({ whole: 1, continued: 2 })
+    })
+
+    it.each([
+      { says: 'before', cut: (ids: Uint32Array) => ids.slice(1) },
+      { says: 'behind', cut: (ids: Uint32Array) => ids.slice(0, -1) },
+    ])('is not remembered from an answer without those $says it', async ({ cut }) => {
+      const pieces = await learn(around, neverChecked)
+      const liar: ToldEngine = { ...around, render: (route, body) => cut(around.render(route, body)) }
+      for (const body of bodies) expect((await ask(pieces, liar, 'completions', body)).asked).toEqual(['whole'])
+    })
+  })
+
+  it('is checked for each kind of request', async () => {
+    const pieces = await learn(engine, { checkedFirst: 1, checkedEvery: Infinity })
+    for (let turn = 0; turn < 4; turn++) await ask(pieces, engine, 'chat', more(turn))
+    expect(pieces.counts.checked).toBe(1)
+    await ask(pieces, engine, 'chat', { ...more(4), chat_template_kwargs: { like: 'this' } })
+    expect(pieces.counts).toMatchObject({ continued: 4, checked: 2 })
+  })
+
+  it('is left to the engine where it is not known what stands around a text', async () => {
+    const pieces = await learn(engine, {
+      // Twice the same: either could be the text.
+      encode: async (text, isWrapped) => {
+        const ids = engine.encode(text, false)
+        return isWrapped ? Uint32Array.from([...ids, ...ids]) : ids
+      },
+    })
+    expect(pieces.textOf('completions', { prompt: 'hello' })).toBeUndefined()
+    expect(pieces.textOf('chat', more(0))).toBeDefined()
   })
 
   it.each<{ says: string; route: Route; body: object }>([
