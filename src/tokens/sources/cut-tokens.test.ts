@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { Tokenizer as RustTokenizer } from 'tokenizers'
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { CutTokens, cutCandidates, isFoundEverywhere, probeText } from './cut-tokens.js'
 import type { ToldToken } from './tokenizer-info.js'
 
@@ -133,4 +133,34 @@ it('finds nothing where text and ids do not have the same tokens', () => {
   expect(align(100, 1, 101)).toBeUndefined() // one is missing
   expect(align(100, 1, 100, 101)).toBeUndefined() // another
   expect(align(100, 1, 101, 3, 101, 101)).toBeUndefined() // one too many
+})
+
+it.each([
+  { says: 'everywhere', ids: [7, 7, 1, 7, 1, 7, 2, 7, 3, 7], isFound: true },
+  { says: 'but behind something', ids: [9, 7, 7, 1, 7, 1, 7, 2, 7, 3, 7], isFound: false },
+  { says: 'but apart from its neighbour', ids: [7, 9, 7, 1, 7, 1, 7, 2, 7, 3, 7], isFound: false },
+  { says: 'but before something', ids: [7, 7, 1, 7, 1, 7, 2, 7, 3, 7, 9], isFound: false },
+  { says: 'but in one place', ids: [7, 7, 1, 7, 1, 7, 2, 4, 3, 7], isFound: false },
+])('a token is found $says', ({ ids, isFound }) => {
+  expect(isFoundEverywhere({ id: 7, text: '<x>' }, Uint32Array.from(ids))).toBe(isFound)
+})
+
+describe('lines a text up with its ids', () => {
+  const cuts = new CutTokens(cutCandidates(named('<s>', '[X]'), ['<s>[X]']))
+  const align = (text: string, ...ids: number[]): number[] => [
+    ...cuts.align(new TextEncoder().encode(text), Uint32Array.from(ids))!,
+  ]
+
+  it('whichever bracket its tokens have', () => {
+    expect(align('<s>a[X]b<s>', 100, 1, 101, 2, 100)).toEqual([4, 2, 8, 4])
+  })
+
+  it('and takes no other id for one of them', () => {
+    expect(align('<s>a[X]', 100, 101 + 4096, 101)).toEqual([4, 2])
+  })
+
+  it('as far as it looks at a long one', () => {
+    const far = 'x'.repeat(300_000)
+    expect(align(`a<s>${far}<s>[X]`, 1, 100, 2, 100, 101)).toEqual([1, 1])
+  })
 })
