@@ -80,6 +80,24 @@ describe('steps that none of the five files has', () => {
   })
 })
 
+it('finds no token inside of one that does not stand alone, and of two that are written alike the first', async () => {
+  const [plain] = realTokenizer('gpt2').file.added_tokens!
+  const token = (id: number, content: string, single_word = false): AddedTokenEntry => ({
+    ...plain!,
+    id,
+    content,
+    single_word,
+  })
+  const inside = changedTokenizer('gpt2', 'with a token inside of another', {
+    added_tokens: [plain!, token(278, 'ing'), token(50_257, 'qzing', true)],
+  })
+  await expectParity(inside, ['xqzing ing', ' qzing', 'qzingx qzing ing', 'qzinging'])
+  const twice = changedTokenizer('gpt2', 'with a token twice', {
+    added_tokens: [plain!, token(50_257, 'qz'), token(50_258, 'qz')],
+  })
+  await expectParity(twice, ['xqz qz'])
+})
+
 // There are more ids than bytes, and what comes last must not be lost for want of room.
 describe('a text of fewer bytes than tokens', () => {
   const digits = '1'.repeat(12_000)
