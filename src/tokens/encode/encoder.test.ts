@@ -173,7 +173,7 @@ describe('where a text or a section ends, its last piece ends', () => {
       added_tokens: [...added, token(first + rests.length, 'qz', { ...flags, single_word: true })],
     })
   }
-  const names = ['qwen3', 'deepseek_v3', 'gpt2', 'tinyllama'] as const
+  const names = ['qwen3', 'deepseek_v3', 'gpt2', 'tinyllama', 'llama3'] as const
   const tokenizers = [
     ...realNames.map(realTokenizer),
     ...names.map((name) => crowded(name, 'with many tokens', {})),
