@@ -14,6 +14,7 @@ export type { RankLoad } from './load-signals.js'
 export { HttpProbe } from './probe.js'
 export type { HttpProbeOptions, Probe, ProbeReply } from './probe.js'
 export { engineRoute } from './routes.js'
+export { Sighting } from './sighting.js'
 export {
   canDecodeAlone,
   canPair,

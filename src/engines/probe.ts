@@ -58,20 +58,33 @@ export class HttpProbe implements Probe {
 
   async #ask(path: string, withKey: boolean): Promise<ProbeReply | undefined> {
     const { baseUrl, apiKey, signal } = this.#options
-    const timeout = AbortSignal.timeout(this.#options.timeoutMs ?? timeoutMsDefault)
+    // Not AbortSignal.timeout and any: those go on after the answer, and each ends in an exception that nobody sees.
+    const end = new AbortController()
+    const stop = (): void => end.abort()
+    let isLate = false
+    const timer = setTimeout(() => {
+      isLate = true
+      end.abort()
+    }, this.#options.timeoutMs ?? timeoutMsDefault)
+    timer.unref()
+    signal?.addEventListener('abort', stop, { once: true })
+    if (signal?.aborted) end.abort()
     try {
       const reply = await request(baseUrl.replace(/\/$/, '') + path, {
         method: 'GET',
         headers: withKey ? { authorization: `Bearer ${apiKey}` } : {},
-        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+        signal: end.signal,
       })
       const text = await readText(reply.body, this.#options.replyBytesMax ?? replyBytesDefault)
       if (text === undefined) this.#unanswered++
       return text === undefined ? undefined : { status: reply.statusCode, text }
     } catch (cause) {
       this.#unanswered++
-      this.#trouble = timeout.aborted ? 'it does not answer in time' : troubleOf(cause)
+      this.#trouble = isLate ? 'it does not answer in time' : troubleOf(cause)
       return undefined // refused, reset, too slow: all mean that this question has no answer now
+    } finally {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', stop)
     }
   }
 }

@@ -15,6 +15,13 @@ export async function sglangFacts(probe: Probe): Promise<Omit<EngineFacts, 'kind
   return { ...(info && factsOf(info, probe.host)), ...(await taskFact(probe)) }
 }
 
+/** What a running SGLang says that another process would not; undefined where it does not say when it started. */
+export function sglangWitness(serverInfo: string, host: string): string | undefined {
+  const info = parseRecord(serverInfo)
+  const facts = info && factsOf(info, host)
+  return facts?.incarnation && JSON.stringify(facts)
+}
+
 async function taskFact(probe: Probe): Promise<Pick<EngineFacts, 'generates'>> {
   const reply = (await okText(probe, '/model_info')) ?? (await okText(probe, '/get_model_info'))
   const generates = parseRecord(reply)?.['is_generation']

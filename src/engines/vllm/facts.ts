@@ -28,6 +28,12 @@ export async function vllmFacts(probe: Probe, models: JsonRecord | undefined): P
   }
 }
 
+/** What a running vLLM says that another process, or one that was scaled, would not; undefined where it does not say when it started. */
+export function vllmWitness(metrics: string): string | undefined {
+  const facts = fromMetrics(metrics)
+  return facts.incarnation && JSON.stringify(facts)
+}
+
 /** Routes are asked with GET, which one that is there refuses with 405. Versions that offer both refuse the wrong one themselves. */
 async function poolingFact(probe: Probe): Promise<Pick<EngineFacts, 'generates'>> {
   if ((await probe.get('/pooling'))?.status !== 405) return {}
