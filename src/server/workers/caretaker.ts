@@ -1,6 +1,7 @@
 /**
  * Looks after the workers on a timer: asks for their health, and reads how busy they say they are. What it learns goes to
- * the fleet (who may serve) and to the monitor (who is busy); it decides nothing.
+ * the fleet (who may serve) and to the monitor (who is busy); it decides nothing. Each worker has its own moment in the
+ * interval: hundreds of questions in one turn would hold every stream.
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { RankLoad } from '../../engines/index.js'
@@ -9,12 +10,19 @@ import type { GatewayContext } from '../context.js'
 import type { Model } from '../model.js'
 import type { Metrics } from '../../telemetry/index.js'
 import { fetchText } from '../wire/fetch-text.js'
+import { Round } from './phase.js'
 import type { Worker } from './worker.js'
+
+/** Who is due is found out for so long a time at once, and asked in steps of it. */
+const windowMsMax = 100
+const stepMs = 10
+
+type Act = (model: Model, worker: Worker) => Promise<void>
 
 export class Caretaker {
   readonly #context: GatewayContext
   readonly #polls: Metrics['loadPolls']
-  readonly #timers: NodeJS.Timeout[] = []
+  readonly #timers = new Set<NodeJS.Timeout>()
   readonly #running = new Set<Promise<void>>()
   readonly #asked = new Set<Worker>()
   readonly #read = new Set<Worker>()
@@ -33,20 +41,36 @@ export class Caretaker {
   }
 
   async close(): Promise<void> {
-    for (const timer of this.#timers) clearInterval(timer)
     this.#stop.abort()
+    for (const timer of this.#timers) clearTimeout(timer)
     await Promise.all(this.#running)
   }
 
-  #every(ms: number, act: (model: Model, worker: Worker) => Promise<void>): void {
+  #every(ms: number, act: Act): void {
+    const windowMs = Math.min(ms, windowMsMax)
+    const round = new Round(ms, performance.now()) // the clock of the timers, whatever time the gateway is told
     const timer = setInterval(() => {
+      const isDue = round.advance(performance.now())
+      const due: [Model, Worker][] = []
       for (const model of this.#context.hub.all())
-        for (const worker of model.workers()) {
-          const task: Promise<void> = act(model, worker).finally(() => this.#running.delete(task))
-          this.#running.add(task)
-        }
-    }, ms)
-    this.#timers.push(timer.unref())
+        for (const worker of model.workers()) if (isDue(worker.phase)) due.push([model, worker])
+      this.#ask(due, Math.ceil((due.length * stepMs) / windowMs), act)
+    }, windowMs)
+    this.#timers.add(timer.unref())
+  }
+
+  /** So many now, and the rest a little later. */
+  #ask(due: readonly (readonly [Model, Worker])[], count: number, act: Act): void {
+    for (const [model, worker] of due.slice(0, count)) {
+      const task: Promise<void> = act(model, worker).finally(() => this.#running.delete(task))
+      this.#running.add(task)
+    }
+    if (due.length <= count) return
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer)
+      this.#ask(due.slice(count), count, act)
+    }, stepMs)
+    this.#timers.add(timer.unref())
   }
 
   /** A worker in quarantine has a probe of its own; one that serves is asked here, with its own key. */

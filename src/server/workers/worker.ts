@@ -15,6 +15,7 @@ import type { FeedStatus } from '../../events/index.js'
 import type { WorkerMode, WorkerRole, WorkerSpec } from '../options.js'
 import type { Connect } from '../wire/engine-link.js'
 import { EngineLink } from '../wire/engine-link.js'
+import { phaseOf } from './phase.js'
 import type { RankReport } from './rank-report.js'
 import { rankReportOf } from './rank-report.js'
 
@@ -31,6 +32,8 @@ export class Worker {
   readonly label: string
   readonly link: EngineLink
   readonly addedAtMs: number
+  /** When in an interval it is looked at. */
+  readonly phase: number
   #spec: WorkerSpec
   #config: WorkerConfig
   state: WorkerState = 'ready'
@@ -53,6 +56,7 @@ export class Worker {
       throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `worker ${spec.id}: ${addressTrouble(spec.url)}` })
     this.id = spec.id
     this.label = String(spec.id)
+    this.phase = phaseOf(spec.id)
     this.#spec = spec
     this.#config = withTopology(spec.config)
     this.mode = spec.mode ?? 'approximate'
