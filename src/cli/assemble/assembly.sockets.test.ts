@@ -8,7 +8,7 @@ import { defaultRouterConfig } from '../../core/protocol/index.js'
 import type { SimEngine } from '../../sim/index.js'
 import { parseFaults, startSimEngine } from '../../sim/index.js'
 import { Assembly } from './assembly.js'
-import type { AssemblyOptions } from './assembly-options.js'
+import type { AddressReport, AssemblyOptions } from './assembly-options.js'
 import type { WorkerAddress } from './worker-keeper.js'
 
 const open: { close(): Promise<void> }[] = []
@@ -142,7 +142,8 @@ it('tells the gateway of capacities that changed, though what is known of the ca
   const { assembly } = assemble([{ url }])
   const told = (): number[] =>
     ['dynamo_frontend_model_total_kv_blocks', 'dynamo_frontend_model_context_length'].map((it) => metric(assembly, it))
-  expect(await assembly.until(() => told().join() === '100,4096', 10_000)).toBe(true)
+  const isKnown = ([it]: readonly AddressReport[]): boolean => it?.verdict?.reason === 'it does not say where its events are'
+  expect(await assembly.until((reports) => told().join() === '100,4096' && isKnown(reports), 10_000)).toBe(true)
   const [before] = assembly.reports()
   Object.assign(world, { blocks: 301, context: 8192 })
   expect(await assembly.until(() => told().join() === '300,8192', 10_000)).toBe(true)

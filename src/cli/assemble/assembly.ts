@@ -34,14 +34,17 @@ import {
   specText,
   starting,
 } from './joined.js'
+import { judgeJoined } from './judge-joined.js'
+import { LookGate } from './look-gate.js'
 import { ModelRuntimes } from './model-runtimes.js'
 import { modelSpecOf } from './model-spec.js'
+import type { TokenView } from './token-hosts.js'
 import { TokenHosts } from './token-hosts.js'
 import type { KeeperHouse, KeeperTimes, WorkerAddress } from './worker-keeper.js'
 import { isOtherProcess, keeperTimes, WorkerKeeper } from './worker-keeper.js'
-import { judgeMode } from './worker-mode.js'
 
 const refreshMs = 100
+const changedMs = 10
 const silent: Log = { debug() {}, info() {}, warn() {} }
 
 export class Assembly implements KeeperHouse {
@@ -55,6 +58,7 @@ export class Assembly implements KeeperHouse {
   readonly #added = new Map<bigint, AddedWorker>()
   readonly #ending = new Set<Promise<void>>()
   readonly #times: KeeperTimes
+  readonly #gate = new LookGate()
   readonly #runtimes: ModelRuntimes
   /** They answer and are not in yet: prefill workers of a model that nobody decodes, and who was refused. */
   readonly #early = new Map<bigint, { readonly keeper: WorkerKeeper; readonly facts: EngineFacts }>()
@@ -68,6 +72,7 @@ export class Assembly implements KeeperHouse {
   readonly #memory: CacheMemory | undefined
   /** Goes because it does not answer, and may come back. */
   #leaving: bigint | undefined
+  #refreshing: NodeJS.Timeout | undefined
   #closing: Promise<void> | undefined
   #isClosed = false
 
@@ -147,6 +152,7 @@ export class Assembly implements KeeperHouse {
   }
 
   reports(): AddressReport[] {
+    const viewOf = this.#tokenHosts.viewer()
     return [...this.#keepers.values()].map((keeper) => {
       const joined = this.#joined.get(keeper.id)
       const model = joined?.runtime.name
@@ -158,7 +164,7 @@ export class Assembly implements KeeperHouse {
         facts: joined?.facts,
         model,
         role: joined?.role,
-        tokens: joined && this.#tokenHosts.statusFor(joined),
+        tokens: joined && viewOf(joined).status,
         verdict: joined?.verdict,
         batches: joined ? joined.runtime.batchesOf(keeper.id) : 0,
         restarts: keeper.restarts,
@@ -191,14 +197,16 @@ export class Assembly implements KeeperHouse {
     const main = await this.#runtimes.of(facts, name)
     const runtime = role === 'prefill' ? await this.#runtimes.prefillOf(keeper, facts, main) : main
     if (this.#stop.signal.aborted || this.#keepers.get(keeper.id) !== keeper || keeper.state === 'dismissed') return
-    const joined: Joined = { keeper, runtime, role, facts, added, found: [], verdict: starting, batches: 0 }
+    const first = { found: [], verdict: starting, judged: undefined, batches: 0 }
+    const joined: Joined = { keeper, runtime, role, facts, added, ...first }
     this.#joined.set(keeper.id, joined)
     this.#admit(joined)
     this.#refusals.delete(keeper.id)
     this.#follow(joined)
     this.#findSockets(joined)
     await this.#tokenHosts.find(runtime.name)
-    this.#refresh()
+    if (this.#joined.get(keeper.id) === joined) this.#judge(joined, this.#tokenHosts.viewer()(joined))
+    this.#changed()
     if (role !== 'prefill') await this.#joinEarly(name)
   }
 
@@ -209,20 +217,7 @@ export class Assembly implements KeeperHouse {
       this.leave(keeper) // another model or another number of ranks is another worker
       return this.join(keeper, facts)
     }
-    const said = specText(joined)
-    joined.facts = facts
-    if (specText(joined) !== said) this.#admit(joined) // capacities may change without any change of mode
-    joined.runtime.setUsableBlocks(keeper.id, facts.usableBlocks?.value)
-    if (sourcesText(joined, facts) !== sourcesText(joined, before)) this.#follow(joined)
-    else if (isOtherProcess(facts, before)) {
-      this.#log.info({ worker: String(keeper.id) }, 'an engine was restarted')
-      joined.runtime.incarnationChanged(keeper.id, facts.incarnation!.value)
-      this.#findSockets(joined)
-    }
-    if (isOtherProcess(facts, before)) {
-      this.gateway.workerRestarted(keeper.id)
-      this.#tokenHosts.left(joined) // its tokenizer and template may be others now
-    }
+    if (facts !== joined.facts) this.#learn(joined, facts, before)
     if (!this.#tokenHosts.hasTokens(joined.runtime.name)) await this.#tokenHosts.find(joined.runtime.name)
   }
 
@@ -259,7 +254,7 @@ export class Assembly implements KeeperHouse {
   // ---- how it is done
 
   #keep(id: bigint, address: WorkerAddress): void {
-    this.#keepers.set(id, new WorkerKeeper(id, address, this, this.#times))
+    this.#keepers.set(id, new WorkerKeeper(id, address, this, this.#times, this.#gate))
   }
 
   /** Of a worker that an admin added everything is found out as of the others; what was said of it holds. */
@@ -308,6 +303,25 @@ export class Assembly implements KeeperHouse {
       if (!this.#early.delete(id)) continue
       await this.join(keeper, facts).catch((error: unknown) => this.#refused(keeper, facts, error))
     }
+  }
+
+  /** A worker that is in was asked everything again, and may have been restarted. */
+  #learn(joined: Joined, facts: EngineFacts, before: EngineFacts): void {
+    const { keeper, runtime } = joined
+    const said = specText(joined)
+    joined.facts = facts
+    if (specText(joined) !== said) this.#admit(joined) // capacities may change without any change of mode
+    runtime.setUsableBlocks(keeper.id, facts.usableBlocks?.value)
+    const isRestarted = isOtherProcess(facts, before)
+    if (sourcesText(joined, facts) !== sourcesText(joined, before)) this.#follow(joined)
+    else if (isRestarted) {
+      this.#log.info({ worker: String(keeper.id) }, 'an engine was restarted')
+      runtime.incarnationChanged(keeper.id, facts.incarnation!.value)
+      this.#findSockets(joined)
+    }
+    if (!isRestarted) return
+    this.gateway.workerRestarted(keeper.id)
+    this.#tokenHosts.left(joined) // its tokenizer and template may be others now
   }
 
   /** Throws when the gateway refuses it, such as a prefill worker of another pool; then nobody may choose it. */
@@ -395,48 +409,44 @@ export class Assembly implements KeeperHouse {
   }
 
   #refresh(): void {
+    clearTimeout(this.#refreshing)
+    this.#refreshing = undefined
     this.#tokenHosts.relieve()
-    for (const joined of this.#joined.values()) {
-      const { keeper, runtime, facts, verdict } = joined
-      const batches = runtime.batchesOf(keeper.id)
-      if (batches !== joined.batches) this.gateway.noteProgress(keeper.id)
-      joined.batches = batches
-      runtime.withholdDoubtful(keeper.id)
-      const tokenTrouble = this.#tokenHosts.statusFor(joined).trouble
-      const now = judgeMode({
-        facts,
-        blockSize: runtime.looksAtCaches ? runtime.blockSize : undefined,
-        isEagle: runtime.isEagle,
-        hasTokens: this.#tokenHosts.status(runtime.name).source !== 'none' && tokenTrouble === undefined,
-        tokenTrouble,
-        feeds: runtime.feedsOf(keeper.id),
-        keepsNoPrompts: joined.role === 'decode' && facts.kind.value === 'sglang',
-        wasExact: verdict.mode === 'exact' || verdict.mode === 'degraded',
-      })
-      if (now.mode === verdict.mode && now.reason === verdict.reason) continue
-      joined.verdict = now
-      runtime.setExact(keeper.id, now.mode === 'exact')
-      try {
-        this.#admit(joined)
-      } catch (error) {
-        this.#refused(keeper, facts, error) // it has become something else meanwhile
-        continue
-      }
-      if (now.mode !== verdict.mode)
-        this.#log.info(
-          {
-            worker: String(keeper.id),
-            url: keeper.address.url,
-            mode: now.mode,
-            reason: now.reason,
-          },
-          'what is known of a cache has changed',
-        )
-    }
-    this.#changed()
+    const viewOf = this.#tokenHosts.viewer()
+    for (const joined of this.#joined.values()) this.#judge(joined, viewOf(joined))
+    this.#tell()
   }
 
+  #judge(joined: Joined, view: TokenView): void {
+    const { keeper, runtime, facts, verdict } = joined
+    const batches = runtime.batchesOf(keeper.id)
+    if (batches !== joined.batches) this.gateway.noteProgress(keeper.id)
+    joined.batches = batches
+    runtime.withholdDoubtful(keeper.id)
+    const now = judgeJoined(joined, view)
+    if (!now) return
+    joined.verdict = now
+    runtime.setExact(keeper.id, now.mode === 'exact')
+    try {
+      this.#admit(joined)
+    } catch (error) {
+      this.#refused(keeper, facts, error) // it has become something else meanwhile
+      return
+    }
+    if (now.mode === verdict.mode) return
+    const { mode, reason } = now
+    this.#log.info(
+      { worker: String(keeper.id), url: keeper.address.url, mode, reason },
+      'what is known of a cache has changed',
+    )
+  }
+
+  /** Soon, and once for as many changes as there are until then: every worker is judged, and whoever listens reads the report of each. */
   #changed(): void {
+    if (!this.#stop.signal.aborted) this.#refreshing ??= setTimeout(() => this.#refresh(), changedMs).unref()
+  }
+
+  #tell(): void {
     for (const listener of this.#listeners) listener()
   }
 
@@ -444,7 +454,8 @@ export class Assembly implements KeeperHouse {
     await this.gateway.drain() // workers are watched until their last request is over
     this.#stop.abort()
     clearInterval(this.#timer)
-    this.#changed()
+    clearTimeout(this.#refreshing)
+    this.#tell()
     await Promise.all([...[...this.#keepers.values()].map((keeper) => keeper.close()), ...this.#ending])
     await this.gateway.close()
     await this.#decisions?.close()

@@ -6,6 +6,7 @@ import type { EngineFacts, EventSourceFact, TransferFacts } from '../../engines/
 import { connectorOf, leaseMsOf, namesPairs } from '../../engines/index.js'
 import type { AddedWorker, WorkerRole, WorkerSpec } from '../../server/index.js'
 import { roleOfLabels } from '../../server/index.js'
+import type { Judged } from './judge-joined.js'
 import type { ModelRuntime } from './model-runtime.js'
 import type { WorkerKeeper } from './worker-keeper.js'
 import type { ModeVerdict } from './worker-mode.js'
@@ -20,6 +21,8 @@ export interface Joined {
   /** Event sockets that were found, of an engine that does not say where they are. */
   found: readonly EventSourceFact[]
   verdict: ModeVerdict
+  /** What the verdict was made of. */
+  judged: Judged | undefined
   batches: number
 }
 

@@ -215,9 +215,18 @@ export class ModelRuntime {
 
   feedsOf(workerId: bigint): FeedView[] {
     return (this.#feeds.get(workerId) ?? []).map(({ machine }) => ({
-      isLive: machine.state === 'live',
-      hasStarted: machine.isComplete || machine.lastSequence >= 0,
+      isLive: isLive(machine),
+      hasStarted: hasStarted(machine),
     }))
+  }
+
+  /** Whether `feedsOf` would say the same: asked of every worker many times a second, so nothing is built for it. */
+  hasFeeds(workerId: bigint, views: readonly FeedView[]): boolean {
+    const feeds = this.#feeds.get(workerId) ?? noFeeds
+    if (feeds.length !== views.length) return false
+    for (const [at, { machine }] of feeds.entries())
+      if (isLive(machine) !== views[at]!.isLive || hasStarted(machine) !== views[at]!.hasStarted) return false
+    return true
   }
 
   statusOf(workerId: bigint): FeedStatus[] {
@@ -267,6 +276,16 @@ export class ModelRuntime {
     await this.#polled?.close()
     for (const close of this.#closers.reverse()) await close()
   }
+}
+
+const noFeeds: readonly Feed[] = []
+
+function isLive({ state }: Feed['machine']): boolean {
+  return state === 'live'
+}
+
+function hasStarted({ isComplete, lastSequence }: Feed['machine']): boolean {
+  return isComplete || lastSequence >= 0
 }
 
 function newSource(intake: EventIntake, blockSize: number): ZmqSource {

@@ -22,6 +22,13 @@ export interface TokenHostsOptions {
   readonly now: () => number
 }
 
+/** What is known of the tokens of a worker's prompts: the same for all of a model and kind. */
+export interface TokenView {
+  readonly status: ModelStatus
+  /** Its model has a source of tokens. */
+  readonly hasSource: boolean
+}
+
 /** An engine that gave no tokens is not asked again for so long, where another can be: it may be slow for good. */
 const restMs = 60_000
 
@@ -52,11 +59,24 @@ export class TokenHosts {
     return source !== 'none' && trouble === undefined
   }
 
-  /** Where the tokens of this worker's prompts come from: each kind of engine makes its own. */
-  statusFor({ runtime: { name }, facts }: Pick<Joined, 'runtime' | 'facts'>): ModelStatus {
-    const dialect = dialectOf(facts)
-    const isOther = this.others(name).some((it) => it.dialect === dialect)
-    return this.#options.tokens.status(name, isOther ? dialect : undefined)
+  /**
+   * Where the tokens of each worker's prompts come from: each kind of engine makes its own. For as many as are looked at together, as each
+   * model and kind is looked up once.
+   */
+  viewer(): (joined: Pick<Joined, 'runtime' | 'facts'>) => TokenView {
+    const views = new Map<string, Map<Dialect | undefined, TokenView>>()
+    return ({ runtime: { name }, facts }) => {
+      let ofModel = views.get(name)
+      if (!ofModel) views.set(name, (ofModel = new Map<Dialect | undefined, TokenView>()))
+      const dialect = dialectOf(facts)
+      const known = ofModel.get(dialect)
+      if (known) return known
+      const isOther = this.others(name).some((it) => it.dialect === dialect)
+      const status = this.#options.tokens.status(name, isOther ? dialect : undefined)
+      const view = { status, hasSource: this.status(name).source !== 'none' }
+      ofModel.set(dialect, view)
+      return view
+    }
   }
 
   /** Never rejects: a worker is worth having without tokens. */
@@ -163,7 +183,9 @@ export class TokenHosts {
     for (const it of this.#joinedTo(model)) {
       const dialect = dialectOf(it.facts)
       if (dialect === undefined || dialect === usual) continue
-      byDialect.set(dialect, [...(byDialect.get(dialect) ?? []), it])
+      const alike = byDialect.get(dialect)
+      if (alike) alike.push(it)
+      else byDialect.set(dialect, [it])
     }
     const found = [...byDialect].map(([dialect, workers]) => {
       const present = before.find((it) => it.dialect === dialect)?.host

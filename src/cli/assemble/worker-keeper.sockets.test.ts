@@ -2,6 +2,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, expect, it } from 'vitest'
 import type { EngineFacts } from '../../engines/index.js'
+import { LookGate } from './look-gate.js'
+import type { KeeperHouse } from './worker-keeper.js'
 import { WorkerKeeper } from './worker-keeper.js'
 
 const times = { watchMs: 10, retryMs: [5, 20] as const, missesMax: 2, probeMs: 20_000 } // nobody here is slow: who does not answer hangs up
@@ -111,7 +113,34 @@ it('what a question said before still holds when it gets no answer', async () =>
 
 it('a worker whose first answers are not all there is waited for, and then taken as it is', async () => {
   const { world, said } = await keptEngine({ mute: true })
-  expect(world).toMatchObject({ joins: 0, looks: 2 }) // asked once before its facts, and once among them
+  expect(world).toMatchObject({ joins: 0, looks: 1 })
   await until(() => world.joins > 0)
   expect(said[0]!.blockSize).toBeUndefined()
+})
+
+it('of many addresses a bounded number is asked at once, and all of them are', async () => {
+  let asked = 0
+  let most = 0
+  const server = createServer((request, response) => {
+    if (request.url === '/v1/models') most = Math.max(most, ++asked)
+    setTimeout(() => {
+      if (request.url === '/v1/models') asked--
+      response.writeHead(503).end()
+    }, 5)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const house = { isIn: () => false, isAnswering: () => false } as unknown as KeeperHouse
+  const gate = new LookGate({ insideMax: 4, holdMs: 60_000 }) // nobody here is silent
+  const keepers = Array.from(
+    { length: 30 },
+    (_, at) => new WorkerKeeper(BigInt(at + 1), { url }, house, { ...times, retryMs: [60_000, 60_000] }, gate),
+  )
+  open.push(
+    () => new Promise((resolve) => server.close(resolve)),
+    () => Promise.all(keepers.map((keeper) => keeper.close())),
+  )
+  await Promise.all(keepers.map((keeper) => keeper.firstLook))
+  expect(most).toBe(4)
+  expect(keepers.map(({ trouble }) => trouble)).toEqual(keepers.map(() => '/v1/models answered 503'))
 })

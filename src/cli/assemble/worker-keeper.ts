@@ -7,7 +7,9 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { EngineFacts, TransferFacts } from '../../engines/index.js'
 import type { WorkerLabels, WorkerRole } from '../../server/index.js'
-import { detectEngine, HttpProbe } from '../../engines/index.js'
+import { HttpProbe, Sighting } from '../../engines/index.js'
+import { phaseOf, Turns } from '../../server/index.js'
+import { LookGate } from './look-gate.js'
 
 export interface WorkerAddress {
   readonly url: string
@@ -29,7 +31,7 @@ export interface WorkerAddress {
 }
 
 export interface KeeperTimes {
-  /** Between two looks at a worker that is there. */
+  /** Between two looks at a worker that is there: each has its own moment in it. */
   readonly watchMs: number
   /** Between two looks at one that is not: first, and at most. */
   readonly retryMs: readonly [first: number, last: number]
@@ -62,6 +64,9 @@ export class WorkerKeeper {
   readonly firstLook: Promise<void>
   readonly #house: KeeperHouse
   readonly #times: KeeperTimes
+  readonly #gate: LookGate
+  readonly #turns: Turns
+  readonly #sighting = new Sighting()
   readonly #stop = new AbortController()
   readonly #finished: Promise<void>
   #state: KeeperState = 'waiting'
@@ -72,11 +77,14 @@ export class WorkerKeeper {
   #partialLooks = 0
   #restarts = 0
 
-  constructor(id: bigint, address: WorkerAddress, house: KeeperHouse, times: KeeperTimes) {
+  /** `gate` is that of all keepers of the house. */
+  constructor(id: bigint, address: WorkerAddress, house: KeeperHouse, times: KeeperTimes, gate = new LookGate()) {
     this.id = id
     this.address = address
     this.#house = house
     this.#times = times
+    this.#gate = gate
+    this.#turns = new Turns(phaseOf(id), times.watchMs)
     let looked: () => void = () => {}
     this.firstLook = new Promise((resolve) => (looked = resolve))
     this.#finished = this.#run(looked)
@@ -122,13 +130,14 @@ export class WorkerKeeper {
       if (isThere) waitMs = watchMs
       else if (this.#state === 'joined') waitMs = retryMs[0]
       else waitMs = waitMs === watchMs ? retryMs[0] : Math.min(2 * waitMs, retryMs[1])
-      await pause(waitMs, undefined, { signal, ref: false }).catch(() => undefined)
+      const pauseMs = waitMs === watchMs ? this.#turns.waitMs(performance.now()) : waitMs
+      await pause(pauseMs, undefined, { signal, ref: false }).catch(() => undefined)
     }
     looked()
   }
 
   async #look(): Promise<boolean> {
-    const facts = await this.#ask()
+    const facts = this.#state === 'joined' ? await this.#ask() : await this.#askInTurn()
     if (this.#stop.signal.aborted) return false
     try {
       if (!facts) this.#missed()
@@ -165,6 +174,16 @@ export class WorkerKeeper {
     this.#house.leave(this)
   }
 
+  /** Of one that is not in: many of them would otherwise be asked in the same moment. */
+  async #askInTurn(): Promise<EngineFacts | undefined> {
+    const leave = await this.#gate.enter()
+    try {
+      return this.#stop.signal.aborted ? undefined : await this.#ask()
+    } finally {
+      leave()
+    }
+  }
+
   /** Undefined: nothing there serves a model. One question decides, so that a silent host costs one deadline. */
   async #ask(): Promise<EngineFacts | undefined> {
     const { signal } = this.#stop
@@ -173,7 +192,8 @@ export class WorkerKeeper {
     const models = await probe.get('/v1/models')
     this.#trouble = models ? statusTrouble(models.status) : probe.trouble
     if (models?.status !== 200) return undefined
-    const facts = await detectEngine(probe)
+    if (this.#facts && (await this.#sighting.isSame(probe, models))) return this.#facts
+    const facts = await this.#sighting.detect(probe, models)
     if (!facts.models || facts.models.value.length === 0) return undefined
     if (probe.unanswered === 0) return facts
     // A worker without its block size would be routed by a wrong one: a slow answer is waited for, up to a point.
