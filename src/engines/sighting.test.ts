@@ -59,16 +59,19 @@ it.each(['vllm', 'sglang'] as const)('of a %s everything is asked once, and then
     expect(await look()).toEqual({ facts: undefined, asked: ['/v1/models', witness[kind]] })
 })
 
-it.each(['vllm', 'sglang'] as const)('a %s that was restarted is asked everything again, and what it says is new', async (kind) => {
-  const { look, change } = watched(kind)
-  const before = (await look()).facts
-  await look()
-  change(witness[kind], restarted[kind])
-  const { facts, asked } = await look()
-  expect(facts!.incarnation!.value).not.toBe(before!.incarnation!.value)
-  expect(asked.length).toBeGreaterThan(4)
-  expect((await look()).facts).toBeUndefined()
-})
+it.each(['vllm', 'sglang'] as const)(
+  'a %s that was restarted is asked everything again, and what it says is new',
+  async (kind) => {
+    const { look, change } = watched(kind)
+    const before = (await look()).facts
+    await look()
+    change(witness[kind], restarted[kind])
+    const { facts, asked } = await look()
+    expect(facts!.incarnation!.value).not.toBe(before!.incarnation!.value)
+    expect(asked.length).toBeGreaterThan(4)
+    expect((await look()).facts).toBeUndefined()
+  },
+)
 
 it('other models, adapters and capacities of the same process are seen', async () => {
   const { look, change } = watched('vllm')
@@ -96,18 +99,21 @@ it('figures that come too late say nothing, and figures that are refused are ask
   expect((await look()).facts?.blockSize).toBeUndefined()
 })
 
-it.each(['silent', 'failing'] as const)('a question that was %s in the first look is asked until it is answered', async (how) => {
-  const { look, silent, replies } = watched('vllm')
-  const answer = replies['/kv_event_sources']
-  if (how === 'silent') silent.add('/kv_event_sources')
-  else replies['/kv_event_sources'] = { status: 503, body: '' }
-  await look()
-  expect((await look()).facts).toBeDefined()
-  silent.clear()
-  replies['/kv_event_sources'] = answer
-  expect((await look()).facts?.eventSources?.source).toBe('/kv_event_sources')
-  expect((await look()).facts).toBeUndefined()
-})
+it.each(['silent', 'failing'] as const)(
+  'a question that was %s in the first look is asked until it is answered',
+  async (how) => {
+    const { look, silent, replies } = watched('vllm')
+    const answer = replies['/kv_event_sources']
+    if (how === 'silent') silent.add('/kv_event_sources')
+    else replies['/kv_event_sources'] = { status: 503, body: '' }
+    await look()
+    expect((await look()).facts).toBeDefined()
+    silent.clear()
+    replies['/kv_event_sources'] = answer
+    expect((await look()).facts?.eventSources?.source).toBe('/kv_event_sources')
+    expect((await look()).facts).toBeUndefined()
+  },
+)
 
 it('an engine that does not say when it started is asked everything each time', async () => {
   const { look, change } = watched('vllm')

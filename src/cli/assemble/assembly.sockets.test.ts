@@ -142,7 +142,8 @@ it('tells the gateway of capacities that changed, though what is known of the ca
   const { assembly } = assemble([{ url }])
   const told = (): number[] =>
     ['dynamo_frontend_model_total_kv_blocks', 'dynamo_frontend_model_context_length'].map((it) => metric(assembly, it))
-  const isKnown = ([it]: readonly AddressReport[]): boolean => it?.verdict?.reason === 'it does not say where its events are'
+  const isKnown = ([it]: readonly AddressReport[]): boolean =>
+    it?.verdict?.reason === 'it does not say where its events are'
   expect(await assembly.until((reports) => told().join() === '100,4096' && isKnown(reports), 10_000)).toBe(true)
   const [before] = assembly.reports()
   Object.assign(world, { blocks: 301, context: 8192 })

@@ -17,20 +17,25 @@ it.each([10, 300, 1000, 5000])('of %i workers no part of a period has much more 
 it('a worker that is looked at when its moment has come is looked at once in every period, however early or late the timer', () => {
   const late = fc.double({ min: -0.9, max: 30, noNaN: true })
   fc.assert(
-    fc.property(fc.bigInt(0n, 5000n), fc.double({ min: 0, max: 1e6, noNaN: true }), fc.array(late), (id, start, lates) => {
-      const periodMs = 100
-      const turns = new Turns(phaseOf(id), periodMs)
-      let nowMs = start
-      let before = -1
-      for (const it of lates) {
-        const waitMs = turns.waitMs(nowMs)
-        expect(waitMs > 0 && waitMs <= periodMs + 1).toBe(true)
-        const momentMs = nowMs + waitMs
-        if (before >= 0) expect(momentMs - before).toBeCloseTo(periodMs, 6)
-        before = momentMs
-        nowMs = momentMs + it
-      }
-    }),
+    fc.property(
+      fc.bigInt(0n, 5000n),
+      fc.double({ min: 0, max: 1e6, noNaN: true }),
+      fc.array(late),
+      (id, start, lates) => {
+        const periodMs = 100
+        const turns = new Turns(phaseOf(id), periodMs)
+        let nowMs = start
+        let before = -1
+        for (const it of lates) {
+          const waitMs = turns.waitMs(nowMs)
+          expect(waitMs > 0 && waitMs <= periodMs + 1).toBe(true)
+          const momentMs = nowMs + waitMs
+          if (before >= 0) expect(momentMs - before).toBeCloseTo(periodMs, 6)
+          before = momentMs
+          nowMs = momentMs + it
+        }
+      },
+    ),
   )
 })
 
