@@ -4,7 +4,7 @@ import { phaseOf, Round, Turns } from './phase.js'
 
 it.each([10, 300, 1000, 5000])('of %i workers no part of a period has much more than its share', (count) => {
   for (const first of [1n, 77n, 2n ** 63n]) {
-    const shares = new Array<number>(count / 10).fill(0)
+    const shares = Array.from({ length: count / 10 }, () => 0)
     for (let at = 0; at < count; at++) {
       const phase = phaseOf(first + BigInt(at))
       expect(phase >= 0 && phase < 1).toBe(true)
