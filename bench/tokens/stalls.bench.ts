@@ -103,8 +103,8 @@ function usualPhases(context: BenchContext, service: TokenService): Readonly<Rec
   const usual = (prepare: Phase['prepare']): Phase => ({ rounds: 11, prepare })
   const complete = (model: BombedModel, promptOf: (round: number) => string): Phase =>
     usual((round) => {
-      const prompt = promptOf(round)
-      return () => hashed(service, model, 'completions', { body: { prompt } })
+      const body = JSON.parse(JSON.stringify({ prompt: promptOf(round) })) as Body // its text is in one piece, as a client's is
+      return () => hashed(service, model, 'completions', { body })
     })
   const chat = (messagesOf: (round: number) => readonly Message[]): Phase =>
     usual((round) => {
