@@ -4,7 +4,7 @@ import { afterEach, expect, it } from 'vitest'
 import type { EngineFacts } from '../../engines/index.js'
 import { LookGate } from './look-gate.js'
 import type { KeeperHouse } from './worker-keeper.js'
-import { WorkerKeeper } from './worker-keeper.js'
+import { keeperTimes, pauseAfterMiss, WorkerKeeper } from './worker-keeper.js'
 
 const times = { watchMs: 10, retryMs: [5, 20] as const, missesMax: 2, probeMs: 20_000 } // nobody here is slow: who does not answer hangs up
 const figures =
@@ -143,4 +143,11 @@ it('of many addresses a bounded number is asked at once, and all of them are', a
   await Promise.all(keepers.map((keeper) => keeper.firstLook))
   expect(most).toBe(4)
   expect(keepers.map(({ trouble }) => trouble)).toEqual(keepers.map(() => '/v1/models answered 503'))
+})
+
+it('an address that does not answer is looked at ever more rarely, and stays so', () => {
+  const { retryMs } = keeperTimes
+  const pauses = [0]
+  for (let miss = 0; miss < 8; miss++) pauses.push(pauseAfterMiss(pauses.at(-1)!, retryMs))
+  expect(pauses.slice(1)).toEqual([250, 500, 1000, 2000, 4000, 5000, 5000, 5000])
 })

@@ -122,15 +122,13 @@ export class WorkerKeeper {
 
   async #run(looked: () => void): Promise<void> {
     const { signal } = this.#stop
-    const { retryMs, watchMs } = this.#times
-    let waitMs = retryMs[0]
+    const { retryMs } = this.#times
+    let missedMs = 0
     while (!signal.aborted) {
       const isThere = await this.#look()
       looked()
-      if (isThere) waitMs = watchMs
-      else if (this.#state === 'joined') waitMs = retryMs[0]
-      else waitMs = waitMs === watchMs ? retryMs[0] : Math.min(2 * waitMs, retryMs[1])
-      const pauseMs = waitMs === watchMs ? this.#turns.waitMs(performance.now()) : waitMs
+      missedMs = isThere ? 0 : pauseAfterMiss(this.#state === 'joined' ? 0 : missedMs, retryMs)
+      const pauseMs = isThere ? this.#turns.waitMs(performance.now()) : missedMs
       await pause(pauseMs, undefined, { signal, ref: false }).catch(() => undefined)
     }
     looked()
@@ -215,4 +213,9 @@ export function isOtherProcess(facts: EngineFacts, before: EngineFacts | undefin
 /** What a question said that is not answered this time, as by an engine whose `/metrics` takes its time: it still holds. */
 function withAnswersOf(before: EngineFacts, facts: EngineFacts): EngineFacts {
   return facts.kind.value !== before.kind.value || isOtherProcess(facts, before) ? facts : { ...before, ...facts }
+}
+
+/** Ever longer, up to a last one; `lastMs` is 0 after a look that was answered. */
+export function pauseAfterMiss(lastMs: number, [first, last]: KeeperTimes['retryMs']): number {
+  return lastMs === 0 ? first : Math.min(2 * lastMs, last)
 }
