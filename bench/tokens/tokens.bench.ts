@@ -96,12 +96,12 @@ async function shared(context: BenchContext): Promise<void> {
     const base = prose(length, 90)
     const seen = base.slice(0, Math.floor(length * 0.9))
     ;(await model.tokenize('completions', { prompt: base })).blockHashes(scheme, hasher)
-    const tails = Array.from({ length: context.size(2, 15) }, (_, index) => prose(length / 10, 1000 + index))
+    const tails = Array.from({ length: context.size(2, 30) }, (_, index) => prose(length / 10, 1000 + index))
     const measured = await sample(tails.length, async (index) => {
       const tokens = await model.tokenize('completions', { prompt: seen + tails[index]! })
       return tokens.blockHashes(scheme, hasher).count
     })
-    report(context, 'tokens.shared90.60k.ms', 'ms', measured, 5)
+    report(context, 'tokens.shared90.60k.ms', 'ms', measured, 12)
   })
 }
 
@@ -130,12 +130,12 @@ async function chats(context: BenchContext): Promise<void> {
     })
     report(context, 'tokens.chat42.warm.ms', 'ms', warm, 8, perRun)
 
-    const models = Array.from({ length: context.size(1, 12) }, () => fresh(tokenizerFolder('qwen3'), pool))
+    const models = Array.from({ length: context.size(1, 24) }, () => fresh(tokenizerFolder('qwen3'), pool))
     const first = await sample(
       models.length,
       async (index) => (await hashed(models[index]!, conversation(count, 700 + index))).ids.length,
     )
-    report(context, 'tokens.chat42.cold.ms', 'ms', first, 4)
+    report(context, 'tokens.chat42.cold.ms', 'ms', first, 12)
   })
 }
 

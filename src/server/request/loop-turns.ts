@@ -8,7 +8,7 @@ import { ownTurn } from '../steps.js'
 
 const budgetMsDefault = 1
 /** One request alone takes a tenth of this, and more only where it is long, or where its code runs for the first time. */
-const lateMs = 3
+const lateMs = 2
 /** Looks for time that is left, per turn: one call each, and what it lets go runs before the next. */
 const stepsMax = 32
 
@@ -33,21 +33,24 @@ export class LoopTurns {
   enter(): Promise<void> | undefined {
     const now = this.#now()
     if (!this.#isTurn) this.#begin(now)
-    if (this.waitingCount === 0 && now - this.#startedMs < this.#budgetMs) return undefined
-    return new Promise((resolve) => this.#waiting.push(resolve))
+    return this.waitingCount === 0 && now - this.#startedMs < this.#budgetMs ? undefined : this.#wait()
   }
 
   /** Between two stages of a request. `undefined`: go on at once, since there is time, or nothing is known of this turn. */
   rest(): Promise<void> | undefined {
     const now = this.#now()
     if (!this.#isTurn) this.#begin(now)
-    return now - this.#startedMs < lateMs ? undefined : this.ownTurn()
+    return now - this.#startedMs < lateMs ? undefined : this.#wait()
   }
 
   /** For a stage that is known to be long. */
   async ownTurn(): Promise<void> {
     await ownTurn()
     if (!this.#isTurn) this.#begin(this.#now())
+  }
+
+  #wait(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve))
   }
 
   #begin(now: number): void {

@@ -73,16 +73,16 @@ export interface ModelCounts {
   readonly inThreads: number
 }
 
-/** Cold bytes that are encoded on the loop: about 3 ms of it (bench `tokens.loop_stall_max_ms`). */
+/** Cold bytes that are encoded on the loop: about 4 ms of it (bench `tokens.loop_stall_max_ms`). */
 const loopBytesMaxDefault = 48 << 10
 const loopPieceMax = 2048
 /** Longer texts are not even looked at on the loop, and so not remembered: reading one in takes it about 2 ms a million. */
 const loopUnitsMax = 2 << 20
 const loopStepsMax = 20_000
 /** Bytes and steps tell what work usually takes; code that has just been loaded, and texts that are meant to hurt, take longer. */
-const loopMsMaxDefault = 4
+const [renderMsMax, encodeMsMax] = [4, 6]
 /** Whoever has rendered for so long lets others have a turn before it encodes. */
-const turnMsMax = 2
+const turnMsMax = 1
 /** Of a request that a thread reads: copying and giving it away takes the loop a millisecond for each four megabytes. */
 const rawBytesMax = 16 << 20
 /** Of a batch, texts that are encoded in one turn of the loop; each counts for a few more units than it has. */
@@ -105,7 +105,8 @@ export class ModelTokens {
   readonly #rules: PromptRules
   readonly #textMax: number
   readonly #loopBytesMax: number
-  readonly #loopMsMax: number
+  readonly #renderMsMax: number
+  readonly #encodeMsMax: number
   readonly #threadCounts: EncoderCounts = noEncoderCounts()
   /** By thread, the one that answered last at the end. */
   readonly #threadBytes = new Map<number, number>()
@@ -128,7 +129,8 @@ export class ModelTokens {
     this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 5) / 8 : (cacheBytes * 7) / 8)
     this.#textMax = options.textMax ?? textMaxDefault
     this.#loopBytesMax = options.loopBytesMax ?? loopBytesMaxDefault
-    this.#loopMsMax = options.loopMsMax ?? loopMsMaxDefault
+    this.#renderMsMax = options.loopMsMax ?? renderMsMax
+    this.#encodeMsMax = options.loopMsMax ?? encodeMsMax
     this.#rules = { ...plainRules, ...options.rules }
     const { templates, problem } = readyTemplates(loaded)
     this.#templates = templates
@@ -199,7 +201,7 @@ export class ModelTokens {
   }
 
   #renderOnLoop(prompt: ChatPrompt): RenderedPrompt | undefined {
-    const limits = { stepsMax: loopStepsMax, outputMax: this.#textMax, deadlineMs: this.#loopMsMax }
+    const limits = { stepsMax: loopStepsMax, outputMax: this.#textMax, deadlineMs: this.#renderMsMax }
     try {
       const chosen = this.#choose(prompt.render.tools !== null)
       return { ...prompt, rendering: continueChat(chosen, prompt.render, { limits, now, date }, this.#prefixes) }
@@ -256,7 +258,7 @@ export class ModelTokens {
     for (let index = 1; index < count; index++) {
       const text = textAt(index)
       units += text.length + unitsPerText
-      if (units > batchUnitsMax || now() - turnMs > this.#loopMsMax) {
+      if (units > batchUnitsMax || now() - turnMs > this.#encodeMsMax) {
         await nextTurn()
         units = 0
         turnMs = now()
@@ -340,7 +342,7 @@ export class ModelTokens {
 
   /** False where it would take too long, or has. */
   #encodeOnLoop(from: number): boolean {
-    const endsAt = now() + this.#loopMsMax
+    const endsAt = now() + this.#encodeMsMax
     return this.#encoder!.encodeFrom(from, loopPieceMax, () => now() > endsAt)
   }
 
