@@ -165,6 +165,11 @@ async function traffic(served: Served, seen: Highest): Promise<void> {
     const options = { stream, max_tokens: 40, ...(stream ? { stream_options: { include_usage: true } } : {}) }
     await (await chat(served, turn, options)).text()
   }
+  // What an engine stored is known when its events have come, and not before.
+  for (let again = 0; again < 100 && !seen.hasMoved(catalogue.routerKvSelectedCached); again++) {
+    await (await chat(served, turn)).text()
+    await seen.look(served)
+  }
   const slow = new AbortController()
   const running = chat(served, 'tell me everything '.repeat(60), { stream: true, max_tokens: 20_000 }, slow.signal)
   const reader = (await running).body!.getReader()
