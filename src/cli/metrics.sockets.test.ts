@@ -5,10 +5,11 @@ import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { expect, it } from 'vitest'
 import type { SimEngine, SimEngineOptions } from '../sim/index.js'
+import { loadTokenizer } from '../sim/index.js'
 import type { MetricKey, MetricRow } from '../telemetry/index.js'
 import { catalogue, idle } from '../telemetry/index.js'
 import type { Served } from './serve.js'
-import { isExact, serveOfEachTest } from './serve-house.case.js'
+import { isExact, serveOfEachTest, settled } from './serve-house.case.js'
 
 const house = serveOfEachTest()
 
@@ -66,10 +67,11 @@ const ofPairs: readonly MetricKey[] = [
 
 it('every family moves under traffic, or is listed with the reason why not', async () => {
   const folder = tokenizerFolder()
-  const engines = [await engine('vllm'), await engine('sglang')]
+  const tokenizer = loadTokenizer(folder)
+  const engines = [await engine('vllm', { tokenizer }), await engine('sglang', { tokenizer })]
   const served = await serveThem(engines, ['--tokenizer', folder])
   const seen = new Highest(await scrape(served))
-  await traffic(served, seen)
+  await traffic(served, engines, seen)
   const never = new Set(Object.keys(idle))
   const others: readonly string[] = [...elsewhere.keys(), ...ofPairs]
   const rows = Object.entries(catalogue).filter(([key]) => !others.includes(key))
@@ -159,16 +161,12 @@ it("an operator's prefix and bounds are what is scraped", async () => {
 })
 
 /** Streams and whole answers, a client that leaves, a refusal, a request that waits, and a loop that is held up. */
-async function traffic(served: Served, seen: Highest): Promise<void> {
+async function traffic(served: Served, engines: readonly SimEngine[], seen: Highest): Promise<void> {
   const turn = 'the same long question, word for word. '.repeat(20)
   for (const stream of [false, true, true]) {
     const options = { stream, max_tokens: 40, ...(stream ? { stream_options: { include_usage: true } } : {}) }
     await (await chat(served, turn, options)).text()
-  }
-  // What an engine stored is known when its events have come, and not before.
-  for (let again = 0; again < 100 && !seen.hasMoved(catalogue.routerKvSelectedCached); again++) {
-    await (await chat(served, turn)).text()
-    await seen.look(served)
+    await settled(served, engines)
   }
   const slow = new AbortController()
   const running = chat(served, 'tell me everything '.repeat(60), { stream: true, max_tokens: 20_000 }, slow.signal)
@@ -268,7 +266,7 @@ function engine(kind: 'vllm' | 'sglang', more: Partial<SimEngineOptions> = {}): 
 async function serveThem(engines: readonly SimEngine[], words: readonly string[] = []): Promise<Served> {
   const settings = ['--policy=dynamo', '--router-queue-threshold=0', '--router-track-output-blocks', ...words]
   const served = await house.start([...settings, ...engines.map(({ url }) => url)])
-  await served.assembly.until(isExact, 10_000)
+  expect(await served.assembly.until(isExact, 10_000)).toBe(true)
   return served
 }
 

@@ -92,6 +92,19 @@ describe('the way of a request', () => {
     ])
   })
 
+  it('tells no gap of an answer that came whole', () => {
+    const told: unknown[] = []
+    const { guard, clock } = scene(
+      { tracksOutput: true },
+      { onOutputBlock: (ms) => told.push(['gap', ms]), onFinish: ({ meanGapMs }) => told.push(meanGapMs) },
+    )
+    guard.dispatched()
+    clock.now = 250
+    guard.item(40)
+    guard.end('completed')
+    expect(told).toEqual([undefined])
+  })
+
   it('keeps metrics but touches no booking when nothing was booked', () => {
     const { guard, calls } = scene({ isTracked: false })
     guard.dispatched()

@@ -58,6 +58,7 @@ export class RequestGuard {
   #totalBlocks: number
   #firstTokenAtMs: number | undefined
   #lastTokenAtMs = 0
+  #hasGap = false
 
   constructor(port: BookingPort, request: GuardedRequest, hooks: GuardHooks, now: () => number) {
     this.#port = port
@@ -92,7 +93,7 @@ export class RequestGuard {
       this.#firstTokenAtMs = now
       if (this.#request.isTracked) this.#port.prefillDone(this.#request.requestId)
       this.#hooks.onFirstToken?.(now - this.#request.startedAtMs)
-    }
+    } else this.#hasGap = true
     this.#outputTokens += tokens
     this.#lastTokenAtMs = now
     if (this.#request.tracksOutput) this.#trackOutput()
@@ -155,8 +156,9 @@ export class RequestGuard {
     if (meanGapMs !== undefined) this.#hooks.onOutputBlock?.(meanGapMs)
   }
 
+  /** Tokens that all came in one item, as a whole answer's do, say nothing of the time between them. */
   #meanGapMs(): number | undefined {
-    if (this.#firstTokenAtMs === undefined || this.#outputTokens < 2) return undefined
+    if (this.#firstTokenAtMs === undefined || !this.#hasGap) return undefined
     return (this.#lastTokenAtMs - this.#firstTokenAtMs) / (this.#outputTokens - 1)
   }
 

@@ -44,6 +44,25 @@ describe('metrics of our own', () => {
     expect(metrics.stageRequests.with({ stage: 'dispatch', phase: 'aggregated' }).value).toBe(0)
   })
 
+  it('keep the time between tokens that a stream showed, since a whole answer shows none', async () => {
+    const metrics = createMetrics()
+    const { url, engines } = await open({ engines: 1, gateway: { metrics } })
+    const whole = engines[0]!.respond
+    engines[0]!.respond = async (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write('data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      response.end('data: {"choices":[{"index":0,"delta":{"content":"y"}}]}\n\ndata: [DONE]\n\n')
+    }
+    await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    const labels = { worker_id: '1', dp_rank: '0', worker_type: 'decode' }
+    const shown = metrics.workerLastInterTokenLatency.with(labels).value
+    expect(shown).toBeGreaterThan(0)
+    engines[0]!.respond = whole
+    await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(metrics.workerLastInterTokenLatency.with(labels).value).toBe(shown)
+  })
+
   it('say of served models alone whether they are ready', async () => {
     const { url, gateway } = await open({ engines: 1 })
     await (await post(url, '/v1/chat/completions', chatBody({ model: 'nope' }))).text()

@@ -126,14 +126,14 @@ describe('what was recorded to go wrong between real servers, through the gatewa
   })
 
   it('parameters that were used are not sent again: who tries a second time gets a prefill of its own', async () => {
-    const { openai, prefill, decode, metrics } = await open({ engine: 'vllm' })
+    // It fails whatever it is asked: who looked at it would take it away before a request gets there.
+    const { openai, prefill, decode, metrics } = await open({ engine: 'vllm', watchMs: 600_000 })
+    decode[0]!.arm([fault('status')])
     let requests = 0
     let retried = 0
     while (retried === 0 && requests < 20) {
       const asked = { ...body, messages: [{ role: 'user' as const, content: `Count from ${requests++}.` }] }
       expect((await openai.chat.completions.create(asked)).choices).toHaveLength(1)
-      // The one that is warm now: others may never be asked.
-      if (requests === 1) decode.find((engine) => generated(engine) > 0)!.arm([fault('status')])
       retried = Number(/requests_retried_total\{model="sim"\} (\d+)/.exec(await metrics())?.[1] ?? 0)
     }
     expect([retried, sum(prefill, generated)]).toEqual([1, requests + 1])

@@ -30,6 +30,8 @@ export interface PairHouseOptions {
   readonly leaseMs?: number
   /** How long a decode server tries to reach a prefill server that is not where it was said to be. */
   readonly connectMs?: number
+  /** How often the gateway looks whether its workers are there. */
+  readonly watchMs?: number
   /** Who says which half a vLLM server does: its owner, its labels, or the engine itself. */
   readonly roleFrom?: 'config' | 'labels' | 'engine'
   /** What is said of each worker besides. */
@@ -78,7 +80,7 @@ export async function openPairHouse(options: PairHouseOptions): Promise<PairHous
   const served = await serve({
     words: ['--port', '0', '--log', 'off', '--workers', JSON.stringify(workers), ...(options.words ?? [])],
     env: {},
-    times: { watchMs: 200, retryMs: [50, 200] },
+    times: { watchMs: options.watchMs ?? 200, retryMs: [50, 200] },
   })
   const { url } = served.address
   return {

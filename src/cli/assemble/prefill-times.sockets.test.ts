@@ -41,6 +41,6 @@ async function serveThem(words: readonly string[]): Promise<Served> {
   const slow = { speedup: 1, healthMs: 0 }
   const engines = [await engine(slow), await engine(slow)]
   const served = await start(['--policy=dynamo', ...words, ...engines.map(({ url }) => url)])
-  await served.assembly.until(isExact, 10_000)
+  expect(await served.assembly.until(isExact, 10_000)).toBe(true)
   return served
 }

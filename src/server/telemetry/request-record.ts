@@ -156,7 +156,7 @@ export class RequestRecord {
       meters.reported(foretold.label, foretold.cachedTokens, usage.cachedTokens)
     }
     const first = this.#firstTokenAtMs
-    if (first === undefined || this.#outputTokens <= 1) return
+    if (first === undefined || this.#lastTokenAtMs === first || this.#outputTokens <= 1) return // a whole answer has no gaps
     meters.workerTokenGap(this.#worker!.id, this.#rank, (this.#lastTokenAtMs - first) / (this.#outputTokens - 1))
   }
 
