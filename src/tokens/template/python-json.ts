@@ -48,7 +48,7 @@ export function parsePythonJson(text: string): Value {
       for (;;) {
         skipSpace()
         const key = readString()
-        if (key === '__proto__' || (key <= '9' && /^\d+$/.test(key))) isPlain = false
+        if (key === '__proto__' || /^\d+$/.test(key)) isPlain = false
         skipSpace()
         if (text[at++] !== ':') fail('a colon is missing')
         entries.push([key, read(depth + 1)])
