@@ -225,6 +225,8 @@ function compileBinary(node: Node): Expression {
   }
   const operator = operators[name]
   if (!operator) throw new TemplateSyntaxError(`unknown operator: ${name}`)
+  // Python reads `a < b < c` as two comparisons, and here it would be one of a truth with a number.
+  if (isComparison(node) && isComparison(node['left'] as Node)) throw new TemplateSyntaxError('chained comparison')
   const isSearch = name === 'in' || name === 'not in'
   return (scope, run) => {
     const first = left(scope, run)
@@ -233,6 +235,12 @@ function compileBinary(node: Node): Expression {
     if (isSearch || isList(second)) run.step(workOf(first) + workOf(second))
     return operator(first, second)
   }
+}
+
+const comparisons = new Set(['==', '!=', '<', '<=', '>', '>=', 'in', 'not in'])
+
+function isComparison(node: Node): boolean {
+  return node.type === 'BinaryExpression' && comparisons.has((node['operator'] as { readonly value: string }).value)
 }
 
 function compileUnary(node: Node): Expression {

@@ -105,10 +105,10 @@ function compileFor(node: Node, plan: TurnPlan | undefined): Statement {
   return (scope, run) => {
     const all = iterate(source(scope, run))
     const items = keeps ? all.filter((item) => isKept(item, scope, run)) : all
-    if (items.length === 0) return otherwise(new Scope(scope), run)
     const loop = new LoopState(items)
     const inner = new Scope(scope)
     const turns = site && run.turns?.open(site, scope, run)
+    let isDone = false
     for (let index = 0; index < items.length; index++) {
       run.step()
       loop.index0 = index
@@ -117,9 +117,11 @@ function compileFor(node: Node, plan: TurnPlan | undefined): Statement {
       assign(inner, items[index], run)
       const flow = turns ? turns.run(index, items[index], inner, body) : body(inner, run)
       if (flow === breaks) break
+      if (flow === goesOn) isDone = true
     }
     turns?.close()
-    return goesOn
+    // To jinja2 a loop that never came to the end of its body is an empty one.
+    return isDone ? goesOn : otherwise(new Scope(scope), run)
   }
 
   function isKept(item: Value, scope: Scope, run: Run): boolean {
@@ -219,9 +221,11 @@ function compileCallable(args: unknown, body: unknown): (scope: Scope, run: Run)
     const inner = new Scope(scope)
     const extra = new Map(named)
     for (const [index, { name, fallback }] of parameters.entries()) {
+      // Something undefined that is handed over is not the same as nothing.
+      const isGiven = index < given.length || extra.has(name)
       const value = index < given.length ? given[index] : extra.get(name)
       extra.delete(name)
-      inner.setNamed(name, value === undefined && fallback ? fallback(inner, run) : value)
+      inner.setNamed(name, !isGiven && fallback ? fallback(inner, run) : value)
     }
     const caller = extra.get('caller')
     if (caller !== undefined) inner.set(callerName, caller)

@@ -1,6 +1,6 @@
 /** jinja2's filters and tests, as far as chat templates use them. A name that is not here is refused when the template is compiled. */
-import { capitalize, iterate, replace, sorted, strip, textLength } from './methods.js'
-import { dumps, str } from './spell.js'
+import { capitalize, iterate, replace, sorted, splitLines, strip, textLength } from './methods.js'
+import { dumps, repr, str } from './spell.js'
 import type { LoopState, Value } from './values.js'
 import {
   compare,
@@ -46,15 +46,15 @@ export const filters: Readonly<Record<string, Filter>> = {
   list: (value) => [...iterate(value)],
   lower: (value) => str(value).toLowerCase(),
   map: (value, args, named) => mapItems(value, args, named),
-  max: (value) => iterate(value).reduce((most, item) => (compare(item, most) > 0 ? item : most), iterate(value)[0]),
-  min: (value) => iterate(value).reduce((least, item) => (compare(item, least) < 0 ? item : least), iterate(value)[0]),
+  max: (value, args, named) => utmost(value, keyOf(args, named), 1),
+  min: (value, args, named) => utmost(value, keyOf(args, named), -1),
   reject: (value, args) => iterate(value).filter((item) => !passes(item, args)),
   rejectattr: (value, args) => iterate(value).filter((item) => !passes(attribute(item, args[0]), args.slice(1))),
   replace: (value, args, named) => replace(str(value), str(args[0]), str(args[1]), args[2] ?? named.get('count')),
   reverse: (value) =>
     typeof value === 'string' ? Array.from(value).reverse().join('') : [...iterate(value)].reverse(),
   round: (value, args, named) => round(value, args, named),
-  safe: (value) => value,
+  safe: (value) => str(value),
   select: (value, args) => iterate(value).filter((item) => passes(item, args)),
   selectattr: (value, args) => iterate(value).filter((item) => passes(attribute(item, args[0]), args.slice(1))),
   sort: (value, args, named) => sortItems(value, args, named),
@@ -63,15 +63,14 @@ export const filters: Readonly<Record<string, Filter>> = {
   title: (value) => titleWords(str(value)),
   tojson: (value, args, named) => toJson(value, args, named),
   trim: (value, args, named) => strip(str(value), args[0] ?? named.get('chars'), true, true),
-  unique: (value) =>
-    iterate(value).filter((item, index, all) => all.findIndex((other) => isSameFolded(item, other)) === index),
+  unique: (value, args, named) => unique(iterate(value), keyOf(args, named)),
   upper: (value) => str(value).toUpperCase(),
-  wordcount: (value) => str(value).match(/\w+/gu)?.length ?? 0,
+  wordcount: (value) => str(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0,
 }
 
 export const tests: Readonly<Record<string, Test>> = {
   boolean: (value) => typeof value === 'boolean',
-  callable: (value) => typeof value === 'function',
+  callable: (value) => value === undefined || typeof value === 'function',
   defined: (value) => value !== undefined,
   divisibleby: (value, args) => number(value) % number(args[0]) === 0,
   eq: (value, args) => isEqual(value, args[0]),
@@ -155,6 +154,7 @@ function parseNumber(text: string): number | undefined {
 function round(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
   const digits = toNumber(args[0] ?? named.get('precision') ?? 0) ?? 0
   const method = args[1] ?? named.get('method') ?? 'common'
+  if (method === 'common' && digits >= 0 && !isFloat(value)) return typeof value === 'boolean' ? number(value) : value
   const scale = 10 ** digits
   const scaled = number(value) * scale
   if (method === 'ceil') return float(Math.ceil(scaled) / scale)
@@ -178,19 +178,29 @@ function dictSort(value: Value, args: readonly Value[], named: ReadonlyMap<strin
 }
 
 function sortItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
-  const isCaseSensitive = isTrue(args[1] ?? named.get('case_sensitive'))
-  const by = args[2] ?? named.get('attribute')
-  const key = (item: Value): Value =>
-    foldCase(by === undefined || by === null ? item : attribute(item, by), isCaseSensitive)
-  return sorted(iterate(value), key, isTrue(args[0] ?? named.get('reverse')))
+  return sorted(iterate(value), keyOf(args.slice(1), named), isTrue(args[0] ?? named.get('reverse')))
+}
+
+/** What items are compared by: `case_sensitive` and `attribute` of `sort`, `unique`, `min` and `max`. */
+function keyOf(args: readonly Value[], named: ReadonlyMap<string, Value>): (item: Value) => Value {
+  const isCaseSensitive = isTrue(args[0] ?? named.get('case_sensitive'))
+  const by = args[1] ?? named.get('attribute')
+  return (item) => foldCase(by === undefined || by === null ? item : attribute(item, by), isCaseSensitive)
+}
+
+/** The first item that no other goes beyond, upwards or downwards. */
+function utmost(value: Value, key: (item: Value) => Value, sign: 1 | -1): Value {
+  const [first, ...others] = iterate(value)
+  return others.reduce((best, item) => (compare(key(item), key(best)) * sign > 0 ? item : best), first)
+}
+
+function unique(items: readonly Value[], key: (item: Value) => Value): Value[] {
+  const keys = items.map(key)
+  return items.filter((_, index) => keys.findIndex((other) => isEqual(keys[index], other)) === index)
 }
 
 function foldCase(value: Value, isCaseSensitive: boolean): Value {
   return typeof value === 'string' && !isCaseSensitive ? value.toLowerCase() : value
-}
-
-function isSameFolded(a: Value, b: Value): boolean {
-  return isEqual(foldCase(a, false), foldCase(b, false))
 }
 
 function joinItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): string {
@@ -203,7 +213,10 @@ function mapItems(value: Value, args: readonly Value[], named: ReadonlyMap<strin
   const by = named.get('attribute')
   if (by !== undefined) {
     const fallback = named.get('default')
-    return iterate(value).map((item) => attribute(item, by) ?? fallback)
+    return iterate(value).map((item) => {
+      const found = attribute(item, by)
+      return found === undefined ? fallback : found
+    })
   }
   const [name, ...rest] = args
   const filter = typeof name === 'string' && Object.hasOwn(filters, name) ? filters[name] : undefined
@@ -255,8 +268,7 @@ function indent(text: string, args: readonly Value[], named: ReadonlyMap<string,
   const pad = typeof width === 'string' ? width : ' '.repeat(number(width))
   const isFirst = isTrue(args[1] ?? named.get('first'))
   const isBlank = isTrue(args[2] ?? named.get('blank'))
-  return text
-    .split('\n')
+  return splitLines(`${text}\n`)
     .map((line, index) => ((index === 0 && !isFirst) || (index > 0 && !isBlank && line === '') ? line : pad + line))
     .join('\n')
 }
@@ -286,10 +298,20 @@ function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>'"]/g, (char) => names[char]!)
 }
 
-/** `%` formatting of `%s`, `%d` and `%%`. */
+/** `%` formatting of `%s`, `%d`, `%r` and `%%`; others would have to be written as Python does. */
 export function formatPercent(text: string, args: readonly Value[]): string {
   let next = 0
-  return text.replaceAll(/%(?:%|[sdr])/g, (field) => (field === '%%' ? '%' : str(args[next++])))
+  const formatted = text.replaceAll(/%(.?)/gsu, (field, kind: string) => {
+    if (kind === '%') return '%'
+    const value = args[next++]
+    if (next > args.length) throw new TemplateError('not enough arguments for format string')
+    if (kind === 's') return str(value)
+    if (kind === 'r') return repr(value)
+    if (kind === 'd' && !isFloat(value)) return str(typeof value === 'bigint' ? value : number(value))
+    throw new TemplateError(`unknown format: ${field}`)
+  })
+  if (next < args.length) throw new TemplateError('not all arguments converted')
+  return formatted
 }
 
 /** `loop.index` and its kin. */

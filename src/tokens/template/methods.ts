@@ -5,9 +5,11 @@ import {
   compare,
   dictEntries,
   dictGet,
+  DictView,
   isDict,
   isEqual,
   isList,
+  isTrue,
   TemplateError,
   toNumber,
   Tuple,
@@ -53,11 +55,20 @@ const text: Readonly<Record<string, Method<string>>> = {
   capitalize: (self) => capitalize(self),
   swapcase: (self) =>
     Array.from(self, (char) => (char === char.toUpperCase() ? char.toLowerCase() : char.toUpperCase())).join(''),
-  startswith: (self, [prefix]) => oneOf(prefix).some((it) => self.startsWith(it)),
-  endswith: (self, [suffix]) => oneOf(suffix).some((it) => self.endsWith(it)),
+  startswith: (self, [prefix, ...others]) => {
+    refuse(others)
+    return oneOf(prefix).some((it) => self.startsWith(it))
+  },
+  endswith: (self, [suffix, ...others]) => {
+    refuse(others)
+    return oneOf(suffix).some((it) => self.endsWith(it))
+  },
   split: (self, args, named) => split(self, args[0] ?? named.get('sep'), args[1] ?? named.get('maxsplit')),
   rsplit: (self, args, named) => rsplit(self, args[0] ?? named.get('sep'), args[1] ?? named.get('maxsplit')),
-  splitlines: (self) => splitLines(self),
+  splitlines: (self, args, named) => {
+    if (isTrue(args[0] ?? named.get('keepends'))) throw new TemplateError('splitlines with ends is not known')
+    return splitLines(self)
+  },
   partition: (self, [separator]) => {
     const at = self.indexOf(textOf(separator))
     return Tuple.from(
@@ -72,14 +83,24 @@ const text: Readonly<Record<string, Method<string>>> = {
   },
   replace: (self, args, named) => replace(self, textOf(args[0]), textOf(args[1]), args[2] ?? named.get('count')),
   join: (self, [items]) => iterate(items).map(textOf).join(self),
-  find: (self, [part]) => charIndex(self, self.indexOf(textOf(part))),
-  rfind: (self, [part]) => charIndex(self, self.lastIndexOf(textOf(part))),
-  index: (self, [part]) => {
+  find: (self, [part, ...others]) => {
+    refuse(others)
+    return charIndex(self, self.indexOf(textOf(part)))
+  },
+  rfind: (self, [part, ...others]) => {
+    refuse(others)
+    return charIndex(self, self.lastIndexOf(textOf(part)))
+  },
+  index: (self, [part, ...others]) => {
+    refuse(others)
     const at = self.indexOf(textOf(part))
     if (at < 0) throw new TemplateError('substring not found')
     return charIndex(self, at)
   },
-  count: (self, [part]) => self.split(textOf(part)).length - 1,
+  count: (self, [part, ...others]) => {
+    refuse(others)
+    return textOf(part) === '' ? textLength(self) + 1 : self.split(textOf(part)).length - 1
+  },
   removeprefix: (self, [prefix]) => (self.startsWith(textOf(prefix)) ? self.slice(textOf(prefix).length) : self),
   removesuffix: (self, [suffix]) =>
     textOf(suffix) !== '' && self.endsWith(textOf(suffix)) ? self.slice(0, -textOf(suffix).length) : self,
@@ -91,16 +112,28 @@ const text: Readonly<Record<string, Method<string>>> = {
   isspace: (self) => self !== '' && Array.from(self).every((char) => spaces.includes(char)),
   isupper: (self) => self !== self.toLowerCase() && self === self.toUpperCase(),
   islower: (self) => self !== self.toUpperCase() && self === self.toLowerCase(),
-  zfill: (self, [width]) => self.padStart(count(width), '0'),
-  ljust: (self, [width, fill]) => self.padEnd(count(width), typeof fill === 'string' ? fill : ' '),
-  rjust: (self, [width, fill]) => self.padStart(count(width), typeof fill === 'string' ? fill : ' '),
+  zfill: (self, [width]) => self.replace(/^[+-]?/, (sign) => sign + '0'.repeat(lacking(self, width))),
+  ljust: (self, [width, fill = ' ']) => self + textOf(fill).repeat(lacking(self, width)),
+  rjust: (self, [width, fill = ' ']) => textOf(fill).repeat(lacking(self, width)) + self,
   format: (self, args, named) => formatBraces(self, args, named),
 }
 
 const dict: Readonly<Record<string, Method<Parameters<typeof dictEntries>[0]>>> = {
-  items: (self) => dictEntries(self).map((entry) => Tuple.from(entry) as Tuple),
-  keys: (self) => dictEntries(self).map(([key]) => key),
-  values: (self) => dictEntries(self).map(([, value]) => value),
+  items: (self) =>
+    view(
+      'dict_items',
+      dictEntries(self).map((entry) => Tuple.from(entry) as Tuple),
+    ),
+  keys: (self) =>
+    view(
+      'dict_keys',
+      dictEntries(self).map(([key]) => key),
+    ),
+  values: (self) =>
+    view(
+      'dict_values',
+      dictEntries(self).map(([, value]) => value),
+    ),
   get: (self, args, named) => {
     const found = dictGet(self, args[0])
     return found === undefined ? (args.length > 1 ? args[1] : (named.get('default') ?? null)) : found
@@ -142,6 +175,10 @@ export function iterate(value: Value): readonly Value[] {
 /** Length in code points, as Python counts. */
 export function textLength(value: string): number {
   return /[\ud800-\udfff]/.test(value) ? Array.from(value).length : value.length
+}
+
+function view(name: string, items: readonly Value[]): DictView {
+  return Object.assign(DictView.from(items) as DictView, { name })
 }
 
 function titleCase(value: string): string {
@@ -213,7 +250,7 @@ function rsplit(self: string, separator: Value, times: Value): Value[] {
 // Where str.splitlines ends a line.
 const lineEnd = new RegExp(String.raw`\r\n|[\n\r\v\f\u001c-\u001e\u0085\u2028\u2029]`)
 
-function splitLines(self: string): Value[] {
+export function splitLines(self: string): string[] {
   const lines = self.split(lineEnd)
   if (lines.at(-1) === '') lines.pop()
   return lines
@@ -222,10 +259,23 @@ function splitLines(self: string): Value[] {
 /** `str.format` for plain fields: `{}`, `{0}`, `{name}`. */
 function formatBraces(self: string, args: readonly Value[], named: ReadonlyMap<string, Value>): string {
   let next = 0
-  return self.replaceAll(/\{\{|\}\}|\{(\w*)\}/g, (whole, field: string | undefined) => {
+  return self.replaceAll(/\{\{|\}\}|\{(\w*)\}|[{}]/g, (whole, field: string | undefined) => {
+    if (whole.length === 1) throw new TemplateError('unknown format')
     if (field === undefined) return whole[0]!
-    return str(field === '' ? args[next++] : /^\d+$/.test(field) ? args[Number(field)] : named.get(field))
+    const value = field === '' ? args[next++] : /^\d+$/.test(field) ? args[Number(field)] : named.get(field)
+    if (value === undefined) throw new TemplateError(`nothing to format for {${field}}`)
+    return str(value)
   })
+}
+
+/** How many characters are missing to a width. */
+function lacking(self: string, width: Value): number {
+  return Math.max(0, count(width) - textLength(self))
+}
+
+/** `find` and its kin are not known from a place on. */
+function refuse(others: readonly Value[]): void {
+  if (others.length > 0) throw new TemplateError('a search from a place on is not known')
 }
 
 function oneOf(value: Value): string[] {

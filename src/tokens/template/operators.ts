@@ -6,6 +6,7 @@ import type { Value } from './values.js'
 import {
   compare,
   dictGet,
+  DictView,
   float,
   isDict,
   isEqual,
@@ -106,7 +107,7 @@ export function itemOf(object: Value, key: Value): Value {
   if (object === undefined) throw new TemplateError('undefined has no items')
   if (typeof key === 'number' || typeof key === 'boolean') {
     const index = Number(key)
-    if (isList(object)) return object.at(index)
+    if (isList(object)) return object instanceof DictView ? undefined : object.at(index)
     if (typeof object === 'string') {
       return surrogates.test(object) ? Array.from(object).at(index) : object.at(index)
     }
@@ -121,7 +122,8 @@ export function itemOf(object: Value, key: Value): Value {
 /** `object[start:stop:step]`. Python counts code points. */
 export function sliceOf(object: Value, start: Value, stop: Value, step: Value): Value {
   const items = typeof object === 'string' && surrogates.test(object) ? Array.from(object) : object
-  if (typeof items !== 'string' && !isList(items)) throw new TemplateError(`${typeName(object)} cannot be sliced`)
+  if (typeof items !== 'string' && (!isList(items) || items instanceof DictView))
+    throw new TemplateError(`${typeName(object)} cannot be sliced`)
   const by = step === undefined || step === null ? 1 : toNumber(step)!
   if (by === 0) throw new TemplateError('slice step cannot be zero')
   const clamp = (value: Value, ifMissing: number, low: number, high: number): number => {
@@ -140,5 +142,6 @@ export function sliceOf(object: Value, start: Value, stop: Value, step: Value): 
     for (let index = clamp(start, items.length - 1, -1, items.length - 1); index > to; index += by)
       picked.push(items[index])
   }
-  return typeof object === 'string' ? picked.map(str).join('') : picked
+  if (typeof object === 'string') return picked.map(str).join('')
+  return object instanceof Tuple ? (Tuple.from(picked) as Tuple) : picked
 }

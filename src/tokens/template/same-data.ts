@@ -1,6 +1,6 @@
 /** Whether two values would print alike in every template, and what they hold in memory. */
 import type { Value } from './values.js'
-import { Float, LoopState, Namespace } from './values.js'
+import { DictView, Float, LoopState, Namespace } from './values.js'
 
 /** Deeper values are not compared: they are not kept. */
 const depthMax = 32
@@ -14,6 +14,7 @@ export function isSameData(a: Value, b: Value): boolean {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
   if (Object.getPrototypeOf(a) !== Object.getPrototypeOf(b)) return false
   if (a instanceof Float) return Object.is(a.value, (b as Float).value)
+  if (a instanceof DictView && a.name !== (b as DictView).name) return false
   if (Array.isArray(a)) return isSameList(a as readonly Value[], b as readonly Value[])
   if (a instanceof Map) return isSameMap(a as Map<Value, Value>, b as Map<Value, Value>)
   if (a instanceof Namespace || a instanceof LoopState) return false

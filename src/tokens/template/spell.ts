@@ -2,6 +2,7 @@
 import type { Value } from './values.js'
 import {
   dictEntries,
+  DictView,
   Float,
   isDict,
   isFloat,
@@ -28,6 +29,7 @@ export function repr(value: Value, depth = 0): string {
   if (isNumber(value)) return spellNumber(value)
   if (isList(value)) {
     const items = value.map((item) => repr(item, depth + 1)).join(', ')
+    if (value instanceof DictView) return `${value.name}([${items}])`
     if (!(value instanceof Tuple)) return `[${items}]`
     return value.length === 1 ? `(${items},)` : `(${items})`
   }
@@ -65,7 +67,7 @@ export function dumps(value: Value, options: JsonOptions = {}): string {
     if (item === null) return 'null'
     if (typeof item === 'boolean') return item ? 'true' : 'false'
     if (isNumber(item)) return spellJsonNumber(item)
-    if (isList(item)) {
+    if (isList(item) && !(item instanceof DictView)) {
       if (item.length === 0) return '[]'
       return wrap(
         '[',

@@ -1,4 +1,6 @@
 /** `strftime` of Python, in local time and the C locale, for the directives that templates use. */
+import { TemplateError } from './values.js'
+
 const months = [
   'January',
   'February',
@@ -39,9 +41,9 @@ export function strftime(date: Date, format: string): string {
     T: () => `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`,
     '%': () => '%',
   }
-  return format.replaceAll(/%(-?)([A-Za-z%])/g, (whole, dash: string, letter: string) => {
+  return format.replaceAll(/%(-?)(.?)/gs, (whole, dash: string, letter: string) => {
     const text = fields[letter]?.()
-    if (text === undefined) return whole
+    if (text === undefined) throw new TemplateError(`unknown date format: ${whole}`)
     return dash ? text.replace(/^[0 ]+(?=.)/, '') : text
   })
 }

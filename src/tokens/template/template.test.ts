@@ -58,6 +58,26 @@ describe('renders what Python renders', () => {
   })
 })
 
+// What Python would render and we do not know how: no text is better than another one.
+it.each([
+  '{{ 1 < i < 2 }}',
+  '{{ 1 in [1] in [[1]] }}',
+  "{{ '%05.2f' % f }}",
+  "{{ '%x' % i }}",
+  "{{ '%d' % g }}",
+  "{{ '{:.2f}'.format(f) }}",
+  "{{ '{0[0]}'.format(l) }}",
+  "{{ strftime_now('%c') }}",
+  "{{ strftime_now('%_d') }}",
+  "{{ 'abcb'.find('b', 2) }}",
+  "{{ 'abcb'.count('b', 2) }}",
+  "{{ 'abcb'.startswith('c', 2) }}",
+  "{{ 'a\\nb'.splitlines(true) }}",
+  '{{ dict([[1, 2]]) }}',
+])('refuses %s', (source) => {
+  expect(outcome(source, recorded.values)).toEqual({ error: true })
+})
+
 describe('stays within its limits', () => {
   const doubling = "{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
   const cases = [

@@ -10,7 +10,7 @@ import { strftime } from './strftime.js'
 import { planTurns } from './turn-plan.js'
 import type { Turns } from './turns.js'
 import type { Value } from './values.js'
-import { Namespace, TemplateError, toNumber } from './values.js'
+import { dictEntries, isDict, Namespace, TemplateError, toNumber } from './values.js'
 
 export interface RenderOptions {
   readonly limits: RunLimits
@@ -22,7 +22,7 @@ export interface RenderOptions {
 
 /** Parsing is the slow part (tens of milliseconds) and its result is plain data, so a thread may do it. */
 export function parseTemplate(source: string): Node {
-  return new LibraryTemplate(source).parsed as unknown as Node
+  return new LibraryTemplate(source.replaceAll(/\r\n?/g, '\n')).parsed as unknown as Node // jinja2 knows one line end
 }
 
 export class Template {
@@ -66,13 +66,8 @@ const globals: Readonly<Record<string, Value>> = {
   raise_exception: (args) => {
     throw new TemplateError(str(args[0]))
   },
-  namespace: (args, named) => {
-    const first = args[0]
-    const values = new Map<string, Value>(typeof first === 'object' && first !== null ? Object.entries(first) : [])
-    for (const [key, value] of named) values.set(key, value)
-    return new Namespace(values)
-  },
-  dict: (_, named) => new Map<Value, Value>(named),
+  namespace: (args, named) => new Namespace(dictOf(args, named) as Map<string, Value>),
+  dict: dictOf,
   range: (args) => {
     const [start, stop, step] = args.length === 1 ? [0, args[0], 1] : [args[0], args[1], args[2] ?? 1]
     const [from, to, by] = [start, stop, step].map(toNumber) as [number, number, number]
@@ -81,6 +76,13 @@ const globals: Readonly<Record<string, Value>> = {
     if (count > rangeMax) throw new TemplateError('range too big')
     return Array.from({ length: count }, (_, index) => from + index * by)
   },
+}
+
+/** `dict(...)`: of a mapping, then of names. */
+function dictOf(args: readonly Value[], named: ReadonlyMap<string, Value>): Map<Value, Value> {
+  const [first = {}, ...more] = args
+  if (!isDict(first) || more.length > 0) throw new TemplateError('dict wants a mapping')
+  return new Map<Value, Value>([...dictEntries(first), ...named])
 }
 
 const plain: Scope = newConstants({})

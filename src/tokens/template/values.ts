@@ -29,8 +29,17 @@ export class Float {
   }
 }
 
-/** A list that prints with parentheses. */
-export class Tuple extends Array<Value> {}
+/** A list that prints with parentheses. What is made of it is a list. */
+export class Tuple extends Array<Value> {
+  static override get [Symbol.species](): ArrayConstructor {
+    return Array
+  }
+}
+
+/** What `keys`, `values` and `items` of a mapping answer: a list to loops and filters, and printed by its name. */
+export class DictView extends Tuple {
+  name = ''
+}
 
 export class Namespace {
   readonly values: Map<string, Value>
