@@ -198,8 +198,8 @@ it('keeps a worker whose metrics are slow exact and in use, and counts the looks
   expect(assembly.reports()).toMatchObject([{ state: 'joined', restarts: 0 }])
 })
 
-/** The engine behind it, but for its routes for tokens while `isMute`. */
-async function muted(url: string) {
+/** The engine behind it, but for its routes for tokens while `isMute`; what it tells of its tokenizer comes after `told`. */
+async function muted(url: string, told?: Promise<void>) {
   const world = { isMute: true }
   const server = createServer((request, response) => {
     const chunks: Buffer[] = []
@@ -208,7 +208,9 @@ async function muted(url: string) {
       if (world.isMute && /render$|tokenize/.test(request.url!)) return void response.writeHead(404).end('{}')
       const post = chunks.length > 0 ? { body: Buffer.concat(chunks) } : {}
       const headers = { 'content-type': 'application/json' }
-      void fetch(url + request.url!, { method: request.method!, headers, ...post }).then(
+      const before = request.url === '/tokenizer_info' ? told : undefined
+      const forward = () => fetch(url + request.url!, { method: request.method!, headers, ...post })
+      void Promise.resolve(before).then(forward).then(
         async (it) => void response.writeHead(it.status).end(Buffer.from(await it.arrayBuffer())),
         () => response.destroy(),
       )
@@ -236,4 +238,16 @@ it('does not call a worker exact whose engine gives no tokens, says why, and doe
   world.isMute = false
   await ask()
   expect(await assembly.until(() => verdict()?.mode === 'exact', 10_000)).toBe(true)
+})
+
+it('has judged everybody by the tokens that are there once every address was looked at', async () => {
+  let tell = (): void => {}
+  const told = new Promise<void>((resolve) => (tell = resolve))
+  const urls = [(await muted((await engine()).url, told)).url, (await muted((await engine()).url, told)).url]
+  const { assembly } = assemble(urls.map((url) => ({ url })))
+  const lacks = ({ verdict }: AddressReport): boolean => verdict?.reason === 'no tokenizer knows its prompts'
+  expect(await assembly.until((reports) => reports.some(lacks), 10_000)).toBe(true) // the other's tokens are waited for
+  tell()
+  await assembly.looked()
+  expect(assembly.reports().filter(lacks)).toEqual([])
 })

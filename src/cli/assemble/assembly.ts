@@ -127,9 +127,10 @@ export class Assembly implements KeeperHouse {
     return this.gateway.listen()
   }
 
-  /** Settles when every address was looked at once. */
+  /** Settles when every address was looked at once, and all are judged by what is known by then: tokens that one joined without may have come. */
   async looked(): Promise<void> {
     await Promise.all([...this.#keepers.values()].map((keeper) => keeper.firstLook))
+    if (!this.#stop.signal.aborted) this.#refresh()
   }
 
   /** True as soon as the reports satisfy `fits`; false when the time is over. */
