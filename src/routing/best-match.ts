@@ -54,6 +54,7 @@ export function toSchedulingRequest(
     isQueryOnly: !input.updateStates,
     loraName: input.loraName,
     expectedOutputTokens: input.expectedOutputTokens,
+    isWhole: input.isWhole,
     pin: input.pinnedWorker,
     allowedWorkerIds: input.allowedWorkerIds,
     excludedWorkerIds: input.excludedWorkerIds,

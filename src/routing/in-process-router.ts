@@ -81,6 +81,7 @@ export class InProcessRouter implements RouterPort {
       strictPriority: request.strictPriority,
       policyClass: request.policyClass,
       expectedOutputTokens: request.expectedOutputTokens,
+      isWhole: request.isWhole,
       pinnedWorker: request.pin && this.#resolvePin(request.pin),
       allowedWorkerIds: request.allowedWorkerIds,
       excludedWorkerIds: request.excludedWorkerIds,

@@ -105,6 +105,20 @@ describe('the way of a request', () => {
     expect(told).toEqual([undefined])
   })
 
+  it('tells no first token of an answer that comes whole, and ends its prefill all the same', () => {
+    const told: unknown[] = []
+    const { guard, clock, calls } = scene(
+      { isWhole: true },
+      { onFirstToken: (ms) => told.push(ms), onFinish: ({ firstTokenMs }) => told.push(firstTokenMs) },
+    )
+    guard.dispatched()
+    clock.now = 250
+    guard.item(40)
+    guard.end('completed')
+    expect(told).toEqual([undefined])
+    expect([calls[0], calls.at(-2)]).toEqual(['prefillDone r', 'free r'])
+  })
+
   it('keeps metrics but touches no booking when nothing was booked', () => {
     const { guard, calls } = scene({ isTracked: false })
     guard.dispatched()

@@ -19,6 +19,8 @@ export interface GuardedRequest {
   readonly blockSize: number
   readonly tracksOutput: boolean
   readonly expectedOutputTokens?: number | undefined
+  /** Its tokens come in one piece: when the first of them was there is not known. */
+  readonly isWhole?: boolean | undefined
   /** When the request arrived, on the guard's clock. */
   readonly startedAtMs: number
 }
@@ -92,7 +94,7 @@ export class RequestGuard {
     if (this.#firstTokenAtMs === undefined) {
       this.#firstTokenAtMs = now
       if (this.#request.isTracked) this.#port.prefillDone(this.#request.requestId)
-      this.#hooks.onFirstToken?.(now - this.#request.startedAtMs)
+      if (!this.#request.isWhole) this.#hooks.onFirstToken?.(now - this.#request.startedAtMs)
     } else this.#hasGap = true
     this.#outputTokens += tokens
     this.#lastTokenAtMs = now
@@ -163,12 +165,13 @@ export class RequestGuard {
   }
 
   #summary(end: GuardEnd): GuardSummary {
-    const { startedAtMs } = this.#request
+    const { startedAtMs, isWhole } = this.#request
+    const firstTokenAtMs = isWhole ? undefined : this.#firstTokenAtMs
     return {
       end,
       outputTokens: this.#outputTokens,
       durationMs: this.#now() - startedAtMs,
-      firstTokenMs: this.#firstTokenAtMs === undefined ? undefined : this.#firstTokenAtMs - startedAtMs,
+      firstTokenMs: firstTokenAtMs === undefined ? undefined : firstTokenAtMs - startedAtMs,
       meanGapMs: this.#meanGapMs(),
     }
   }

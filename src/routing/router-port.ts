@@ -42,6 +42,8 @@ export interface RouteRequest {
   readonly strictPriority?: number | undefined
   readonly policyClass?: string | undefined
   readonly expectedOutputTokens?: number | undefined
+  /** The answer comes in one piece, so that its first token cannot be told: `prefillDone` comes at its end, or not at all. */
+  readonly isWhole?: boolean | undefined
   /** Exactly this rank, or no answer. Without `dpRank` the worker must own exactly one. */
   readonly pin?: { readonly workerId: bigint; readonly dpRank?: number | undefined } | undefined
   readonly allowedWorkerIds?: ReadonlySet<bigint> | undefined

@@ -296,7 +296,7 @@ describe('nvext', () => {
     const whole = await json(await post(url, '/v1/chat/completions', chatBody({ nvext })))
     expect(whole['nvext']).toMatchObject({
       worker_id: { decode_worker_id: 1, decode_dp_rank: 0 },
-      timing: { ttft_ms: expect.any(Number) },
+      timing: { total_time_ms: expect.any(Number) },
     })
   })
 
@@ -309,16 +309,23 @@ describe('nvext', () => {
     }
     const { url } = await open({ engines: 1, respond, router, gateway: { now: () => now } })
     const prompt = Array.from({ length: 64 }, (_, at) => at)
-    const body = JSON.stringify({ model: 'm', prompt, nvext: { extra_fields: ['timing'] } })
     const timings: unknown[] = []
-    for (let at = 0; at < 2; at++) {
-      const { nvext } = (await (await post(url, '/v1/completions', body)).json()) as { nvext: { timing: unknown } }
-      timings.push(nvext.timing)
+    for (const stream of [true, false]) {
+      const body = JSON.stringify({ model: 'm', prompt, stream, nvext: { extra_fields: ['timing'] } })
+      const text = await (await post(url, '/v1/completions', body)).text()
+      timings.push(JSON.parse(/"timing":(\{[^}]*\})/.exec(text)![1]!))
     }
-    const spent = { prefill_wait_time_ms: 0, prefill_time_ms: 90, ttft_ms: 90, total_time_ms: 90 }
-    expect(timings).toMatchObject([
-      { ...spent, kv_hit_rate: 0 },
-      { ...spent, kv_hit_rate: 1 },
+    const request_received_ms = expect.any(Number) as number
+    expect(timings).toEqual([
+      {
+        request_received_ms,
+        prefill_wait_time_ms: 0,
+        prefill_time_ms: 90,
+        ttft_ms: 90,
+        total_time_ms: 90,
+        kv_hit_rate: 0,
+      },
+      { request_received_ms, prefill_wait_time_ms: 0, total_time_ms: 90, kv_hit_rate: 1 }, // its first token nobody saw
     ])
   })
 

@@ -2,6 +2,7 @@ import type { Attributes, Span, Tracer } from '@opentelemetry/api'
 import { readFileSync } from 'node:fs'
 import { get } from 'node:https'
 import { describe, expect, it, vi } from 'vitest'
+import { InProcessRouter } from '../routing/index.js'
 import { createLog, createMetrics } from '../telemetry/index.js'
 import { chatBody, houseOfEachTest, post } from './house.case.js'
 
@@ -11,7 +12,8 @@ describe('metrics of our own', () => {
   it('show workers while they are there, and what was predicted and reported', async () => {
     const metrics = createMetrics()
     const { url, gateway } = await open({ engines: 2, gateway: { metrics } })
-    for (let at = 0; at < 2; at++) await (await post(url, '/v1/chat/completions', chatBody())).text()
+    for (const stream of [false, false, true, true])
+      await (await post(url, '/v1/chat/completions', chatBody({ stream }))).text()
     const before = await (await fetch(`${url}/metrics`)).text()
     expect(before).toContain('warmroute_worker_mode{mode="approximate",model="m",worker="2"} 1')
     expect(before).toContain('warmroute_worker_mode{mode="exact",model="m",worker="2"} 0')
@@ -42,6 +44,24 @@ describe('metrics of our own', () => {
     expect(metrics.requestPlaneRoundtrip.with().sum).toBeGreaterThan(3_600)
     expect(metrics.stageDuration.with({ stage: 'transport_roundtrip' }).sum).toBeGreaterThan(3_600)
     expect(metrics.stageRequests.with({ stage: 'dispatch', phase: 'aggregated' }).value).toBe(0)
+  })
+
+  it('take the first tokens of streams alone: of a whole answer nobody knows when it began', async () => {
+    const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+    const { url } = await open({ engines: 1, router })
+    const counts = async (): Promise<unknown[]> => {
+      const text = await (await fetch(`${url}/metrics`)).text()
+      const names = ['frontend_time_to_first_token_seconds_count', 'component_router_time_to_first_token_seconds_count']
+      const seen = names.map((name) => Number(new RegExp(`^dynamo_${name}\\{.*\\} (\\d+)$`, 'm').exec(text)?.[1]))
+      return [
+        ...seen,
+        ...['time_to_first_token_seconds', 'input_sequence_tokens'].map((it) => text.includes(`last_${it}{`)),
+      ]
+    }
+    await (await post(url, '/v1/chat/completions', chatBody())).text()
+    expect(await counts()).toEqual([0, 0, false, true])
+    await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    expect(await counts()).toEqual([1, 1, true, true])
   })
 
   it('keep the time between tokens that a stream showed, since a whole answer shows none', async () => {

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { RouterPort } from '../routing/index.js'
+import { InProcessRouter } from '../routing/index.js'
 import { answerChat, chatFrames } from './fake-engine.case.js'
 import type { House } from './house.case.js'
 import { chatBody, json, openHouse, post } from './house.case.js'
@@ -26,6 +27,7 @@ function parkingRouter(): { router: RouterPort; open: () => void; refuse: (error
     open = resolve
     refuse = reject
   })
+  promise.catch(() => {}) // it may be refused before it has asked
   router.route = async (request) => {
     await promise
     return route(request)
@@ -218,4 +220,26 @@ describe('a whole answer that is edited', () => {
     const whole = await json(await post(house.url, path, chatBody({ nvext })))
     expect(whole['nvext']).toMatchObject({ worker_id: { decode_worker_id: 1 } })
   })
+})
+
+it('is not for the ends of whole answers: whoever is held goes when the prompts before it should be computed', async () => {
+  const config = { policy: 'warm', routerLateBinding: true, useKvEvents: false } as const
+  const router = await InProcessRouter.create({ blockSize: 16, config })
+  const answers: (() => void)[] = []
+  let isComplete = (): void => {}
+  const complete = new Promise<void>((resolve) => (isComplete = resolve))
+  house = await openHouse({
+    engines: 1,
+    router,
+    respond: (request, response) => {
+      answers.push(() => answerChat(request, response))
+      if (answers.length === 4) isComplete()
+    },
+  })
+  const prompts = Array.from({ length: 4 }, (_, at) => Array.from({ length: 6000 }, (_, id) => 7 * at + id)) // 130 ms each
+  const asked = prompts.map((prompt) => post(house.url, '/v1/completions', JSON.stringify({ model: 'm', prompt })))
+  await complete // though nobody has been answered
+  for (const answer of answers) answer()
+  for (const reply of await Promise.all(asked))
+    expect([reply.status, await reply.text()]).toEqual([200, expect.any(String)])
 })

@@ -210,10 +210,12 @@ async function muted(url: string, told?: Promise<void>) {
       const headers = { 'content-type': 'application/json' }
       const before = request.url === '/tokenizer_info' ? told : undefined
       const forward = () => fetch(url + request.url!, { method: request.method!, headers, ...post })
-      void Promise.resolve(before).then(forward).then(
-        async (it) => void response.writeHead(it.status).end(Buffer.from(await it.arrayBuffer())),
-        () => response.destroy(),
-      )
+      void Promise.resolve(before)
+        .then(forward)
+        .then(
+          async (it) => void response.writeHead(it.status).end(Buffer.from(await it.arrayBuffer())),
+          () => response.destroy(),
+        )
     })
   })
   return { world, url: await listen(server) }

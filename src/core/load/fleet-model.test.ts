@@ -166,6 +166,21 @@ it('weighs a first token by how much longer requests stay, within bounds', () =>
   expect(weightAfter(1, 60_000)).toBe(120)
 })
 
+it('learns nothing of prefills from answers that come whole, whenever their prompts are taken for computed', () => {
+  const model = new FleetModel()
+  const before = model.coefficients
+  for (let i = 0; i < 100; i++) {
+    model.booked(String(i), 0, 0n, 100, 0, i * 5000, true)
+    if (i % 2 === 0) model.firstToken(String(i), i * 5000 + 12)
+    model.ended(String(i), i * 5000 + 4000)
+    if (i % 2 !== 0) model.firstToken(String(i), i * 5000 + 4000)
+  }
+  expect([model.observations, model.coefficients]).toEqual([0, before])
+  expect(model.firstTokenWeight).toBe(15) // their first tokens are their ends
+  expect(model.residenceMs).toBeGreaterThan(3900)
+  expect(model.prefillShare(0)).toBeLessThan(0.6) // half of them were busy all the time, the others hardly
+})
+
 it('knows how much of its time a rank spends on prompts, also of requests that are lost', () => {
   const model = new FleetModel()
   model.booked('a', 1, 1n, 1000, 0, 0)

@@ -46,6 +46,7 @@ interface Running {
   readonly newTokens: number
   readonly prefixTokens: number
   readonly bookedAtMs: number
+  readonly isWhole: boolean
   isPrefilled: boolean
   outputBlocks: number
   /** As the last block of its answer was full: when, how long the rank had been busy with prompts, and what ran there. */
@@ -169,6 +170,7 @@ export class FleetModel implements PrefillEstimator {
     return this.#isLearning ? this.#estimator.speedOf(workerId) : 1
   }
 
+  /** `isWhole`: nobody will see its first token. */
   booked(
     requestId: string,
     rank: number,
@@ -176,6 +178,7 @@ export class FleetModel implements PrefillEstimator {
     newTokens: number,
     prefixTokens: number,
     nowMs: number,
+    isWhole = false,
   ): void {
     if (this.#running.has(requestId)) this.forget(requestId)
     this.#toldAtMs = nowMs
@@ -186,6 +189,7 @@ export class FleetModel implements PrefillEstimator {
       newTokens,
       prefixTokens,
       bookedAtMs: nowMs,
+      isWhole,
       isPrefilled: false,
       outputBlocks: 0,
       blockAtMs: Number.NaN,
@@ -195,13 +199,14 @@ export class FleetModel implements PrefillEstimator {
     if (newTokens > 0) this.#prefills.begin(rank, nowMs)
   }
 
-  /** Only the first call for a request counts. */
+  /** Only the first call for a request counts. Of an answer that comes whole it is a guess, and nothing is learned from it. */
   firstToken(requestId: string, nowMs: number): void {
     const running = this.#running.get(requestId)
     if (!running || running.isPrefilled) return
     running.isPrefilled = true
     this.#toldAtMs = nowMs
     if (running.newTokens > 0) this.#prefills.end(running.rank, nowMs)
+    if (running.isWhole) return
     if (this.#isLearning) this.#firstTokenMs.add(nowMs - running.bookedAtMs)
     if (!this.#isLearning || running.newTokens <= 0) return
     const clock = (this.#clocks[running.rank] ??= { doneAtMs: Number.NEGATIVE_INFINITY, open: undefined })
@@ -240,6 +245,7 @@ export class FleetModel implements PrefillEstimator {
     this.#toldAtMs = nowMs
     if (isComputing(running)) this.#prefills.end(running.rank, nowMs)
     if (this.#isLearning) this.#residenceMs.add(nowMs - running.bookedAtMs)
+    if (this.#isLearning && running.isWhole) this.#firstTokenMs.add(nowMs - running.bookedAtMs) // all that its client sees
     if (running.outputBlocks > 0) this.#outputBlocks += 0.02 * (running.outputBlocks - this.#outputBlocks)
   }
 

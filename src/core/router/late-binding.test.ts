@@ -69,6 +69,39 @@ it('time wakes for the oldest prefill of a rank and no other: behind it only a m
   expect(fleet.mark('next')).toEqual(['a@0'])
 })
 
+it('takes prompts of whole answers for computed when they should be: no mark will tell', () => {
+  const model = new FleetModel({ profile, isLearning: false })
+  const fleet = new Fleet({ workers: 1, config: warm, model })
+  fleet.ask('first', { ...longPrompt, ...pin(0), isWhole: true }) // 1,070 ms
+  fleet.ask('second', { promptTokens: 4000, ...pin(0), isWhole: true }) // and 90
+  expect(outcome(fleet.ask('a', longPrompt))).toBe('parked')
+  expect(fleet.recheck()).toEqual([])
+  let left: string[] = []
+  while (left.length === 0) {
+    fleet.nowMs = fleet.core.nextWakeMs(fleet.nowMs)! // undefined would mean that only a mark can help
+    left = fleet.recheck()
+  }
+  expect([left, fleet.nowMs]).toEqual([['a@0'], 1070 + 90 - 15])
+  fleet.nowMs = 1160
+  fleet.recheck()
+  expect(fleet.activeTokens(0)).toBe(50_000)
+  expect([fleet.mark('first'), fleet.free('second'), fleet.free('first')]).toEqual([[], [], []])
+  expect(fleet.activeTokens(0)).toBe(50_000)
+})
+
+it('counts the prompt of a whole answer that ended early no longer, nor of one that is booked anew', () => {
+  const model = new FleetModel({ profile, isLearning: false })
+  const fleet = new Fleet({ workers: 1, config: warm, model })
+  fleet.ask('a', { ...longPrompt, ...pin(0), isWhole: true })
+  fleet.free('a')
+  fleet.nowMs = 1000
+  fleet.ask('a', { ...longPrompt, ...pin(0) }) // streamed this time: its mark will come
+  fleet.nowMs = 1100
+  fleet.recheck()
+  expect(fleet.core.sequences.prefillWaitMs(fleet.rank(0), Number.POSITIVE_INFINITY)).toBe(0)
+  expect(fleet.activeTokens(0)).toBeGreaterThan(40_000)
+})
+
 it('who waits by the thousand is not looked at while nobody is near free', () => {
   const fleet = heldFleet()
   for (let at = 0; at < 100; at++) fleet.ask(`a${at}`, longPrompt)
@@ -217,6 +250,30 @@ it('a log of held requests replays to the same decisions, also after a shutdown 
   router.flush()
   const { firstDifference, decisions } = replay(Buffer.concat(pieces), () => options)
   expect([firstDifference, decisions]).toEqual([undefined, 4])
+})
+
+it('a recorded run of whole answers is replayed to the last decision', () => {
+  const config = completeRouterConfig({ policy: 'warm', routerLateBinding: true })
+  const options = {
+    blockSize: 16,
+    label: 'decode' as const,
+    config,
+    profile: profileFor(undefined, undefined, config),
+    model: new FleetModel({ profile, isLearning: false }),
+  }
+  const pieces: Uint8Array[] = []
+  const router = new RecordingRouter(options, (piece) => pieces.push(piece))
+  const moment = (nowMs: number) => ({ nowMs, draw: () => 0.5 })
+  router.setWorker(0n, { dataParallelStartRank: 0, dataParallelSize: 1 }, moment(0))
+  for (const [at, requestId] of ['a', 'b', 'c', 'd'].entries()) {
+    const request = { requestId, promptTokens: 10_000, isQueryOnly: false, blockCount: 0, isWhole: true }
+    router.decide(request, moment(at))
+  }
+  for (let nowMs = 5; nowMs < 1500; nowMs += 10) router.recheck(moment(nowMs))
+  expect(router.core.pendingCount).toBe(0) // without a single mark
+  router.flush()
+  const again = () => ({ ...options, model: new FleetModel({ profile, isLearning: false }) })
+  expect(replay(Buffer.concat(pieces), again).firstDifference).toBeUndefined()
 })
 
 it('the model forgets requests that end without an end: expired, lost with their worker, or freed by a peer', () => {

@@ -103,7 +103,8 @@ export function writeRequest(to: ByteWriter, request: SchedulingRequest): void {
   to.float(blockCount)
   writeOptional(to, request.localHashes, (it) => to.hashes(it, Math.min(hashCount(it), Math.max(0, blockCount))))
   writeOptional(to, request.sequenceHashes, (it) => to.hashes(it, Math.min(hashCount(it), Math.max(0, blockCount))))
-  to.byte((request.isQueryOnly ? 1 : 0) | (request.wantReceipt ? 2 : 0) | (request.isLookedUpOutside ? 4 : 0))
+  const { isQueryOnly, wantReceipt, isLookedUpOutside, isWhole } = request
+  to.byte((isQueryOnly ? 1 : 0) | (wantReceipt ? 2 : 0) | (isLookedUpOutside ? 4 : 0) | (isWhole ? 8 : 0))
   writeOptional(to, request.loraName, (it) => to.text(it))
   writeOptional(to, request.expectedOutputTokens, (it) => to.float(it))
   writeOptional(to, request.pin, (it) => writePair(to, it))
@@ -154,6 +155,7 @@ export function readRequest(from: ByteReader): SchedulingRequest {
     isQueryOnly: (flags & 1) !== 0,
     wantReceipt: (flags & 2) !== 0,
     isLookedUpOutside: (flags & 4) === 0 ? undefined : true,
+    isWhole: (flags & 8) === 0 ? undefined : true,
     loraName,
     expectedOutputTokens,
     pin,

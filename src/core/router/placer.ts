@@ -31,6 +31,7 @@ import type { PrefillEstimator } from './prefill-hint.js'
 import { prefillHint } from './prefill-hint.js'
 import { makeReceipt } from './receipt.js'
 import type { SchedulingRequest } from './scheduling-request.js'
+import { UnseenPrefills } from './unseen-prefills.js'
 
 export interface PlacerOptions {
   readonly workers: WorkerTable
@@ -65,6 +66,8 @@ export class Placer {
   available: RankFlags | undefined
   /** Ranks over their limits. */
   overloaded: RankFlags | undefined
+  /** Of requests that were booked here. */
+  readonly unseen = new UnseenPrefills()
   /** Of a request without wishes of its own. */
   readonly settings: CostSettings
   readonly #options: PlacerOptions
@@ -191,9 +194,11 @@ export class Placer {
       },
       nowMs,
     )
+    if (request.isWhole && prefillLoadHint?.durationMs !== undefined)
+      this.unseen.add(requestId!, nowMs + sequences.prefillWaitMs(rank, nowMs))
     // A prompt that is computed elsewhere says nothing of this worker's speed.
     const newTokens = !isPrefilledElsewhere(request) && (model || tracksPrefill) ? promptTokens - known : 0
-    learner?.booked(requestId!, rank, workerId, newTokens, known, nowMs)
+    learner?.booked(requestId!, rank, workerId, newTokens, known, nowMs, request.isWhole)
   }
 
   /** Blocks that are not tracked have no names, and nothing can share them. */

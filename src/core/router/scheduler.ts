@@ -113,6 +113,7 @@ export class Scheduler {
 
   /** Places, parks or refuses. `matches` is what the caches hold of the prompt; it is read, not kept. */
   decide(request: SchedulingRequest, matches: MatchColumns, moment: Moment): Decision {
+    this.#endUnseen(moment.nowMs)
     const refusal = this.#judge(request, moment)
     if (refusal) return { kind: 'refused', error: refusal }
     const classIndex = this.#classes.length === 1 ? 0 : this.#classOf(request, matches)
@@ -156,8 +157,8 @@ export class Scheduler {
   /** The prompt is computed. Throws `WR_REQUEST_NOT_FOUND`. */
   markPrefillCompleted(requestId: string, moment: Moment): void {
     const rank = this.#options.sequences.rankOf(requestId)
-    this.#options.sequences.markPrefillCompleted(requestId, moment.nowMs)
-    this.#learner?.firstToken(requestId, moment.nowMs)
+    this.#placer.unseen.remove(requestId)
+    this.#endPrefill(requestId, moment.nowMs)
     this.#rankChanged(rank!, moment)
   }
 
@@ -165,6 +166,7 @@ export class Scheduler {
   free(requestId: string, moment: Moment): void {
     const { sequences, config } = this.#options
     const rank = sequences.rankOf(requestId)
+    this.#placer.unseen.remove(requestId)
     if (rank !== undefined) {
       sequences.free(requestId, moment.nowMs)
       this.#learner?.ended(requestId, moment.nowMs)
@@ -178,6 +180,7 @@ export class Scheduler {
   /** Ends the booking only while it is on this rank: somebody else may have booked the id anew. */
   freeIfOn(requestId: string, rank: Rank, moment: Moment): boolean {
     if (!this.#options.sequences.freeIfOn(requestId, rank, moment.nowMs)) return false
+    this.#placer.unseen.remove(requestId)
     this.#learner?.ended(requestId, moment.nowMs)
     this.#rankChanged(rank, moment)
     return true
@@ -198,6 +201,7 @@ export class Scheduler {
 
   /** Loads fell by themselves, or somebody else's bookings changed: every lane is looked at again. */
   recheck(moment: Moment): void {
+    this.#endUnseen(moment.nowMs)
     this.#late?.look(moment, this.#lookPort)
     if (this.#queue.pendingCount === 0) return
     this.#queue.unblock()
@@ -300,7 +304,19 @@ export class Scheduler {
     return at < 0 ? { kind: 'parked', parked } : (this.#dispatched.splice(at, 1)[0]!.decision as Picked | Refused)
   }
 
+  /** Prompts of whole answers whose time has come. Who waits for them is woken by `nextWakeMs`. */
+  #endUnseen(nowMs: number): void {
+    for (const requestId of this.#placer.unseen.takeDue(nowMs))
+      if (this.#options.sequences.has(requestId)) this.#endPrefill(requestId, nowMs)
+  }
+
+  #endPrefill(requestId: string, nowMs: number): void {
+    this.#options.sequences.markPrefillCompleted(requestId, nowMs)
+    this.#learner?.firstToken(requestId, nowMs)
+  }
+
   #rankChanged(rank: Rank, moment: Moment): void {
+    this.#endUnseen(moment.nowMs)
     this.#late?.look(moment, this.#lookPort)
     if (this.#queue.pendingCount === 0) return
     const { ranks } = this.#options.workers
@@ -311,9 +327,11 @@ export class Scheduler {
 
   // ---- late binding
 
-  /** When to call `recheck` for the sake of held requests; undefined where time alone changes nothing. */
+  /** When to call `recheck` for the sake of those who wait; undefined where time alone changes nothing. */
   nextWakeMs(nowMs: number): number | undefined {
-    return this.#late?.nextWakeMs(nowMs)
+    const unseenMs = this.pendingCount === 0 ? Infinity : this.#placer.unseen.nextMs
+    const soonest = Math.min(this.#late?.nextWakeMs(nowMs) ?? Infinity, unseenMs)
+    return soonest === Infinity ? undefined : soonest
   }
 
   /** Pins and queries are never held, and a class that an operator wrote without a threshold never waits. */

@@ -25,6 +25,8 @@ export interface SchedulingRequest {
   readonly isQueryOnly: boolean
   readonly loraName?: string | undefined
   readonly expectedOutputTokens?: number | undefined
+  /** Nobody will see its first token: its answer comes in one piece, and its prompt is taken to be computed when it should be. */
+  readonly isWhole?: boolean | undefined
   readonly pin?: WorkerRank | undefined
   readonly allowedWorkerIds?: ReadonlySet<bigint> | undefined
   readonly excludedWorkerIds?: ReadonlySet<bigint> | undefined

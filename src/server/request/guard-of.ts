@@ -13,7 +13,7 @@ export interface GuardOptions {
 
 export function guardOf(
   { now }: GatewayContext,
-  { model, hints, bytes }: Prepared,
+  { model, hints, bytes, isStream }: Prepared,
   prompt: PromptTokens | undefined,
   { requestId, startedAtMs, closeSession }: GuardOptions,
 ): RequestGuard {
@@ -28,6 +28,7 @@ export function guardOf(
       blockSize,
       tracksOutput: tracksOutputBlocks ?? false,
       expectedOutputTokens: hints.expectedOutputTokens,
+      isWhole: !isStream,
       startedAtMs,
     },
     hints.sessionControl ? { ...hooks, closeSession } : hooks,

@@ -108,18 +108,18 @@ function workerIdJson(prefill: RouteAnswer, decode: RouteAnswer): string {
 
 /** A prefill elsewhere has times of its own, of which only its wait is known here. */
 function timingJson(
-  { prepared: { model }, prompt, answer, prefill, sinceStartMs }: EditTerms,
+  { prepared: { model, isStream }, prompt, answer, prefill, sinceStartMs }: EditTerms,
   askedMs: number,
   firstMs: number | undefined,
 ): string {
   const totalMs = sinceStartMs()
-  const ttftMs = firstMs ?? totalMs
+  const ttftMs = isStream ? (firstMs ?? totalMs) : undefined // of a whole answer nobody knows
   const blocks = model.looksAtPrompts ? Math.ceil((prompt?.tokens.length ?? 0) / model.spec.blockSize) : 0
   const hitBlocks = (prefill ?? answer).effectiveOverlapBlocks
   return JSON.stringify({
     request_received_ms: Math.round(Date.now() - totalMs),
     prefill_wait_time_ms: prefill ? prefill.waitedMs : askedMs,
-    ...(prefill ? {} : { prefill_time_ms: ttftMs - askedMs }),
+    ...(prefill || ttftMs === undefined ? {} : { prefill_time_ms: ttftMs - askedMs }),
     ttft_ms: ttftMs,
     total_time_ms: totalMs,
     ...(blocks > 0 ? { kv_hit_rate: Math.min(1, hitBlocks / blocks) } : {}),

@@ -61,7 +61,7 @@ export function routeRequestOf(
   signal: WaitSignal,
   terms: RouteTerms = noTerms,
 ): RouteRequest {
-  const { model, hints, loraName } = prepared
+  const { model, hints, loraName, row, isStream } = prepared
   return {
     requestId,
     model: model.name,
@@ -76,6 +76,7 @@ export function routeRequestOf(
     strictPriority: hints.strictPriority,
     policyClass: hints.policyClass,
     expectedOutputTokens: hints.expectedOutputTokens,
+    isWhole: row.generates && !isStream,
     pin,
     allowedWorkerIds,
     excludedWorkerIds,

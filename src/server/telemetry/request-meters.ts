@@ -217,11 +217,15 @@ export class ModelMeters {
   }
 
   /** Last seen of a worker; the series end with it. Aggregated workers count as decode workers, as upstream does. */
-  workerFirstToken(workerId: bigint, dpRank: number, sinceStartMs: number, promptTokens: number): void {
+  workerFirstToken(workerId: bigint, dpRank: number, sinceStartMs: number): void {
     if (!this.#workers.has(String(workerId))) return
     const labels = workerLabels(workerId, String(dpRank), 'decode')
     this.#metrics.workerLastTimeToFirstToken.set(labels, sinceStartMs / 1000)
-    this.#metrics.workerLastInputSequenceTokens.set(labels, promptTokens)
+  }
+
+  workerInputTokens(workerId: bigint, dpRank: number, promptTokens: number): void {
+    if (!this.#workers.has(String(workerId))) return
+    this.#metrics.workerLastInputSequenceTokens.set(workerLabels(workerId, String(dpRank), 'decode'), promptTokens)
   }
 
   workerTokenGap(workerId: bigint, dpRank: number, gapMs: number): void {

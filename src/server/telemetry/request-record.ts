@@ -134,16 +134,20 @@ export class RequestRecord {
     return (this.#sending = stages.dispatch(routedAtMs, now))
   }
 
-  /** Something of the answer arrived, with so many new tokens in it. True for the first token of the request. */
+  /**
+   * Something of the answer arrived, with so many new tokens in it. True for the first token of the request: a whole answer has
+   * none, since nobody saw when it was made.
+   */
   arrived(tokens: number, nowMs: number): boolean {
     this.#sending!.firstItem(nowMs)
     if (tokens === 0) return false
     const isFirst = this.#outputTokens === 0
-    if (isFirst) this.#firstToken(nowMs)
+    if (isFirst && this.isStream) this.#firstToken(nowMs)
+    if (isFirst) this.#meters!.workerInputTokens(this.#worker!.id, this.#rank, this.#promptTokens)
     this.#meters!.tokens(tokens, isFirst ? undefined : nowMs - this.#lastTokenAtMs)
     this.#outputTokens += tokens
     this.#lastTokenAtMs = nowMs
-    return isFirst
+    return isFirst && this.isStream
   }
 
   /** The answer is whole: what the engine reported beats what was counted. */
@@ -156,7 +160,7 @@ export class RequestRecord {
       meters.reported(foretold.label, foretold.cachedTokens, usage.cachedTokens)
     }
     const first = this.#firstTokenAtMs
-    if (first === undefined || this.#lastTokenAtMs === first || this.#outputTokens <= 1) return // a whole answer has no gaps
+    if (first === undefined || this.#lastTokenAtMs === first || this.#outputTokens <= 1) return
     meters.workerTokenGap(this.#worker!.id, this.#rank, (this.#lastTokenAtMs - first) / (this.#outputTokens - 1))
   }
 
@@ -228,7 +232,7 @@ export class RequestRecord {
     this.#firstTokenAtMs = nowMs
     this.#meters!.firstToken(sinceStartMs)
     this.#span?.firstToken()
-    this.#meters!.workerFirstToken(this.#worker!.id, this.#rank, sinceStartMs, this.#promptTokens)
+    this.#meters!.workerFirstToken(this.#worker!.id, this.#rank, sinceStartMs)
     this.#leaveQueue()
   }
 
