@@ -8,6 +8,7 @@ import type { Vocabulary } from '../vocabulary/vocabulary.js'
 import { findToken, hashBytes, noToken } from '../vocabulary/vocabulary.js'
 import { writeSymbols } from '../vocabulary/build-vocabulary.js'
 import { space } from '../vocabulary/char-classes.js'
+import { toNfc } from '../vocabulary/unicode-of-engines.js'
 import { AddedTokenFinder } from './added-tokens.js'
 import { Boundaries } from './boundaries.js'
 import type { CacheCounts } from './ids-cache.js'
@@ -165,7 +166,7 @@ export class Encoder {
     if (!this.plan.isNfc || this.#length === text.length) return true // ASCII is
     if (text.length > scannedMax) return false
     if (!hasNfcRisk(this.#bytes, textStart, textStart + this.#length, this.#vocabulary.nfcRisk)) return true
-    return text.length <= normalizedMax && text.normalize('NFC') === text
+    return text.length <= normalizedMax && toNfc(text) === text
   }
 
   /**
@@ -233,7 +234,7 @@ export class Encoder {
       return this.#encodeNormal(this.#bytes, from, end)
     }
     const text = utf16.decode(this.#bytes.subarray(from, end))
-    const normal = text.normalize('NFC')
+    const normal = toNfc(text)
     if (normal === text) return this.#encodeNormal(this.#bytes, from, end)
     const bytes = new Uint8Array(normal.length * 3 + 1)
     const length = utf8.encodeInto(normal, bytes.subarray(1)).written

@@ -2,6 +2,8 @@
  * Which pre-tokenizer classes a code point belongs to, as one byte per code point. Built once per vocabulary by running
  * the Unicode properties over every code point, so that scanning a text is table lookups and no regular expression.
  */
+import { unclassedRanges } from './unicode-of-engines.js'
+
 export const letter = 1
 export const number = 2
 export const space = 4 // \p{White_Space}, which is what \s means to the engines' regular expressions
@@ -58,11 +60,12 @@ function fillCharClasses(table: Uint8Array): void {
       }
     }
   }
+  for (const [first, last] of unclassedRanges) table.fill(0, first, last + 1)
 }
 
 /**
  * Sets the bit of every code point that NFC changes, or that may join or reorder with its neighbours: a text without any is its own
- * normal form. Errs towards risk: all marks but variation selectors, and the Hangul letters that compose.
+ * normal form. Errs towards risk: all marks but variation selectors, and the Hangul letters that compose; what engines do not know may be in it or not.
  */
 function fillNfcRisk(bits: Uint8Array, classes: Uint8Array): void {
   for (let codePoint = 0x80; codePoint < 0xf_0000; codePoint++) {

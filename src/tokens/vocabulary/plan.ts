@@ -5,6 +5,7 @@
 import { letter, mark } from './char-classes.js'
 import type { AddedTokenEntry, Step, TokenizerConfigFile, TokenizerFile } from './tokenizer-file.js'
 import { specialTokenText } from './tokenizer-file.js'
+import { toNfc } from './unicode-of-engines.js'
 
 /** How a section between added tokens is cut into pieces that are merged on their own. */
 export type SplitPlan =
@@ -102,7 +103,7 @@ function planByteLevel(file: TokenizerFile): Shape | string {
   const normalizers = flatten(file.normalizer, 'normalizers')
   const odd = normalizers.find((step) => step.type !== 'NFC')
   if (odd) return `normalizer ${odd.type}`
-  const unlike = normalizers.length > 0 && tokenThat(file, (content) => content.normalize('NFC') !== content)
+  const unlike = normalizers.length > 0 && tokenThat(file, (content) => toNfc(content) !== content)
   if (unlike) return unlike
   const steps = flatten(file.pre_tokenizer, 'pretokenizers')
   const last = steps.at(-1)
