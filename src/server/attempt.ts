@@ -17,6 +17,7 @@ import { engineRequest } from './request/engine-request.js'
 import { guardOf } from './request/guard-of.js'
 import type { Prepared } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
+import { totalTokensOf } from './request/prompt.js'
 import { isUsageUnasked, wantsUsageSample } from './request/usage-sample.js'
 import { isFault, isInBackground, isRetriable, mayBeStored, wasNeverSent } from './request/verdicts.js'
 import { longBytes } from './scan-fields.js'
@@ -146,7 +147,7 @@ export class Attempt {
     const { prepared, prompt, answer, pair } = this.#options
     const { model } = prepared
     if (pair?.isRemote === true || !model.looksAtPrompts) return
-    model.meters.routed(worker.label, prompt?.tokens.length ?? 0, answer.cachedTokens)
+    model.meters.routed(worker.label, prompt ? totalTokensOf(prompt) : 0, answer.cachedTokens)
     model.routerMetrics.requestSent(answer.cachedTokens)
   }
 
@@ -258,12 +259,14 @@ export class Attempt {
   }
 
   #settle({ usage, status, hasError }: RelayOutcome & { readonly kind: 'completed' }, worker: Worker): void {
-    const { prepared, answer, pair, record } = this.#options
+    const { prepared, prompt, answer, pair, record } = this.#options
     if (!prepared.isStream && prepared.row.generates && status < 400 && !isInBackground(prepared))
       this.#progress(worker, usage?.outputTokens ?? 1)
     if (status < 400 && !hasError) pair?.hasRead()
     if (!hasError && !this.#asksForUsage && isUsageUnasked(prepared)) worker.tellsUsageUnasked = usage !== undefined
-    const foretold = prepared.model.looksAtPrompts ? (pair?.prefilled ?? answer).cachedTokens : undefined
+    // Of a batch the engine speaks of all prompts or of the last; only the first was looked up.
+    const isForetold = prepared.model.looksAtPrompts && !(prompt && totalTokensOf(prompt) > prompt.tokens.length)
+    const foretold = isForetold ? (pair?.prefilled ?? answer).cachedTokens : undefined
     record.settled(usage, { label: pair?.prefilled?.label ?? worker.label, cachedTokens: foretold })
     const { routerMetrics, prefill } = prepared.model
     if (usage?.cachedTokens !== undefined)

@@ -300,6 +300,16 @@ describe('busy thresholds', () => {
     abort.abort()
   })
 
+  it('are no reason to count a model that is not ready among rejections, where overload has its status', async () => {
+    const metrics = createMetrics()
+    const { url, gateway } = await open({ engines: 1, gateway: { overloadStatus: 503, metrics } })
+    gateway.removeWorker(1n)
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    expect([response.status, (await errorOf(response)).code]).toEqual([503, 'WR_MODEL_NOT_READY'])
+    expect(metrics.requestsShed.with({ model: 'm', reason: 'not_ready' }).value).toBe(1)
+    expect(metrics.modelRejection.with({ model: 'm', endpoint: 'chat_completions' }).value).toBe(0)
+  })
+
   it('shed a request of whose workers all are busy, whoever else is idle', async () => {
     const { url } = await open({
       engines: 0,

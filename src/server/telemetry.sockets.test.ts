@@ -46,6 +46,23 @@ describe('metrics of our own', () => {
     expect(metrics.stageRequests.with({ stage: 'dispatch', phase: 'aggregated' }).value).toBe(0)
   })
 
+  it('count every prompt of a batch, and compare its caches with nothing: only those of the first were looked at', async () => {
+    const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+    const { url } = await open({ engines: 1, router })
+    const prompt = [32, 64, 16].map((length) => Array.from({ length }, (_, at) => at))
+    const ask = async (body: object): Promise<string> => {
+      await (await post(url, '/v1/completions', JSON.stringify({ model: 'm', ...body }))).text()
+      return (await fetch(`${url}/metrics`)).text()
+    }
+    const batch = await ask({ prompt })
+    expect(batch).toContain('warmroute_routed_prompt_tokens_total{model="m",worker="1"} 112')
+    expect(batch).toContain('warmroute_cached_tokens_total{model="m",source="reported",worker="1"} 16')
+    expect(batch).not.toContain('warmroute_compared_cached_tokens_total{')
+    const single = await ask({ prompt: prompt.slice(0, 1) })
+    expect(single).toContain('warmroute_routed_prompt_tokens_total{model="m",worker="1"} 144')
+    expect(single).toContain('warmroute_compared_cached_tokens_total{model="m",source="reported",worker="1"} 16')
+  })
+
   it('take the first tokens of streams alone: of a whole answer nobody knows when it began', async () => {
     const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
     const { url } = await open({ engines: 1, router })

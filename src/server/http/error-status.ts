@@ -70,6 +70,11 @@ export function statusOf(error: unknown, overloadStatus: number): number {
   return entry === 'overload' ? overloadStatus : (entry ?? 500)
 }
 
+/** Whatever status the operator gave it: others may have the same. */
+export function isOverload(error: unknown): boolean {
+  return error instanceof WarmrouteError && errorStatus[error.code] === 'overload'
+}
+
 /** OpenAI's `error.type`. */
 export function openAiType(status: number, overloadStatus: number): string {
   if (status === 401) return 'authentication_error'

@@ -60,6 +60,11 @@ export interface PromptTokenizer {
   tokenize(request: PromptRequest): Promise<TokenizerAnswer> | TokenizerAnswer
 }
 
+/** Of all prompts of a batch. */
+export function totalTokensOf({ tokens, totalTokens }: PromptTokens): number {
+  return totalTokens ?? tokens.length
+}
+
 /** The prompt as this worker computes it. */
 export function promptOn(prompt: PromptTokens | undefined, workerId: bigint): PromptTokens | undefined {
   const other = prompt?.encodings?.find(({ workerIds }) => workerIds.has(workerId))

@@ -6,11 +6,13 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { RouteAnswer } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
+import { isOverload } from '../http/error-status.js'
 import type { EndedRequest } from '../options.js'
 import type { Usage } from '../relay/usage.js'
 import type { EndpointRow } from '../request/endpoints.js'
 import type { Prepared } from '../request/prepare.js'
 import type { PromptTokens } from '../request/prompt.js'
+import { totalTokensOf } from '../request/prompt.js'
 import type { Worker } from '../workers/worker.js'
 import type { ModelMeters, RequestType, ShedReason } from './request-meters.js'
 import { errorTypeOf, shedReasonOf } from './request-meters.js'
@@ -41,6 +43,8 @@ export class RequestRecord {
   #firstTokenAtMs: number | undefined
   #lastTokenAtMs = 0
   #shed: ShedReason | undefined
+  /** For want of room; undefined where nothing failed here, and the engine's status says it. */
+  #isRejected: boolean | undefined
   /** The decision that stands, and its worker once that was asked. */
   #answer: RouteAnswer | undefined
   #worker: Worker | undefined
@@ -105,7 +109,7 @@ export class RequestRecord {
 
   prompt(prompt: PromptTokens | undefined): void {
     if (!prompt) return
-    this.#promptTokens = prompt.totalTokens ?? prompt.tokens.length
+    this.#promptTokens = totalTokensOf(prompt)
     this.#counted = prompt.counted
     this.#meters!.promptTokens(this.#promptTokens, prompt)
   }
@@ -176,6 +180,7 @@ export class RequestRecord {
 
   failed(error: unknown): void {
     this.#shed = shedReasonOf(error)
+    this.#isRejected = isOverload(error)
     if (error instanceof WarmrouteError) return
     const fields = { request_id: this.#publicId, error: String(error) }
     this.#context.log.warn(fields, 'a request failed inside the gateway')
@@ -214,7 +219,7 @@ export class RequestRecord {
     this.#leaveQueue()
     this.#span?.end(status, this.#outputTokens)
     if (this.#shed && !this.#worker) own.shed(this.#shed)
-    if (status === overloadStatus) own.rejected(endpoint)
+    if (this.#isRejected ?? status === overloadStatus) own.rejected(endpoint)
     if (status === 499) {
       meters.disconnected()
       own.cancelled(endpoint, this.#type)
