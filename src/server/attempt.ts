@@ -264,8 +264,7 @@ export class Attempt {
       this.#progress(worker, usage?.outputTokens ?? 1)
     if (status < 400 && !hasError) pair?.hasRead()
     if (!hasError && !this.#asksForUsage && isUsageUnasked(prepared)) worker.tellsUsageUnasked = usage !== undefined
-    // Of a batch the engine speaks of all prompts or of the last; only the first was looked up.
-    const isForetold = prepared.model.looksAtPrompts && !(prompt && totalTokensOf(prompt) > prompt.tokens.length)
+    const isForetold = prepared.model.looksAtPrompts && mayForetell(prompt, worker)
     const foretold = isForetold ? (pair?.prefilled ?? answer).cachedTokens : undefined
     record.settled(usage, { label: pair?.prefilled?.label ?? worker.label, cachedTokens: foretold })
     const { routerMetrics, prefill } = prepared.model
@@ -273,4 +272,13 @@ export class Attempt {
       (pair?.prefilled ? prefill?.metrics : routerMetrics)?.requestReused(usage.cachedTokens)
     this.#guard.end(hasError ? 'failed' : 'completed')
   }
+}
+
+/**
+ * What the router expected can be compared with what the engine reports. Of a batch the engine speaks of all prompts or of the last, and only
+ * the first was looked up; and bytes are looked up among our own decisions, which are not remembered of an exact worker.
+ */
+function mayForetell(prompt: PromptTokens | undefined, { mode }: Worker): boolean {
+  if (!prompt || totalTokensOf(prompt) > prompt.tokens.length) return false
+  return prompt.isExact || mode !== 'exact'
 }

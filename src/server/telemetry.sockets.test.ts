@@ -63,6 +63,20 @@ describe('metrics of our own', () => {
     expect(single).toContain('warmroute_compared_cached_tokens_total{model="m",source="reported",worker="1"} 16')
   })
 
+  it('compare no caches where tokens are unknown and nothing else is remembered of a worker', async () => {
+    const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+    const { url, gateway, engines } = await open({ engines: 1, router })
+    const compared = async (): Promise<string[]> => {
+      await (await post(url, '/v1/chat/completions', chatBody())).text() // without a tokenizer
+      const text = await (await fetch(`${url}/metrics`)).text()
+      return text.match(/^warmroute_compared_cached_tokens_total\{.*"reported".*/gm) ?? []
+    }
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'vllm', mode: 'exact' })
+    expect(await compared()).toEqual([])
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'vllm', mode: 'approximate' })
+    expect(await compared()).toEqual([expect.stringMatching(/ 16$/)])
+  })
+
   it('take the first tokens of streams alone: of a whole answer nobody knows when it began', async () => {
     const router = await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
     const { url } = await open({ engines: 1, router })

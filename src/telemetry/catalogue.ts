@@ -122,7 +122,7 @@ export const catalogue = {
   workerInFlight: { name: 'warmroute_worker_in_flight_requests', type: 'gauge', labels: ['model', 'worker'], help: 'Requests that this gateway has under way on a worker.' },
   routedPromptTokens: { name: 'warmroute_routed_prompt_tokens_total', type: 'counter', labels: ['model', 'worker'], help: 'Prompt tokens sent to a worker.' },
   cachedTokensBySource: { name: 'warmroute_cached_tokens_total', type: 'counter', labels: ['model', 'worker', 'source'], help: 'Prompt tokens found in a cache, as predicted by us or as reported by the engine.' },
-  comparedTokens: { name: 'warmroute_compared_cached_tokens_total', type: 'counter', labels: ['model', 'worker', 'source'], help: 'Cached prompt tokens, predicted and reported, of those requests for which both are known; batches are not among them.' },
+  comparedTokens: { name: 'warmroute_compared_cached_tokens_total', type: 'counter', labels: ['model', 'worker', 'source'], help: 'Cached prompt tokens, predicted and reported, of those requests for which both are known: not of batches, nor of prompts without tokens on exact workers.' },
   requestsShed: { name: 'warmroute_requests_shed_total', type: 'counter', labels: ['model', 'reason'], help: 'Requests refused before they reached a worker: busy, limit, not_ready, draining or queue.' },
   answersUnedited: { name: 'warmroute_answers_unedited_total', type: 'counter', labels: ['model'], help: 'Whole answers that were too long to be edited (over 16 MiB) and reached the client as the engine sent them.' },
   unreadableRequests: { name: 'warmroute_unreadable_requests_total', type: 'counter', labels: ['code'], help: 'Connections whose bytes were no request, by the code of the error that says why.' },
