@@ -7,7 +7,10 @@ type Replies = Record<string, { status: number; body: string } | undefined>
 
 const recorded = {
   vllm: { ...(JSON.parse(readText('vllm/probes.json')) as Replies), '/metrics': ok(readText('vllm/metrics.txt.gz')) },
-  sglang: JSON.parse(readText('sglang/probes.json')) as Replies,
+  sglang: {
+    ...(JSON.parse(readText('sglang/probes.json')) as Replies),
+    '/v1/models': ok('{"object":"list","data":[{"id":"tiny","object":"model","owned_by":"sglang"}]}'),
+  },
 }
 
 function ok(body: string): { status: number; body: string } {

@@ -54,7 +54,7 @@ export class Sighting {
     const facts = await detectEngine({ host: probe.host, get })
     const witness = witnesses[facts.kind.value]
     const reply = witness && replies.get(witness.path)
-    const isWitnessed = isWhole && reply?.status === 200
+    const isWitnessed = isWhole && facts.models !== undefined && reply?.status === 200 // without models it is nobody's worker
     this.#process = isWitnessed ? witness!.read(reply.text, probe.host) : undefined
     this.#witness = this.#process === undefined ? undefined : witness
     this.#models = modelsText(models)

@@ -16,17 +16,17 @@ afterEach(async () => {
 })
 
 /** An engine that answers, or says 503 to every question, and a house that knows whether its requests move. */
-async function keptEngine(first: Partial<{ join: boolean; mute: boolean }> = {}) {
+async function keptEngine(first: Partial<{ join: boolean; mute: boolean }> = {}, page = figures) {
   const world = { isUp: true, isAnswering: false, isIn: false, joins: 0, leaves: 0, looks: 0, seen: 0, failures: 0 }
-  const breaks = { join: false, seen: false, mute: false }
+  const breaks = { join: false, seen: false, mute: false, empty: false }
   Object.assign(breaks, first)
   const said: EngineFacts[] = []
   const server = createServer((request, response) => {
     if (request.url === '/v1/models') world.looks++
     if (request.url === '/metrics' && breaks.mute) return void request.socket.destroy()
-    if (request.url === '/metrics' && world.isUp) return void response.writeHead(200).end(figures)
-    const body =
-      request.url === '/v1/models' ? '{"object":"list","data":[{"id":"m","object":"model","owned_by":"vllm"}]}' : '{}'
+    if (request.url === '/metrics' && world.isUp) return void response.writeHead(200).end(page)
+    const cards = breaks.empty ? '' : '{"id":"m","object":"model","owned_by":"vllm"}'
+    const body = request.url === '/v1/models' ? `{"object":"list","data":[${cards}]}` : '{}'
     response.writeHead(world.isUp ? 200 : 503, { 'content-type': 'application/json' }).end(world.isUp ? body : '')
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -116,6 +116,17 @@ it('a worker whose first answers are not all there is waited for, and then taken
   expect(world).toMatchObject({ joins: 0, looks: 1 })
   await until(() => world.joins > 0)
   expect(said[0]!.blockSize).toBeUndefined()
+})
+
+it('a process that serves no model any more leaves, however often it says so', async () => {
+  const { world, breaks, keeper } = await keptEngine({}, `${figures}process_start_time_seconds 1.7e+09\n`)
+  await until(() => world.seen > 0)
+  breaks.empty = true
+  await looks(world, 6)
+  expect([world.leaves, keeper.state]).toEqual([1, 'waiting'])
+  breaks.empty = false
+  await until(() => world.joins > 1)
+  expect(keeper.facts?.models?.value[0]?.name).toBe('m')
 })
 
 it('of many addresses a bounded number is asked at once, and all of them are', async () => {
