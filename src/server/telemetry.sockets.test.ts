@@ -99,13 +99,17 @@ describe('metrics of our own', () => {
     const metrics = createMetrics()
     const { url, engines } = await open({ engines: 1, gateway: { metrics } })
     const whole = engines[0]!.respond
-    engines[0]!.respond = async (_request, response) => {
+    let sendRest = (): void => {}
+    engines[0]!.respond = (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
-      await new Promise((resolve) => setTimeout(resolve, 20))
-      response.end('data: {"choices":[{"index":0,"delta":{"content":"y"}}]}\n\ndata: [DONE]\n\n')
+      sendRest = () =>
+        void response.end('data: {"choices":[{"index":0,"delta":{"content":"y"}}]}\n\ndata: [DONE]\n\n')
     }
-    await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    const stream = (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).body!.getReader()
+    expect((await stream.read()).done).toBe(false)
+    sendRest() // the first token has come and gone by now
+    while (!(await stream.read()).done);
     const labels = { worker_id: '1', dp_rank: '0', worker_type: 'decode' }
     const shown = metrics.workerLastInterTokenLatency.with(labels).value
     expect(shown).toBeGreaterThan(0)
