@@ -72,10 +72,19 @@ it('leaves out the workers that failed a request', async () => {
 
 it('frees once, and ignores what comes after', async () => {
   const router = await routerOf('a')
+  const costOfAnother = async (): Promise<number> => {
+    const another = await router.route({ tokens: prompt(1000), wantReceipt: true })
+    another.free()
+    return another.receipt!.chosen.cost
+  }
+  await costOfAnother() // from now on its blocks are cached
+  const idle = await costOfAnother()
   const placement = await router.route({ tokens: prompt(1) })
+  expect(await costOfAnother()).toBeGreaterThan(idle)
   for (let i = 0; i < 3; i++) placement.free()
   placement.prefillDone()
   placement.outputBlock()
+  expect(await costOfAnother()).toBe(idle)
 })
 
 it('explains itself when asked', async () => {
