@@ -103,8 +103,7 @@ describe('metrics of our own', () => {
     engines[0]!.respond = (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n')
-      sendRest = () =>
-        void response.end('data: {"choices":[{"index":0,"delta":{"content":"y"}}]}\n\ndata: [DONE]\n\n')
+      sendRest = () => void response.end('data: {"choices":[{"index":0,"delta":{"content":"y"}}]}\n\ndata: [DONE]\n\n')
     }
     const stream = (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).body!.getReader()
     expect((await stream.read()).done).toBe(false)
