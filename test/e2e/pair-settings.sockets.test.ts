@@ -1,6 +1,7 @@
 // That what is configured reaches pairs: modes of choosing, queues, pins, places, conditions. `warmroute serve` in front of
 // simulated servers, over real sockets.
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import { settled } from '../../src/cli/serve-house.case.js'
 import type { PairHouse, PairHouseOptions } from './pair-house.js'
 import { openPairHouse, post } from './pair-house.js'
 
@@ -112,10 +113,10 @@ describe('conditional disaggregation', () => {
   const prompt = 'A long story about tides and moss. '.repeat(40)
 
   it('is off unless it is switched on', async () => {
-    await open({ engine: 'vllm', prefill: 1, decode: 1 })
+    const { served, prefill, decode } = await open({ engine: 'vllm', prefill: 1, decode: 1 })
     for (let at = 0; at < 2; at++) {
       expect(said(await ask(prompt), 'prefill-skipped')).toBeNull()
-      await new Promise((resolve) => setTimeout(resolve, 200)) // events travel
+      await settled(served, [...prefill, ...decode])
     }
   })
 
@@ -128,10 +129,10 @@ describe('conditional disaggregation', () => {
 
   it('not where the decode worker has no room for it', async () => {
     const words = ['--conditional-disagg-enabled', '--conditional-disagg-decode-busy-threshold', '0.000001']
-    await open({ engine: 'vllm', prefill: 1, decode: 1, words })
+    const { served, prefill, decode } = await open({ engine: 'vllm', prefill: 1, decode: 1, words })
     for (let at = 0; at < 3; at++) {
       expect(said(await ask(prompt), 'prefill-skipped')).toBeNull()
-      await new Promise((resolve) => setTimeout(resolve, 200))
+      await settled(served, [...prefill, ...decode])
     }
   })
 })

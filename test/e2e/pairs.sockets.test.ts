@@ -1,6 +1,7 @@
 // Disaggregated serving end to end: `warmroute serve` in front of simulated prefill and decode servers, over real sockets.
 import OpenAI from 'openai'
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import { settled } from '../../src/cli/serve-house.case.js'
 import { startSimEngine } from '../../src/sim/index.js'
 import type { PairHouse, PairHouseOptions } from './pair-house.js'
 import { openPairHouse, post } from './pair-house.js'
@@ -89,7 +90,7 @@ it('SGLang: each half runs on the rank that was chosen for it, and the room lead
 })
 
 it('a prefill that is cached is found again by its events', async () => {
-  const { url } = await open({ engine: 'vllm' })
+  const { url, served, prefill, decode } = await open({ engine: 'vllm' })
   const said: (string | null)[][] = []
   for (let at = 0; at < 3; at++) {
     const body = { model: 'sim', messages: [...messages, { role: 'user', content: `And ${at}?` }], max_tokens: 2 }
@@ -100,7 +101,7 @@ it('a prefill that is cached is found again by its events', async () => {
       response.headers.get('x-warmroute-cached-tokens'),
       String(usage.prompt_tokens_details.cached_tokens),
     ])
-    await new Promise((resolve) => setTimeout(resolve, 150)) // events travel
+    await settled(served, [...prefill, ...decode])
   }
   const [first, second, third] = said
   expect(first!.slice(1)).toEqual(['0', '0'])
