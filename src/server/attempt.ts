@@ -102,11 +102,12 @@ export class Attempt {
   async run(): Promise<RelayOutcome> {
     const { prepared, pair, caller, context } = this.#options
     const { fleet } = prepared.model
+    const worker = this.#worker
+    worker?.enter() // from here on: one that drains does not leave before the request was sent
     try {
       const sending = prepared.bytes.length > longBytes ? context.turns.ownTurn() : context.turns.rest()
       if (sending) await sending
       this.#requireWanted()
-      const worker = this.#worker
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
       const leg = prepared.hints.sessionControl || pair ? await this.#makeReady(worker) : undefined
       this.#countRouted(worker)
@@ -122,6 +123,7 @@ export class Attempt {
     } finally {
       this.#guard.end('failed')
       pair?.decodeEnded()
+      worker?.leave()
     }
   }
 
@@ -156,7 +158,6 @@ export class Attempt {
     this.#asksForUsage = wantsUsageSample(context, worker, prepared)
     const request = this.#engineRequest(worker, leg)
     this.#asked(worker)
-    worker.enter()
     return new Promise<RelayOutcome>((resolve) => {
       const relay = new AnswerRelay(this.#relayRequest(), this.#relayHooks(worker, resolve))
       this.#relay = relay
@@ -232,7 +233,6 @@ export class Attempt {
       onUnedited: () => prepared.model.meters.unedited(),
       onResponseId: mayBeStored(prepared) ? (id) => prepared.model.responses.keep(id, worker.id) : undefined,
       onOutcome(outcome) {
-        worker.leave()
         sending.end()
         resolve(outcome)
       },

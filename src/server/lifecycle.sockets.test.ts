@@ -4,6 +4,8 @@ import { createMetrics } from '../telemetry/index.js'
 import type { Responder } from './fake-engine.case.js'
 import { answerChat, chatFrames, startFakeEngine, startThen } from './fake-engine.case.js'
 import { chatBody, houseOfEachTest, post } from './house.case.js'
+import { createPolicyRouter } from './policies/policy-router.js'
+import { longBytes } from './scan-fields.js'
 
 const open = houseOfEachTest()
 
@@ -325,6 +327,22 @@ describe('a worker and its states', () => {
     expect(await response.text()).toBe(frames.join(''))
     await drained
     expect(gateway.workers().map((worker) => worker.id)).toEqual(['2'])
+  })
+
+  it('drains: who was placed on it and waits for a turn of the loop is still served', async () => {
+    const router = createPolicyRouter({ policy: 'round-robin' })
+    const { url, gateway } = await open({ engines: 1, router })
+    const route = router.route.bind(router)
+    let drained: Promise<void> | undefined
+    router.route = async (request) => {
+      setImmediate(() => (drained ??= gateway.drainWorker(1n))) // before the turn in which so long a body is sent
+      return route(request)
+    }
+    const response = await post(url, '/v1/chat/completions', chatBody({ user: 'x'.repeat(longBytes) }))
+    expect(response.status).toBe(200)
+    await response.text()
+    await drained
+    expect(gateway.workers()).toEqual([])
   })
 
   it('that leaves at once fails its requests, and they are replaced or told', async () => {
