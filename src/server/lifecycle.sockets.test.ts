@@ -335,7 +335,7 @@ describe('a worker and its states', () => {
     const route = router.route.bind(router)
     let drained: Promise<void> | undefined
     router.route = async (request) => {
-      setImmediate(() => (drained ??= gateway.drainWorker(1n))) // before the turn in which so long a body is sent
+      setImmediate(() => void (drained ??= gateway.drainWorker(1n))) // before the turn in which so long a body is sent
       return route(request)
     }
     const response = await post(url, '/v1/chat/completions', chatBody({ user: 'x'.repeat(longBytes) }))
