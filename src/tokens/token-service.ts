@@ -473,7 +473,7 @@ function asLoadOnly(error: unknown): LoadOnly {
     return { loadOnly: reasonOfCode[error.code] ?? 'source-failed', detail: error.message, error }
   }
   if (error instanceof TemplateError) return { loadOnly: 'malformed', detail: error.message }
-  if (error instanceof JsonError) return { loadOnly: 'malformed', detail: error.message }
-  if (error instanceof RangeError) return { loadOnly: 'malformed', detail: 'the request is nested too deeply' }
+  if (error instanceof JsonError) return { loadOnly: error.reason, detail: error.message }
+  if (error instanceof RangeError) return { loadOnly: 'too-long', detail: 'the request is nested too deeply' }
   throw error // a bug of ours
 }

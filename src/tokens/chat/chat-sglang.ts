@@ -1,5 +1,5 @@
 /** How SGLang shapes a chat before its template sees it. Follows SGLang 0.5.23; every rule here is in the recorded requests. */
-import { JsonError, parsePythonJson } from '../template/python-json.js'
+import { parsePythonJson } from '../template/python-json.js'
 import type { Value } from '../template/values.js'
 import { isDict } from '../template/values.js'
 import { contentTexts } from './chat-vllm.js'
@@ -115,7 +115,7 @@ function parseStrictly(text: string): Value {
     JSON.parse(text)
     return parsePythonJson(text)
   } catch (cause) {
-    if (cause instanceof SyntaxError || cause instanceof JsonError) return malformed('the arguments of a call are JSON')
+    if (cause instanceof SyntaxError) return malformed('the arguments of a call are JSON')
     throw cause
   }
 }

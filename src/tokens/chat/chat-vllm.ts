@@ -191,7 +191,7 @@ function parseArguments(text: string): Value {
     const read = parsePythonJson(text)
     return isDict(read) ? read : {}
   } catch (cause) {
-    if (cause instanceof JsonError) return {} // a cut-off call of long ago must not end the conversation
+    if (cause instanceof JsonError && cause.reason === 'malformed') return {} // a cut-off call of long ago must not end the conversation
     throw cause
   }
 }

@@ -152,7 +152,7 @@ function isObjectText(value: Value): boolean {
   try {
     return asRecord(parsePythonJson(value)) !== undefined
   } catch (error) {
-    if (error instanceof JsonError) return false
+    if (error instanceof JsonError && error.reason === 'malformed') return false
     throw error
   }
 }

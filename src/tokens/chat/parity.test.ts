@@ -6,6 +6,7 @@ import { loadModel } from '../model/loaded-model.js'
 import { ModelTokens } from '../model/model-tokens.js'
 import { TokenPool } from '../pool/pool.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
+import { parseTemplate } from '../template/template.js'
 import type { Body, Route } from './request.js'
 
 interface Recorded {
@@ -122,6 +123,43 @@ describe('numbers keep their spelling', () => {
     const tokens = await vllm.tokenize('chat', JSON.parse(raw) as Body, { raw: new TextEncoder().encode(raw) })
     expect([...tokens.ids]).toEqual([...(await vllm.encode(text, false))])
     expect(tokens.exactness).toBe('proven')
+  })
+})
+
+describe('a body is read as Python reads it', () => {
+  const source = '{% for m in messages %}{{ m | tojson }}{% endfor %}{{ enable_thinking }}'
+  const printing = {
+    ...loaded,
+    key: 'printing',
+    templates: [{ name: 'default', source, parsed: parseTemplate(source) }],
+  }
+  const textOf = async (raw: string, dialect: 'vllm' | 'sglang', text: string): Promise<void> => {
+    const model = new ModelTokens(printing, pool, { rules: { dialect } })
+    const tokens = await model.tokenize('chat', JSON.parse(raw) as Body, { raw: new TextEncoder().encode(raw) })
+    expect([...tokens.ids]).toEqual([...(await model.encode(text, false))])
+  }
+
+  it('where a message brings tools of its own', () =>
+    textOf(
+      '{"messages":[{"role":"system","content":"","tools":[{"a":1.0}]}]}',
+      'sglang',
+      '{"role": "system", "content": "", "tools": [{"a": 1.0}]}',
+    ))
+
+  it.each(['vllm', 'sglang'] as const)('where keys of digits stand beside those that we read: %s', (dialect) =>
+    textOf(
+      '{"messages":[{"role":"user","content":"x","7":1}],"chat_template_kwargs":{"enable_thinking":false,"1":2},"9":3}',
+      dialect,
+      '{"role": "user", "content": "x"}False',
+    ),
+  )
+
+  it('where a call is nested more deeply than we read', async () => {
+    const deep = `{"a": ${'['.repeat(600)}${']'.repeat(600)}}`
+    const call = { id: 'c', type: 'function', function: { name: 'f', arguments: deep } }
+    const body = { messages: [{ role: 'assistant', content: 'x', tool_calls: [call] }] }
+    for (const model of [vllm, sglang])
+      await expect(model.tokenize('chat', body)).rejects.toMatchObject({ reason: 'too-long' })
   })
 })
 

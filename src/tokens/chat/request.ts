@@ -127,7 +127,9 @@ export function toIds(value: Value): Uint32Array {
   return ids
 }
 
+/** What is read by its names; in what a template prints the order of keys counts, and there a mapping stays what it is. */
 export function asRecord(value: Value): Body | undefined {
+  if (value instanceof Map) return Object.fromEntries(value as ReadonlyMap<string, Value>)
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Body) : undefined
 }
 

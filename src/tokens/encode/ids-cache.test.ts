@@ -46,6 +46,22 @@ it('answers with what was written, or not at all, within its bytes', () => {
   )
 })
 
+it('has room for a long key that comes when the first ones fill it', () => {
+  const cache = new IdsCache(80_000, 16_384) // 6,000 words for each of two generations
+  const ids = Uint32Array.from({ length: 2000 }, (_, index) => index + 1)
+  const out = new Uint32Array(16_384)
+  const write = (hash: number, key: Uint8Array, count: number): void =>
+    cache.write(hash, key, 0, key.length, ids, 0, count)
+  write(1, new Uint8Array(8000).fill(1), 1500)
+  const long = new Uint8Array(11_000).fill(2)
+  write(2, long, 2000)
+  expect(cache.read(2, long, 0, long.length, out, 0)).toBe(2000)
+  write(3, new Uint8Array(100).fill(3), 20)
+  const other = new Uint8Array(11_000).fill(2, 0, 8000) // goes on with zeros, as memory that was never written does
+  expect(cache.read(2, other, 0, other.length, out, 0)).toBe(-1)
+  expect(cache.byteLength).toBeLessThanOrEqual(80_000)
+})
+
 it('does not keep a key that is too long', () => {
   const cache = new IdsCache(1 << 16, 8)
   const key = new Uint8Array(64)

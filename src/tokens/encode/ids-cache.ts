@@ -72,7 +72,7 @@ export class IdsCache {
       this.counts.evictions += this.#old.count - this.#moved
       this.#moved = 0
       this.#old = this.#young
-      this.#young = new Generation(this.#old.slotCount, this.#old.wordCount)
+      this.#young = new Generation(this.#old.slotCount, Math.max(words, this.#old.wordCount))
     }
     this.#young.add(hash, key, from, to, ids, at, count)
   }

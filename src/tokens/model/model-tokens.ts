@@ -238,11 +238,11 @@ export class ModelTokens {
     const encoded = await this.#encodeRendering(rendering, addSpecialTokens, options)
     if (encoded.kinship?.own) rendering.keep?.(encoded.kinship.own)
     const tail = suffix === undefined ? undefined : await this.#encodeText(suffix, false, options)
-    const all = tail ? concat(encoded.ids, tail.ids) : encoded.ids
-    const ids = truncate(all, truncation)
+    const ids = truncate(tail ? concat(encoded.ids, tail.ids) : encoded.ids, truncation)
     const kinship = ids === encoded.ids ? encoded.kinship : undefined
     const took = { templateMs: renderedAt - started, encodeMs: performance.now() - renderedAt }
-    return new Tokens({ ids, source: 'tokenizer', exactness: isProven ? 'proven' : 'expected', kinship, took })
+    const exactness = isProven && this.#encoder ? 'proven' : 'expected'
+    return new Tokens({ ids, source: 'tokenizer', exactness, kinship, took })
   }
 
   /** A batch has any number of texts, and the loop is for others, too: between stretches of them they have their turn. */
@@ -271,7 +271,7 @@ export class ModelTokens {
     return new Tokens({
       ids,
       source: 'tokenizer',
-      exactness: 'proven',
+      exactness: this.#encoder ? 'proven' : 'expected', // the library is in no recording
       promptCount: count,
       totalCount,
       kinship: ids === first.ids ? first.kinship : undefined,

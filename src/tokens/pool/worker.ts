@@ -6,15 +6,16 @@ import type { ErrorCode } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { buildPrompt } from '../chat/build-prompt.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
+import { readBody } from '../chat/exact-body.js'
 import { ChatTemplates, renderChat } from '../chat/chat-template.js'
 import { LoadOnlyError, truncate } from '../chat/request.js'
-import type { Body, IdsPrompt, LoadOnlyReason, TextPrompt } from '../chat/request.js'
+import type { IdsPrompt, LoadOnlyReason, TextPrompt } from '../chat/request.js'
 import { Encoder } from '../encode/encoder.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import { loadModel, readShared } from '../model/loaded-model.js'
 import type { TokensAnswer } from '../sources/read-answer.js'
 import { readAnswer } from '../sources/read-answer.js'
-import { JsonError, parsePythonJson } from '../template/python-json.js'
+import { JsonError } from '../template/python-json.js'
 import { parseTemplate } from '../template/template.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
@@ -51,7 +52,7 @@ export function encode(task: EncodeTask): Answer<EncodeResult> {
 
 export function render(task: RenderTask): Answer<RenderResult | TextsResult | IdsResult> {
   return guarded(() => {
-    const body = parsePythonJson(new TextDecoder().decode(task.raw)) as Body
+    const body = readBody(new TextDecoder().decode(task.raw))
     const chats = templatesOf(task)
     const prompt = buildPrompt(task.route, body, task.rules, (hasTools) => {
       const chosen = chats.choose(hasTools)
@@ -102,7 +103,7 @@ function guarded<T>(work: () => T): Answer<T> {
 
 function codeOf(error: unknown): LoadOnlyReason | ErrorCode {
   if (error instanceof LoadOnlyError) return error.reason
-  return error instanceof JsonError ? 'malformed' : 'WR_TOKENS_TEMPLATE_FAILED'
+  return error instanceof JsonError ? error.reason : 'WR_TOKENS_TEMPLATE_FAILED'
 }
 
 function encoderOf(model: ModelTables): TextEncoderOfModel {

@@ -15,6 +15,7 @@ import { plainRules } from '../chat/build-prompt.js'
 import { refuseStored } from '../chat/convert-responses.js'
 import type { TemplateHabits } from '../chat/converted.js'
 import { UntoldHabitError } from '../chat/converted.js'
+import { readBody } from '../chat/exact-body.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
 import { carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
@@ -22,7 +23,7 @@ import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
 import { copyInSlices, nextTurn, sliceIds } from '../next-turn.js'
 import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
 import { RememberedTexts } from '../remember/remembered-texts.js'
-import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
+import { mayDifferFromPython } from '../template/python-json.js'
 import { dumps } from '../template/spell.js'
 import type { Exactness } from '../tokens.js'
 import { Tokens } from '../tokens.js'
@@ -468,7 +469,7 @@ function readRequest(body: Body, raw: Uint8Array | undefined): Request {
   const text = Buffer.from(raw.buffer, raw.byteOffset, raw.length).toString('utf8')
   if (!mayDifferFromPython(text)) return { body, text, spell: JSON.stringify }
   if (raw.length > reparsedBytesMax) return { body, text, spell: undefined }
-  return { body: parsePythonJson(text) as Body, text, spell: dumps }
+  return { body: readBody(text), text, spell: dumps }
 }
 
 function bytesOf(ids: Uint32Array): Uint8Array {

@@ -8,6 +8,12 @@ import { float } from './values.js'
 /** Thrown for text that is no JSON; a template that parses tool arguments fails with it, as in Python. */
 export class JsonError extends Error {
   override readonly name = 'JsonError'
+  /** Python reads what is nested more deeply than we do: it is no worse for that. */
+  readonly reason: 'malformed' | 'too-long'
+  constructor(message: string, reason: 'malformed' | 'too-long' = 'malformed') {
+    super(message)
+    this.reason = reason
+  }
 }
 
 const nestingMax = 500
@@ -23,7 +29,7 @@ export function parsePythonJson(text: string): Value {
   return value
 
   function read(depth: number): Value {
-    if (depth > nestingMax) fail('it is nested too deeply')
+    if (depth > nestingMax) throw new JsonError('the JSON is nested too deeply', 'too-long')
     skipSpace()
     const first = text[at]
     if (first === '{') return readObject(depth)
