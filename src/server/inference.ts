@@ -130,7 +130,7 @@ export class Inference implements Timed, UnderWay {
     this.giveUp(new WarmrouteError('WR_REQUEST_CANCELLED', {}))
   }
 
-  /** The client left, or the gateway closes: everything of this request ends in this turn of the loop. */
+  /** The client left, or the gateway closes: what runs elsewhere for this request ends in this turn of the loop, and it itself when it has its next one. */
   giveUp(error: WarmrouteError): void {
     this.givenUp ??= error
     this.#abort?.abort(this.givenUp)

@@ -1,6 +1,7 @@
 // How long each half of a request lives, who waits for whom, and what is said of it: over scripted servers.
 import type { Attributes, Span, Tracer } from '@opentelemetry/api'
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import type { RouterPort } from '../../routing/index.js'
 import { InProcessRouter } from '../../routing/index.js'
 import { createMetrics } from '../../telemetry/index.js'
 import { chatBody, post } from '../house.case.js'
@@ -52,6 +53,34 @@ describe('a prefill worker that drains', () => {
     return state
   }
 
+  /** Every choice of a decode worker waits until it is let go. */
+  function gate(): { around: NonNullable<PairHouseOptions['around']>; hasAsked: () => boolean; letGo: () => void } {
+    let isAsked = false
+    let letGo: () => void = () => {}
+    const isOpen = new Promise<void>((resolve) => (letGo = resolve))
+    const around = (router: RouterPort): RouterPort => {
+      const route = router.route.bind(router)
+      router.route = async (request) => {
+        isAsked = true
+        await isOpen
+        return route(request)
+      }
+      return router
+    }
+    return { around, hasAsked: () => isAsked, letGo }
+  }
+
+  it('stays for a request that has chosen it and waits for a decode worker before either is asked', async () => {
+    const { around, hasAsked, letGo } = gate()
+    await open('sglang', { around })
+    const answer = ask()
+    await until(() => expect(hasAsked()).toBe(true))
+    const state = drained()
+    letGo()
+    expect([(await answer).status, seen('prefill').length, seen('decode').length]).toEqual([200, 1, 1])
+    await until(() => expect(state.isGone).toBe(true))
+  })
+
   it('stays until the first token of who reads its KV', async () => {
     await open('vllm')
     script({ decode: [{ kind: 'ok', afterMs: 1_000 }] })
@@ -65,21 +94,10 @@ describe('a prefill worker that drains', () => {
   })
 
   it('stays while its KV waits for a reader, and at most as long as its lease', async () => {
-    let hasAsked = false
-    let letGo: () => void = () => {}
-    const gate = new Promise<void>((resolve) => (letGo = resolve))
-    const around: PairHouseOptions['around'] = (router) => {
-      const route = router.route.bind(router)
-      router.route = async (request) => {
-        hasAsked = true
-        await gate
-        return route(request)
-      }
-      return router
-    }
+    const { around, hasAsked, letGo } = gate()
     await open('vllm', { leaseMs: 2_000, around })
     const answer = ask()
-    await until(() => expect(hasAsked).toBe(true)) // for a decode worker: the prefill is over
+    await until(() => expect(hasAsked()).toBe(true)) // for a decode worker: the prefill is over
     const state = drained()
     // The server's lease began before the gateway knew of it, so it ends first, however late both clocks ring.
     const looks = { held: 0, gone: 0 }

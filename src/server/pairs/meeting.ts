@@ -8,6 +8,8 @@ import type { Choice } from './prefill-runner.js'
 export interface Meeting {
   readonly choice: Choice
   agreed: Appointment | undefined
+  /** The prefill worker stays until it is asked, or never will be. */
+  readonly letLeave: (() => void) | undefined
   /** Set while its KV may be read though its prefill is answered. */
   letGo?: (() => void) | undefined
 }

@@ -182,6 +182,7 @@ export class PairedRequest {
         if (this.#meeting === meeting) end(this.#runner.failed(error))
       },
     )
+    meeting.letLeave?.()
   }
 
   /** Asked when a connection is there: opening one may take longer than a lease allows, and nothing is sent twice. */
@@ -205,6 +206,7 @@ export class PairedRequest {
     if (!meeting) return
     meeting.letGo?.()
     this.#runner.free(meeting.choice)
+    meeting.letLeave?.()
   }
 
   /** A second reader might find another's blocks, so the engines are left to settle it: by their word, or by the lease. */
@@ -357,7 +359,8 @@ export class PairedRequest {
 
   async #meet(): Promise<void> {
     // Its answer waits until the decode worker has fetched the KV, which may wait for room there.
-    this.#meeting = { choice: await this.#runner.choose(false), agreed: undefined }
+    const choice = await this.#runner.choose(false)
+    this.#meeting = { choice, agreed: undefined, letLeave: this.#runner.worker?.hold() }
   }
 
   #agree(meeting: Meeting): Appointment {

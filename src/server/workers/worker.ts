@@ -95,7 +95,7 @@ export class Worker {
     return this.inFlight === 0 && this.#holds === 0
   }
 
-  /** It keeps KV that another worker reads, or will: it must not leave. Returns the way to end that; safe to repeat. */
+  /** It keeps KV that another worker reads, or will, or is chosen and not asked yet: it must not leave. Returns the way to end that; safe to repeat. */
   hold(): () => void {
     this.#holds++
     let isHeld = true
