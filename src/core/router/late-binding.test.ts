@@ -31,6 +31,19 @@ it('holds a request until its worker is about to be free', () => {
   expect(fleet.core.nextWakeMs(at)).toBeUndefined()
 })
 
+it('wakes for a worker that came about free between the last look and the question when to look again', () => {
+  const fleet = heldFleet()
+  fleet.ask('a', longPrompt)
+  fleet.recheck()
+  const at = fleet.core.nextWakeMs(0)!
+  fleet.nowMs = at - 0.25 // a timer that fires early
+  expect(fleet.recheck()).toEqual([])
+  const next = fleet.core.nextWakeMs(at + 0.25)!
+  expect(next).toBeGreaterThan(at)
+  fleet.nowMs = next
+  expect([fleet.recheck(), fleet.core.nextWakeMs(next)]).toEqual([['a@0'], undefined])
+})
+
 it('never holds a prompt that costs no more than two empty passes', () => {
   const fleet = heldFleet() // an empty pass takes 10 ms
   expect(outcome(fleet.ask('longer', { promptTokens: 501 }))).toBe('parked')

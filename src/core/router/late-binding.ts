@@ -36,6 +36,7 @@ export class LateBinding {
   readonly #held: HeldClasses<ParkedRequest>
   /** Who came since the last look. */
   #fresh: ParkedRequest[] = []
+  #lookedAtMs = 0
 
   constructor(options: LateBindingOptions) {
     this.#options = options
@@ -80,6 +81,7 @@ export class LateBinding {
   look(moment: Moment, port: LookPort): void {
     const fresh = this.#fresh
     if (fresh.length > 0) this.#fresh = []
+    this.#lookedAtMs = moment.nowMs
     if (this.#held.size === 0) return
     if (this.#isAnybodyFree(moment.nowMs)) this.#lookAtFront(moment, port)
     this.#lookAtFresh(fresh, moment, port)
@@ -132,13 +134,14 @@ export class LateBinding {
     if (this.#fresh.length > 0) return nowMs
     const { sequences, workers } = this.#options
     const { served, servedCount } = workers
+    const sinceMs = Math.min(this.#lookedAtMs, nowMs) // what has come about free after that was not seen yet
     let earliest = Number.POSITIVE_INFINITY
     for (let row = 0; row < servedCount; row++) {
       const rank = served[row]!
       // Time lets the oldest prefill of a rank end, and no other: behind it everybody waits for its mark.
       const lowest = Math.max(aboutFreeMs, sequences.prefillWaitMs(rank, Number.POSITIVE_INFINITY))
-      const fallsBy = sequences.prefillWaitMs(rank, nowMs) - lowest
-      if (fallsBy > 0 && lowest <= shortMs) earliest = Math.min(earliest, nowMs + fallsBy)
+      const fallsBy = sequences.prefillWaitMs(rank, sinceMs) - lowest
+      if (fallsBy > 0 && lowest <= shortMs) earliest = Math.min(earliest, sinceMs + fallsBy)
     }
     return earliest === Number.POSITIVE_INFINITY ? undefined : Math.max(earliest, nowMs + 1)
   }
