@@ -243,3 +243,40 @@ it('is not for the ends of whole answers: whoever is held goes when the prompts 
   for (const reply of await Promise.all(asked))
     expect([reply.status, await reply.text()]).toEqual([200, expect.any(String)])
 })
+
+it.each(['/tokenize', '/detokenize', '/v1/messages/count_tokens'])(
+  'is not for what computes no prompt: %s goes at once, and is no load',
+  async (route) => {
+    const config = { policy: 'warm', routerLateBinding: true, useKvEvents: false } as const
+    const router = await InProcessRouter.create({ blockSize: 16, config })
+    const answers: (() => void)[] = []
+    let isComplete = (): void => {}
+    const complete = new Promise<void>((resolve) => (isComplete = resolve))
+    let tokensBooked: readonly number[] = []
+    house = await openHouse({
+      engines: 1,
+      router,
+      respond: (request, response) => {
+        if (request.path !== '/v1/completions')
+          return void router.loads().then((loads) => {
+            tokensBooked = loads.flatMap((it) => [it.activePrefillTokens, it.activeDecodeBlocks])
+            response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
+          })
+        answers.push(() => answerChat(request, response))
+        if (answers.length === 2) isComplete()
+      },
+    })
+    const ids = (length: number): number[] => Array.from({ length }, (_, at) => length + at)
+    const stream = (length: number): string => JSON.stringify({ model: 'm', stream: true, prompt: ids(length) })
+    const asked = [6_400, 12_800].map((length) => post(house.url, '/v1/completions', stream(length)))
+    await complete // both are prompts that nobody has marked
+    const before = (await router.loads()).map(({ activeDecodeBlocks }) => activeDecodeBlocks)
+    const body = JSON.stringify({ model: 'm', prompt: 'x'.repeat(40_000) })
+    const reply = await post(house.url, route, body)
+    expect([reply.status, await reply.text()]).toEqual([200, '{}'])
+    expect(tokensBooked[0]).toBeLessThanOrEqual(12_800 + 6_400)
+    expect(tokensBooked[1]).toBeLessThanOrEqual(before[0]! + 1)
+    for (const answer of answers) answer()
+    for (const reply of await Promise.all(asked)) await reply.text()
+  },
+)

@@ -20,6 +20,8 @@ export interface EndpointRow {
   /** False: nothing is generated, so nothing is booked for decoding and no stream is expected. */
   readonly generates: boolean
   readonly isAnthropic?: boolean
+  /** The engine's server answers it alone: no prompt is computed for it, so that it waits for nobody and is no load. */
+  readonly isIdle?: boolean
 }
 
 const load: readonly string[] = []
@@ -30,11 +32,11 @@ export const endpointRows: readonly EndpointRow[] = [
   { path: '/v1/completions', endpoint: 'completions', promptFields: ['prompt'], generates: true },
   { path: '/v1/responses', endpoint: 'responses', promptFields: ['tools', 'instructions', 'input'], generates: true },
   { path: '/v1/messages', endpoint: 'anthropic_messages', promptFields: ['tools', 'system', 'messages'], generates: true, isAnthropic: true },
-  { path: '/v1/messages/count_tokens', endpoint: 'native', promptFields: load, generates: false, isAnthropic: true },
+  { path: '/v1/messages/count_tokens', endpoint: 'native', promptFields: load, generates: false, isAnthropic: true, isIdle: true },
   { path: '/v1/embeddings', endpoint: 'embeddings', promptFields: ['input'], generates: false },
   { path: '/generate', endpoint: 'generate', promptFields: ['text', 'input_ids', 'image_data', 'audio_data', 'video_data'], generates: true },
-  { path: '/tokenize', endpoint: 'native', promptFields: load, generates: false },
-  { path: '/detokenize', endpoint: 'native', promptFields: load, generates: false },
+  { path: '/tokenize', endpoint: 'native', promptFields: load, generates: false, isIdle: true },
+  { path: '/detokenize', endpoint: 'native', promptFields: load, generates: false, isIdle: true },
   { path: '/v1/rerank', endpoint: 'native', promptFields: load, generates: false },
   { path: '/rerank', endpoint: 'native', promptFields: load, generates: false },
   { path: '/v1/score', endpoint: 'native', promptFields: load, generates: false },

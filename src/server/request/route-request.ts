@@ -66,7 +66,7 @@ export function routeRequestOf(
     requestId,
     model: model.name,
     tokens: prompt?.tokens,
-    tokenCount: prompt ? undefined : guessedTokens(prepared.bytes),
+    tokenCount: prompt ? undefined : row.isIdle ? 1 : guessedTokens(prepared.bytes),
     hashes,
     encodings: prompt?.encodings,
     blockMmInfos: prompt?.blockMmInfos,
@@ -86,11 +86,13 @@ export function routeRequestOf(
     preferredTaints: terms.preferredTaints
       ? { ...terms.preferredTaints, ...hints.preferredTaints }
       : hints.preferredTaints,
-    override: terms.override,
+    override: row.isIdle ? noPrefill : terms.override,
     isQueryOnly: hints.isDryRun,
     signal,
   }
 }
+
+const noPrefill = { trackPrefillTokens: false } as const
 
 /** Why nobody could be chosen: where a busy worker would have done, the fleet is overloaded and not absent. */
 export function refusalFor(
