@@ -244,7 +244,7 @@ async function abortWhole(house: RealHouse): Promise<string> {
     () => 'answered',
     () => 'aborted',
   )
-  await eventually(() => served.assembly.gateway.inFlight > 0)
+  expectThat(await eventually(() => served.assembly.gateway.inFlight > 0), 'it never came to the gateway')
   abort.abort()
   expectThat((await answer) === 'aborted', 'it was answered before it could be left')
   return isIdleSoon(house)
