@@ -51,6 +51,8 @@ export function hostileBodies(
     'control characters': complete(`"${tag}${fill('\u0001', 6 * mega)}"`),
     'a megabyte of small numbers': { ...talk(say(tag), `,"tools":[${fill('-1.5e1,')}1]`), statuses: [200, 400] },
     'random bytes': complete(JSON.stringify(tag + randomText(mega / 2, round))),
+    'two million characters, mixed': complete(JSON.stringify(tag + randomText(size(100_000, 2_000_000), round))),
+    'two million Chinese characters': talk(say(tag + fill('好的天地', size(100_000, 2_000_000)))),
     'four megabytes of words': talk(say(tag + fill(prose(mega / 10, 800), 4 * mega))),
     'a list of one text of backslashes, 44 MB': complete(`["${tag}${fill('\\\\', size(200_000, 44_000_000))}"]`),
     'bytes that are no UTF-8, 44 MB': {

@@ -1,13 +1,17 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { copyInSlices, encodeInSlices } from './next-turn.js'
+import { copyInSlices, decodeInSlices, encodeInSlices } from './next-turn.js'
 
-it('encodes a text in slices as in one go, halves of characters included', async () => {
-  const units = fc.constantFrom('a', 'é', '好', '👩', '\ud83d', '\udc69')
+it('encodes and decodes a text in slices as in one go, halves of characters included', async () => {
+  const units = fc.constantFrom('a', '\ufeff', 'é', '好', '👩', '\ud83d', '\udc69')
   await fc.assert(
     fc.asyncProperty(fc.array(units, { maxLength: 40 }), fc.integer({ min: 2, max: 9 }), async (parts, slice) => {
       const text = parts.join('')
-      expect([...(await encodeInSlices(text, slice))]).toEqual([...new TextEncoder().encode(text)])
+      const expected = [...new TextEncoder().encode(text)]
+      const before = Uint8Array.of(7, 8, 9)
+      expect([...(await encodeInSlices(text, undefined, slice))]).toEqual(expected)
+      expect([...(await encodeInSlices(text, before, slice))]).toEqual([...before, ...expected])
+      expect(await decodeInSlices(Uint8Array.from(expected), slice)).toBe(text.toWellFormed())
     }),
     { numRuns: 300 },
   )

@@ -23,11 +23,16 @@ export async function copyInSlices(bytes: Uint8Array, moreBytes = 0): Promise<Ui
 /** UTF-16 units that one slice encodes: about a millisecond. */
 const sliceUnits = 512 << 10
 const utf8 = new TextEncoder()
+const noBytes: Uint8Array = new Uint8Array(0)
 
-/** A text's bytes. A thread that is given a long text itself has it copied to it in one go. */
-export async function encodeInSlices(text: string, slice = sliceUnits): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = new Uint8Array(Buffer.byteLength(text))
-  let written = 0
+/** A text's bytes, behind others where they are given. A thread that is given a long text itself has it copied to it in one go. */
+export async function encodeInSlices(
+  text: string,
+  before: Uint8Array = noBytes,
+  slice = sliceUnits,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = await copyInSlices(before, Buffer.byteLength(text))
+  let written = before.length
   for (let at = 0, end = 0; at < text.length; at = end) {
     if (at > 0) await nextTurn()
     end = Math.min(text.length, at + slice)
@@ -35,6 +40,17 @@ export async function encodeInSlices(text: string, slice = sliceUnits): Promise<
     written += utf8.encodeInto(text.slice(at, end), bytes.subarray(written)).written
   }
   return bytes
+}
+
+/** A text of its bytes, all of them: a mark of their order is a character, too. */
+export async function decodeInSlices(bytes: Uint8Array, slice = sliceUnits): Promise<string> {
+  const utf16 = new TextDecoder('utf-8', { ignoreBOM: true })
+  let text = ''
+  for (let at = 0; at < bytes.length; at += slice) {
+    if (at > 0) await nextTurn()
+    text += utf16.decode(bytes.subarray(at, at + slice), { stream: true })
+  }
+  return text + utf16.decode()
 }
 
 function isFirstHalf(unit: number): boolean {

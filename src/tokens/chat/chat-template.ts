@@ -1,7 +1,6 @@
 /** The chat templates of one model: which one a request takes, and what every rendering of it is given. */
 import type { Node } from '../template/node.js'
 import type { RenderedPrefixes, Rendering } from '../template/rendered-prefixes.js'
-import { wholeText } from '../template/rendered-prefixes.js'
 import type { RenderOptions } from '../template/template.js'
 import type { Scope } from '../template/run.js'
 import { newConstants, Template } from '../template/template.js'
@@ -80,12 +79,9 @@ export function continueChat<Text extends { readonly bytes: Uint8Array }>(
   options: RenderOptions,
   prefixes: RenderedPrefixes<Text>,
 ): Rendering<Text> {
-  const { template, constants } = chosen
-  const { variables, final } = variablesOf(chosen, input)
-  const rendering = prefixes.render(template, variables, options, constants)
-  if (final === undefined) return rendering
-  // What is kept of it is the whole conversation, and this text ends inside it.
-  return { head: undefined, tail: cutAtTag(wholeText(rendering), final), keep: undefined }
+  // Its text ends inside what would be kept of it.
+  if (input.continueFinalMessage) return { head: undefined, tail: renderChat(chosen, input, options), keep: undefined }
+  return prefixes.render(chosen.template, variablesOf(chosen, input).variables, options, chosen.constants)
 }
 
 function variablesOf(

@@ -161,11 +161,11 @@ export class Encoder {
     return this.#bytes.subarray(textStart, textStart + this.#length)
   }
 
-  /** Whether the loaded text is its own normal form, so that cuts in it are cuts in what is encoded. A long one counts as not. */
-  isStable(text: string): boolean {
-    if (!this.plan.isNfc || this.#length === text.length) return true // ASCII is
+  /** Whether a text, given with its bytes, is its own normal form, so that cuts in it are cuts in what is encoded. A long one counts as not. */
+  isStable(text: string, bytes: Uint8Array): boolean {
+    if (!this.plan.isNfc || bytes.length === text.length) return true // ASCII is
     if (text.length > scannedMax) return false
-    if (!hasNfcRisk(this.#bytes, textStart, textStart + this.#length, this.#vocabulary.nfcRisk)) return true
+    if (!hasNfcRisk(bytes, 0, bytes.length, this.#vocabulary.nfcRisk)) return true
     return text.length <= normalizedMax && toNfc(text) === text
   }
 

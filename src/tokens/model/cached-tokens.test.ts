@@ -121,6 +121,18 @@ describe.each(models)('$name', ({ loaded, uncached }) => {
       runs: 15,
       wanted: { continued: some, onLoop: some, inThreads: some },
     },
+    {
+      says: 'in steps, mostly on the loop',
+      options: { turnUnitsMax: 150 },
+      runs: 30,
+      wanted: { continued: some, onLoop: some },
+    },
+    {
+      says: 'in steps, through threads',
+      options: { turnUnitsMax: 150, loopBytesMax: 300 },
+      runs: 15,
+      wanted: { continued: some, onLoop: some, inThreads: some },
+    },
   ])('cached equals uncached: $says', async ({ options, runs, wanted }) => {
     const happened = new Happened()
     await holds(
@@ -206,6 +218,12 @@ describe.each(withTemplates)('chats of $name', ({ loaded, uncached }) => {
       runs: 5,
       wanted: { rendered: some, inThreads: some },
     },
+    {
+      says: 'in steps',
+      options: { turnUnitsMax: 1000, cacheBytes: 240_000 },
+      runs: 20,
+      wanted: { rendered: some, renderingsForgotten: some, onLoop: some },
+    },
   ])('continued equals rendered and encoded from nothing: $says', async ({ options, runs, wanted }) => {
     const happened = new Happened()
     await holds(
@@ -252,8 +270,9 @@ it.each(models)(
     const property = fc.asyncProperty(
       fc.array(anySteps(10), { minLength: 6, maxLength: 10, size: 'max' }),
       fc.constantFrom(24_000, 60_000, 8 << 20),
-      async (clients, cacheBytes) => {
-        const model = new ModelTokens(loaded, pool, { cacheBytes, loopBytesMax: 500 })
+      fc.constantFrom(undefined, { turnUnitsMax: 150 }),
+      async (clients, cacheBytes, steps) => {
+        const model = new ModelTokens(loaded, pool, { cacheBytes, loopBytesMax: 500, ...steps })
         const converse = async (steps: readonly Step[]): Promise<void> => {
           const chats = firstChats()
           for (const step of steps) {

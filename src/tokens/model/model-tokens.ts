@@ -11,24 +11,20 @@ import { exactBody } from '../chat/exact-body.js'
 import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
 import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
-import { joinCuts, lastCut } from '../encode/boundaries.js'
-import { addCounts, Encoder, noEncoderCounts } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
-import type { EncodeResult, RenderResult, TaskTypes } from '../pool/tasks.js'
-import { copyInSlices, encodeInSlices, nextTurn } from '../next-turn.js'
-import { hasSpecials, RememberedTexts } from '../remember/remembered-texts.js'
-import type { Lookup, RememberedText } from '../remember/remembered-texts.js'
+import type { RenderResult, TaskTypes } from '../pool/tasks.js'
+import { copyInSlices, nextTurn } from '../next-turn.js'
+import type { RememberedText } from '../remember/remembered-texts.js'
 import type { PrefixCounts, Rendering } from '../template/rendered-prefixes.js'
-import { RenderedPrefixes, wholeText } from '../template/rendered-prefixes.js'
+import { RenderedPrefixes } from '../template/rendered-prefixes.js'
 import { TemplateLimitError } from '../template/run.js'
 import type { PieceCounts } from '../sources/engine-pieces.js'
-import type { Kinship } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
-import { viewVocabulary } from '../vocabulary/vocabulary.js'
 import type { LoadedModel } from './loaded-model.js'
 import { readShared } from './loaded-model.js'
+import { deadlineMsDefault, ModelTexts } from './model-texts.js'
 
 export interface ModelTokensOptions {
   /** Bytes of all caches of this model on this thread. */
@@ -39,6 +35,8 @@ export interface ModelTokensOptions {
   readonly loopBytesMax?: number
   /** Rendering, or encoding, that has held the loop for so long is left to a thread. */
   readonly loopMsMax?: number
+  /** Texts of so many UTF-16 units are read and searched for in one turn of the loop; longer ones take several. */
+  readonly turnUnitsMax?: number
   readonly rules?: Partial<PromptRules>
   /** False: every conversation is rendered in full. */
   readonly keepsRenderings?: boolean
@@ -75,9 +73,6 @@ export interface ModelCounts {
 
 /** Cold bytes that are encoded on the loop: about 4 ms of it (bench `tokens.loop_stall_max_ms`). */
 const loopBytesMaxDefault = 48 << 10
-const loopPieceMax = 2048
-/** Longer texts are not even looked at on the loop, and so not remembered: reading one in takes it about 2 ms a million. */
-const loopUnitsMax = 2 << 20
 const loopStepsMax = 20_000
 /** Bytes and steps tell what work usually takes; code that has just been loaded, and texts that are meant to hurt, take longer. */
 const [renderMsMax, encodeMsMax] = [4, 6]
@@ -88,7 +83,6 @@ const rawBytesMax = 16 << 20
 /** Of a batch, texts that are encoded in one turn of the loop; each counts for a few more units than it has. */
 const batchUnitsMax = 32 << 10
 const unitsPerText = 256
-const deadlineMsDefault = 5000
 const cacheBytesDefault = 96 << 20
 /** Of more, the ids alone take the loop too long to receive and hash. */
 const textMaxDefault = 4 << 20
@@ -98,39 +92,30 @@ export class ModelTokens {
   readonly templateProblem: string | undefined
   readonly #loaded: LoadedModel
   readonly #pool: TokenPool
-  readonly #encoder: Encoder | undefined
-  readonly #texts: RememberedTexts
+  readonly #texts: ModelTexts
   readonly #prefixes: RenderedPrefixes<RememberedText>
   readonly #templates: ChatTemplates
   readonly #rules: PromptRules
   readonly #textMax: number
-  readonly #loopBytesMax: number
   readonly #renderMsMax: number
   readonly #encodeMsMax: number
-  readonly #threadCounts: EncoderCounts = noEncoderCounts()
-  /** By thread, the one that answered last at the end. */
-  readonly #threadBytes = new Map<number, number>()
-  #onLoop = 0
-  #inThreads = 0
 
   constructor(loaded: LoadedModel, pool: TokenPool, options: ModelTokensOptions = {}) {
     const cacheBytes = options.cacheBytes ?? cacheBytesDefault
     this.#loaded = loaded
     this.#pool = pool
     this.plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan | LibraryPlan
-    this.#encoder =
-      this.plan.kind === 'library' || !loaded.vocabulary
-        ? undefined
-        : new Encoder(this.plan, viewVocabulary(loaded.vocabulary), {
-            pieceCacheBytes: cacheBytes / 8,
-            segmentCacheBytes: cacheBytes / 8,
-          })
     this.#prefixes = new RenderedPrefixes(options.keepsRenderings === false ? 0 : cacheBytes / 8)
-    this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 5) / 8 : (cacheBytes * 7) / 8)
     this.#textMax = options.textMax ?? textMaxDefault
-    this.#loopBytesMax = options.loopBytesMax ?? loopBytesMaxDefault
     this.#renderMsMax = options.loopMsMax ?? renderMsMax
     this.#encodeMsMax = options.loopMsMax ?? encodeMsMax
+    this.#texts = new ModelTexts(this.plan, loaded, pool, {
+      cacheBytes: (cacheBytes * 7) / 8,
+      textMax: this.#textMax,
+      loopBytesMax: options.loopBytesMax ?? loopBytesMaxDefault,
+      loopMsMax: this.#encodeMsMax,
+      turnUnitsMax: options.turnUnitsMax,
+    })
     this.#rules = { ...plainRules, ...options.rules }
     const { templates, problem } = readyTemplates(loaded)
     this.#templates = templates
@@ -138,16 +123,8 @@ export class ModelTokens {
   }
 
   get counts(): ModelCounts {
-    return {
-      encoder: this.#encoder?.counts,
-      inThread: this.#encoder && this.#threadCounts,
-      texts: this.#texts.counts,
-      prefixes: this.#prefixes.counts,
-      cacheBytes: this.#texts.byteLength + this.#prefixes.byteLength + (this.#encoder?.cacheBytes ?? 0),
-      threadCacheBytes: [...this.#threadBytes.values()].reduce((sum, bytes) => sum + bytes, 0),
-      onLoop: this.#onLoop,
-      inThreads: this.#inThreads,
-    }
+    const { counts } = this.#texts
+    return { ...counts, prefixes: this.#prefixes.counts, cacheBytes: counts.cacheBytes + this.#prefixes.byteLength }
   }
 
   /** The tokens of a request. Throws `LoadOnlyError` for what cannot be known, `WarmrouteError` for what failed. */
@@ -187,7 +164,7 @@ export class ModelTokens {
 
   /** Ids of a text alone, through every cache. */
   async encode(text: string, addSpecialTokens: boolean, options: TokenizeOptions = {}): Promise<Uint32Array> {
-    return (await this.#encodeText(text, addSpecialTokens, options)).ids
+    return (await this.#texts.encode(text, addSpecialTokens, options)).ids
   }
 
   #rulesOf({ rules }: TokenizeOptions): PromptRules {
@@ -235,13 +212,13 @@ export class ModelTokens {
     const renderedAt = performance.now()
     const { rendering, suffix, addSpecialTokens, truncation, isProven } = rendered
     if (renderedAt - started > turnMsMax) await nextTurn()
-    const encoded = await this.#encodeRendering(rendering, addSpecialTokens, options)
+    const encoded = await this.#texts.encodeRendering(rendering, addSpecialTokens, options)
     if (encoded.kinship?.own) rendering.keep?.(encoded.kinship.own)
-    const tail = suffix === undefined ? undefined : await this.#encodeText(suffix, false, options)
+    const tail = suffix === undefined ? undefined : await this.#texts.encode(suffix, false, options)
     const ids = truncate(tail ? concat(encoded.ids, tail.ids) : encoded.ids, truncation)
     const kinship = ids === encoded.ids ? encoded.kinship : undefined
     const took = { templateMs: renderedAt - started, encodeMs: performance.now() - renderedAt }
-    const exactness = isProven && this.#encoder ? 'proven' : 'expected'
+    const exactness = isProven && !this.#texts.isLibrary ? 'proven' : 'expected'
     return new Tokens({ ids, source: 'tokenizer', exactness, kinship, took })
   }
 
@@ -250,7 +227,7 @@ export class ModelTokens {
     const { count, textAt, addSpecialTokens, truncation } = prompts
     const started = now()
     const endsAt = started + (options.deadlineMs ?? deadlineMsDefault)
-    const first = await this.#encodeText(textAt(0), addSpecialTokens, options)
+    const first = await this.#texts.encode(textAt(0), addSpecialTokens, options)
     const ids = truncate(first.ids, truncation)
     let totalCount = ids.length
     let units = textAt(0).length
@@ -265,190 +242,18 @@ export class ModelTokens {
         options.signal?.throwIfAborted()
         if (turnMs > endsAt) throw new WarmrouteError('WR_TOKENS_DEADLINE', { texts: index })
       }
-      const other = await this.#encodeText(text, addSpecialTokens, options)
+      const other = await this.#texts.encode(text, addSpecialTokens, options)
       totalCount += truncate(other.ids, truncation).length
     }
     return new Tokens({
       ids,
       source: 'tokenizer',
-      exactness: this.#encoder ? 'proven' : 'expected', // the library is in no recording
+      exactness: this.#texts.isLibrary ? 'expected' : 'proven', // the library is in no recording
       promptCount: count,
       totalCount,
       kinship: ids === first.ids ? first.kinship : undefined,
       took: { templateMs: undefined, encodeMs: performance.now() - started },
     })
-  }
-
-  #encodeText(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
-    if (text.length > this.#textMax) {
-      throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length: text.length, lengthMax: this.#textMax })
-    }
-    const encoder = this.#encoder
-    if (text.length > loopUnitsMax) return this.#encodeLong(text, addSpecialTokens, options)
-    if (!encoder) return this.#encodeByLibrary(text, addSpecialTokens, options)
-    const bytes = encoder.load(text)
-    if (!encoder.isStable(text)) return this.#encodeUnstable(bytes, addSpecialTokens, options)
-    const lookup = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
-    return this.#encodeLoaded(bytes, lookup, addSpecialTokens, options)
-  }
-
-  /** A rendered text whose head is remembered: neither made, nor hashed, nor searched for again. */
-  #encodeRendering(
-    { head, tail }: Rendering<RememberedText>,
-    addSpecialTokens: boolean,
-    options: TokenizeOptions,
-  ): Encoded | Promise<Encoded> {
-    const encoder = this.#encoder
-    const isWrapped = addSpecialTokens && this.#hasSpecials
-    if (!head || !encoder || hasSpecials(head.text) !== isWrapped) {
-      return this.#encodeText(wholeText({ head, tail }), addSpecialTokens, options)
-    }
-    const bytes = encoder.loadAfter(head.text.bytes, head.length, tail)
-    const isAscii = bytes.length - head.length === tail.length
-    // What is remembered is its own normal form, and ASCII behind it leaves it so.
-    if (encoder.plan.isNfc && !isAscii) return this.#encodeText(wholeText({ head, tail }), addSpecialTokens, options)
-    return this.#encodeLoaded(bytes, this.#texts.findAfter(head.text, bytes, head.length), addSpecialTokens, options)
-  }
-
-  #encodeLoaded(
-    bytes: Uint8Array,
-    lookup: Lookup,
-    addSpecialTokens: boolean,
-    options: TokenizeOptions,
-  ): Encoded | Promise<Encoded> {
-    const encoder = this.#encoder!
-    const { match } = lookup
-    if (match && match.common === bytes.length && match.text.bytes.length === bytes.length) {
-      return { ids: match.text.ids, kinship: this.#kin(match.text, undefined, 0) }
-    }
-    const cut = match ? lastCut(match.text.cuts, match.common - encoder.cutMargin) : -1
-    const from = cut < 0 ? 0 : match!.text.cuts[cut * 2]!
-    if (bytes.length - from > this.#loopBytesMax || !this.#encodeOnLoop(from)) {
-      return this.#encodeInThread(bytes.slice(), lookup, cut, addSpecialTokens, options)
-    }
-    this.#onLoop++
-    const headTokens = cut < 0 ? 0 : match!.text.cuts[cut * 2 + 1]!
-    const before = cut < 0 ? 0 : match!.text.specialsBefore
-    const head = cut < 0 ? noIds : match!.text.ids.subarray(before, before + headTokens)
-    const ids = encoder.takeIds(addSpecialTokens, head)
-    const { boundaries } = encoder
-    if (bytes.length < shortBytesMax) return { ids, kinship: undefined }
-    if (cut >= 0 && bytes.length - match!.common < newBytesMin) {
-      return { ids, kinship: this.#kin(undefined, match!.text, this.#sharedTokens(match!.text, cut, addSpecialTokens)) }
-    }
-    const cuts = joinCuts(match?.text.cuts ?? noIds, cut, boundaries.pairs, boundaries.count, 0)
-    return this.#remember(bytes.slice(), ids, cuts, lookup, cut, addSpecialTokens)
-  }
-
-  /** False where it would take too long, or has. */
-  #encodeOnLoop(from: number): boolean {
-    const endsAt = now() + this.#encodeMsMax
-    return this.#encoder!.encodeFrom(from, loopPieceMax, () => now() > endsAt)
-  }
-
-  /** The library's texts have no cuts that we could prove: a text is known as a whole or not at all. */
-  #encodeByLibrary(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
-    const bytes = Uint8Array.from(new TextEncoder().encode(text))
-    const lookup = this.#texts.find(bytes, addSpecialTokens && this.#hasSpecials)
-    const { match } = lookup
-    if (match && match.common === bytes.length && match.text.bytes.length === bytes.length) {
-      return { ids: match.text.ids, kinship: this.#kin(match.text, undefined, 0) }
-    }
-    return this.#encodeInThread(bytes, lookup, -1, addSpecialTokens, options)
-  }
-
-  /** A text that its normaliser changes: cuts in it are not cuts in what is encoded, so nothing of it is remembered. */
-  #encodeUnstable(bytes: Uint8Array, addSpecialTokens: boolean, options: TokenizeOptions): Encoded | Promise<Encoded> {
-    const encoder = this.#encoder!
-    if (bytes.length <= this.#loopBytesMax / 2 && this.#encodeOnLoop(0)) {
-      this.#onLoop++
-      return { ids: encoder.takeIds(addSpecialTokens), kinship: undefined }
-    }
-    return this.#encodeForgotten(bytes.slice(), addSpecialTokens, options)
-  }
-
-  async #encodeLong(text: string, addSpecialTokens: boolean, options: TokenizeOptions): Promise<Encoded> {
-    return this.#encodeForgotten(await encodeInSlices(text), addSpecialTokens, options)
-  }
-
-  async #encodeForgotten(text: Uint8Array, addSpecialTokens: boolean, options: TokenizeOptions): Promise<Encoded> {
-    const { ids } = await this.#askThread(text, false, options)
-    return { ids: addSpecialTokens && this.#hasSpecials ? this.#wrap(noIds, ids) : ids, kinship: undefined }
-  }
-
-  async #askThread(text: Uint8Array, isContinued: boolean, options: TokenizeOptions): Promise<EncodeResult> {
-    this.#inThreads++
-    const { key, plan, vocabulary, library } = this.#loaded
-    const task = { model: { key, plan, vocabulary, library }, text, isContinued }
-    const deadlineMs = options.deadlineMs ?? deadlineMsDefault
-    const transfer = [text.buffer as ArrayBuffer]
-    const result = await this.#pool.run('encode', task, { deadlineMs, signal: options.signal, transfer })
-    addCounts(this.#threadCounts, result.counted)
-    this.#noteHeld(result.held)
-    return result
-  }
-
-  /** A thread that was ended holds nothing any more: as many as there can be at a time are believed. */
-  #noteHeld({ thread, bytes }: EncodeResult['held']): void {
-    this.#threadBytes.delete(thread)
-    this.#threadBytes.set(thread, bytes)
-    if (this.#threadBytes.size > this.#pool.threads) this.#threadBytes.delete(this.#threadBytes.keys().next().value!)
-  }
-
-  /** Known ids and new ones, between the tokenizer's special tokens. */
-  #wrap(head: Uint32Array, rest: Uint32Array): Uint32Array {
-    const { specialsBefore: first, specialsAfter: last } = this.plan
-    const ids = new Uint32Array(first.length + head.length + rest.length + last.length)
-    ids.set(first)
-    ids.set(head, first.length)
-    ids.set(rest, first.length + head.length)
-    ids.set(last, first.length + head.length + rest.length)
-    return ids
-  }
-
-  async #encodeInThread(
-    bytes: Uint8Array,
-    lookup: Lookup,
-    cut: number,
-    addSpecialTokens: boolean,
-    options: TokenizeOptions,
-  ): Promise<Encoded> {
-    const match = cut < 0 ? undefined : lookup.match
-    const from = match ? match.text.cuts[cut * 2]! : 0
-    const result = await this.#askThread(bytes.slice(from), from > 0, options)
-    const before = match?.text.specialsBefore ?? 0
-    const head = match ? match.text.ids.subarray(before, before + match.text.cuts[cut * 2 + 1]!) : noIds
-    const ids = addSpecialTokens ? this.#wrap(head, result.ids) : concat(head, result.ids)
-    const cuts = joinCuts(match?.text.cuts ?? noIds, match ? cut : -1, result.cuts, result.cuts.length / 2, from)
-    return this.#remember(bytes, ids, cuts, lookup, match ? cut : -1, addSpecialTokens)
-  }
-
-  #remember(
-    bytes: Uint8Array,
-    ids: Uint32Array,
-    cuts: Uint32Array,
-    lookup: Lookup,
-    cut: number,
-    addSpecialTokens: boolean,
-  ): Encoded {
-    const { specialsBefore, specialsAfter } = this.plan
-    const before = addSpecialTokens ? specialsBefore.length : 0
-    const after = addSpecialTokens ? specialsAfter.length : 0
-    const own = this.#texts.add({ bytes, ids, specialsBefore: before, specialsAfter: after, cuts }, lookup)
-    const near = cut < 0 ? undefined : lookup.match!.text
-    return { ids, kinship: this.#kin(own, near, near ? this.#sharedTokens(near, cut, addSpecialTokens) : 0) }
-  }
-
-  #sharedTokens({ cuts }: RememberedText, cut: number, addSpecialTokens: boolean): number {
-    return (addSpecialTokens ? this.plan.specialsBefore.length : 0) + cuts[cut * 2 + 1]!
-  }
-
-  #kin(own: Kinship['own'], near: Kinship['near'], sharedTokens: number): Kinship {
-    return { memory: this.#texts, own, near, sharedTokens }
-  }
-
-  get #hasSpecials(): boolean {
-    return this.plan.specialsBefore.length + this.plan.specialsAfter.length > 0
   }
 }
 
@@ -462,11 +267,6 @@ interface Prompts {
 
 type RenderedPrompt = Omit<RenderResult, 'text'> & { readonly rendering: Rendering<RememberedText> }
 
-interface Encoded {
-  readonly ids: Uint32Array
-  readonly kinship: Kinship | undefined
-}
-
 const now = (): number => performance.now()
 const date = (): Date => new Date()
 
@@ -474,11 +274,7 @@ function plain(text: string): Rendering<RememberedText> {
   return { head: undefined, tail: text, keep: undefined }
 }
 
-const noIds: Uint32Array = new Uint32Array(0)
 const noBytes: Uint8Array = new Uint8Array(0)
-const shortBytesMax = 128
-/** A text that adds less than this to a remembered one is encoded from there again sooner than it is kept. */
-const newBytesMin = 256
 
 function concat(a: Uint32Array, b: Uint32Array): Uint32Array {
   const joined = new Uint32Array(a.length + b.length)

@@ -12,6 +12,7 @@ import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
 import { parseTemplate } from '../template/template.js'
 import type { LoadedModel } from './loaded-model.js'
 import { loadModel } from './loaded-model.js'
+import { turnsDuring } from '../turns.case.js'
 import { ModelTokens } from './model-tokens.js'
 
 const pool = new TokenPool({ threads: 1 })
@@ -121,6 +122,23 @@ it('a text that the library encodes is taken only for itself', async () => {
   const marked = await model.encode('\ufeff and on', false)
   expect([...marked].slice(-2)).toEqual([...(await model.encode(' and on', false))].slice(-2))
   expect(marked.length).toBeGreaterThan(2)
+})
+
+it.each([
+  ['letters', 'Ārzemēs ', 0],
+  ['letters that are changed first', 'e\u0301 and a\u0308 ', undefined],
+  ['ASCII', 'abroad ', 0],
+])('a long text is read in steps, as often as it is asked for: %s', async (_says, words, inThreads) => {
+  const text = words.repeat(Math.ceil(300_000 / words.length))
+  const wanted = realTokenizer('qwen3').newEncoder().encode(text)
+  const model = new ModelTokens(qwen, pool)
+  const encode = (): Promise<Uint32Array> => model.encode(text, false, { deadlineMs: 60_000 })
+  expect(Buffer.from((await encode()).buffer).equals(Buffer.from(wanted.buffer, 0, wanted.byteLength))).toBe(true)
+  const asked = model.counts.inThreads
+  const { result, turns } = await turnsDuring(encode)
+  expect(Buffer.from(result.buffer).equals(Buffer.from(wanted.buffer, 0, wanted.byteLength))).toBe(true)
+  expect(turns).toBeGreaterThan(1)
+  if (inThreads === 0) expect(model.counts.inThreads).toBe(asked) // it is remembered
 })
 
 it('a text that is too long to be looked at on the loop has the special tokens around it, too', async () => {

@@ -58,6 +58,8 @@ export interface PrefixOptions {
 
 const comparedFirstDefault = 4
 const comparedEveryDefault = 256
+/** Longer heads are not compared: making a text of one takes the loop a millisecond for each megabyte or two. */
+const comparedBytesMax = 1 << 20
 /** Rendering a shorter conversation costs less than looking for it, unless there are tools to print. */
 const messagesMin = 8
 const bytesPerMark = 72
@@ -109,7 +111,7 @@ export class RenderedPrefixes<Text extends KeptText> {
     this.#count(turns.reused)
     const head = known && turns.head > 0 ? { text: known.text, length: turns.head } : undefined
     const rendering = { head, tail, keep: (text: Text) => this.#keep(text, shared, turns, marks, known) }
-    if (turns.reused === 0 || !this.#isDue(template)) return rendering
+    if (turns.reused === 0 || turns.head > comparedBytesMax || !this.#isDue(template)) return rendering
     const plain = this.#plainly(() => template.render(variables, options, constants))
     if (plain === undefined || plain === wholeText(rendering)) return rendering
     this.counts.refuted++
