@@ -14,6 +14,61 @@ it('reads what JSON.parse reads, wherever the two agree', () => {
   )
 })
 
+// A text that is not read again must be the same to both; words, keys and numbers that look like others are what matters here.
+it('says of every text that JSON.parse loses something of that it may', () => {
+  const anyKey = fc.constantFrom('"a"', '"1"', '"95" ', '"\\u0031"', '"__proto__"', '"1.5"', '"x\\""', '""', '"\\\\"')
+  const anyScalar = fc.constantFrom(
+    '1',
+    '0',
+    '-7',
+    '1.0',
+    '-0.0',
+    '2.5',
+    '1e3',
+    '1E-2',
+    '123456789012345',
+    '12345678901234567',
+    '"1.0, 2.5"',
+    '"\\", 1.5: \\""',
+    '"[1e9"',
+    '"\\\\"',
+    'true',
+    'null',
+  ) // prettier-ignore
+  const anySpace = fc.constantFrom('', ' ', '\n\t ')
+  const { value: anyText } = fc.letrec<{ value: string }>((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 3 },
+      anyScalar,
+      fc
+        .tuple(fc.array(tie('value'), { maxLength: 3 }), anySpace)
+        .map(([items, gap]) => `[${items.join(`${gap},`)}${gap}]`),
+      fc
+        .tuple(fc.array(fc.tuple(anyKey, tie('value')), { maxLength: 3 }), anySpace)
+        .map(([entries, gap]) => `{${entries.map(([key, value]) => `${gap}${key}${gap}:${gap}${value}`).join(',')}}`),
+    ),
+  }))
+  fc.assert(
+    fc.property(anyText, (text) => {
+      const isSame = dumps(parsePythonJson(text)) === dumps(JSON.parse(text) as Value)
+      expect({ text, may: mayDifferFromPython(text) || isSame }).toEqual({ text, may: true })
+    }),
+    { numRuns: 2000 },
+  )
+})
+
+it.each([
+  ['{"content": "costs: 3.5, [1e9], \\"7\\": 1"}', false],
+  ['{"a": ["1", "95"], "b": 123456789012345, "c": [-1, 0]}', false],
+  ['{"a": 1234567890123456}', true],
+  ['{"a": [1, -2.0]}', true],
+  ['{"a": 1e3}', true],
+  ['{"x": {"12" \n: 1}}', true],
+  ['{"\\u0039": 1}', true],
+])('%s may be another to Python: %s', (text, may) => {
+  expect(mayDifferFromPython(text)).toBe(may)
+})
+
 it('writes back what it read, spaces apart, and never loses a digit or the order of keys', () => {
   const anyNumber = fc.oneof(fc.integer(), fc.constantFrom(1.5, -2.25, 1e-7, 12_345.678))
   const anyValue = fc.letrec<{ value: unknown }>((tie) => ({

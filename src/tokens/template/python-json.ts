@@ -128,9 +128,41 @@ const words: readonly (readonly [string, Value])[] = [
 ]
 
 /**
- * Whether `JSON.parse` may have lost something of this text: a float, a long integer, a key of digits. Errs towards yes;
- * the text is then read again by `parsePythonJson`.
+ * Whether `JSON.parse` may have lost something of this text, which it took: a float, a long integer, a key of digits. Errs towards yes;
+ * the text is then read again by `parsePythonJson`. A loop and no regular expression, which takes ten times as long and looks into strings.
  */
 export function mayDifferFromPython(text: string): boolean {
-  return /(?:^|[:,[])\s*-?(?:\d+\.|\d+[eE]|\d{16})|"\d+"\s*:|__proto__/.test(text)
+  for (let at = 0; at < text.length; ) {
+    const unit = text.charCodeAt(at)
+    if (unit === quote) {
+      const end = endOfString(text, at)
+      if (isOddKey(text, at, end)) return true
+      at = end
+    } else if (unit >= zero && unit <= nine) {
+      numberPattern.lastIndex = at
+      const [number, fraction, exponent] = numberPattern.exec(text)!
+      if (fraction !== undefined || exponent !== undefined || number.length > safeDigits) return true
+      at += number.length
+    } else at++
+  }
+  return false
+}
+
+const [quote, backslash, colon, zero, nine] = [0x22, 0x5c, 0x3a, 0x30, 0x39]
+const safeDigits = 15
+
+/** Behind the quote that ends the string at `at`. */
+function endOfString(text: string, at: number): number {
+  let end = at + 1
+  for (let unit = text.charCodeAt(end); end < text.length && unit !== quote; unit = text.charCodeAt(end))
+    end += unit === backslash ? 2 : 1
+  return end + 1
+}
+
+/** Whether the string is a key that objects do not keep where it stands; one with escapes may be. */
+function isOddKey(text: string, at: number, end: number): boolean {
+  spacePattern.lastIndex = end
+  spacePattern.exec(text)
+  if (text.charCodeAt(spacePattern.lastIndex) !== colon) return false
+  return /^"(?:\d+|__proto__)"$|\\/.test(text.slice(at, end))
 }
