@@ -225,8 +225,9 @@ function compileBinary(node: Node): Expression {
   }
   const operator = operators[name]
   if (!operator) throw new TemplateSyntaxError(`unknown operator: ${name}`)
-  // Python reads `a < b < c` as two comparisons, and here it would be one of a truth with a number.
-  if (isComparison(node) && isComparison(node['left'] as Node)) throw new TemplateSyntaxError('chained comparison')
+  // Python reads `a < b < c` as two comparisons, and here it would be one of a truth with a number. The parser does not tell whether
+  // parentheses were there; `(a == b) != (c == d)` is how many templates see that roles alternate, and nobody writes `a == b == c`.
+  if (orders.has(name) && isComparison(node['left'] as Node)) throw new TemplateSyntaxError('chained comparison')
   const isSearch = name === 'in' || name === 'not in'
   return (scope, run) => {
     const first = left(scope, run)
@@ -237,7 +238,8 @@ function compileBinary(node: Node): Expression {
   }
 }
 
-const comparisons = new Set(['==', '!=', '<', '<=', '>', '>=', 'in', 'not in'])
+const orders = new Set(['<', '<=', '>', '>=', 'in', 'not in'])
+const comparisons = new Set(['==', '!=', ...orders])
 
 function isComparison(node: Node): boolean {
   return node.type === 'BinaryExpression' && comparisons.has((node['operator'] as { readonly value: string }).value)
