@@ -260,7 +260,8 @@ export class Attempt {
 
   #settle({ usage, status, hasError }: RelayOutcome & { readonly kind: 'completed' }, worker: Worker): void {
     const { prepared, prompt, answer, pair, record } = this.#options
-    if (!prepared.isStream && prepared.row.generates && status < 400 && !isInBackground(prepared))
+    const isWhole = !prepared.isStream && !this.#relay!.isStream // engines read a yes in `stream: 1`, too
+    if (isWhole && prepared.row.generates && status < 400 && !isInBackground(prepared))
       this.#progress(worker, usage?.outputTokens ?? 1)
     if (status < 400 && !hasError) pair?.hasRead()
     if (!hasError && !this.#asksForUsage && isUsageUnasked(prepared)) worker.tellsUsageUnasked = usage !== undefined

@@ -4,6 +4,7 @@ import { get } from 'node:https'
 import { describe, expect, it, vi } from 'vitest'
 import { InProcessRouter } from '../routing/index.js'
 import { createLog, createMetrics } from '../telemetry/index.js'
+import { chatFrames } from './fake-engine.case.js'
 import { chatBody, houseOfEachTest, post } from './house.case.js'
 
 const open = houseOfEachTest()
@@ -61,6 +62,34 @@ describe('metrics of our own', () => {
     const single = await ask({ prompt: prompt.slice(0, 1) })
     expect(single).toContain('warmroute_routed_prompt_tokens_total{model="m",worker="1"} 144')
     expect(single).toContain('warmroute_compared_cached_tokens_total{model="m",source="reported",worker="1"} 16')
+  })
+
+  it('count the tokens of a stream once, though the client said `1` where only engines read a yes', async () => {
+    const metrics = createMetrics()
+    const { url, engines } = await open({ engines: 1, gateway: { metrics } })
+    engines[0]!.respond = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.end(chatFrames('m').join(''))
+    }
+    await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    const streamed = metrics.outputTokens.with({ model: 'm' }).value
+    await (await post(url, '/v1/chat/completions', chatBody({ stream: 1 }))).text()
+    expect([streamed > 1, metrics.outputTokens.with({ model: 'm' }).value]).toEqual([true, 2 * streamed])
+  })
+
+  it('count what the engine reports where its events hold several tokens', async () => {
+    const metrics = createMetrics()
+    const { url, engines } = await open({ engines: 1, gateway: { metrics } })
+    const usage = { prompt_tokens: 5, completion_tokens: 7 }
+    engines[0]!.respond = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write('data: {"choices":[{"index":0,"delta":{"content":"one two three"}}]}\n\n')
+      response.end(`data: {"choices":[],"usage":${JSON.stringify(usage)}}\n\ndata: [DONE]\n\n`)
+    }
+    const options = { stream: true, stream_options: { include_usage: true } }
+    await (await post(url, '/v1/chat/completions', chatBody(options))).text()
+    expect(metrics.outputTokens.with({ model: 'm' }).value).toBe(7)
+    expect(metrics.outputSequenceTokens.with({ model: 'm' }).sum).toBe(7)
   })
 
   it('compare no caches where tokens are unknown and nothing else is remembered of a worker', async () => {

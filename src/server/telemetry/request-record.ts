@@ -158,7 +158,11 @@ export class RequestRecord {
   settled(usage: Usage | undefined, foretold: Foretold): void {
     const meters = this.#meters!
     if (usage?.promptTokens !== undefined) this.#counted?.(usage.promptTokens, this.#worker!.id)
-    if (usage?.outputTokens !== undefined) this.#outputTokens = usage.outputTokens
+    if (usage?.outputTokens !== undefined) {
+      const uncounted = usage.outputTokens - this.#outputTokens
+      if (uncounted > 0) meters.tokens(uncounted, undefined)
+      this.#outputTokens = usage.outputTokens
+    }
     if (usage?.cachedTokens !== undefined) {
       meters.cachedTokens(usage.cachedTokens)
       meters.reported(foretold.label, foretold.cachedTokens, usage.cachedTokens)
