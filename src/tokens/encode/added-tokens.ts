@@ -9,7 +9,7 @@ import { codePointAt, lengthAt } from './scan.js'
 const encoder = new TextEncoder()
 
 export interface AddedMatch {
-  /** Where the match begins, including white space that the token takes from its left. */
+  /** Where the match begins, including white space that the token takes from its left; `to` where the one before has taken all of it, and it is none. */
   from: number
   to: number
   /** Where the search for the next goes on: one may begin with white space that this one took. */
@@ -110,6 +110,7 @@ export class AddedTokenFinder {
     let left = at
     let right = at + token.length
     if (entry.lstrip) {
+      left = Math.max(left, from)
       while (left > from) {
         const before = startBefore(bytes, left)
         if ((this.#classes[codePointAt(bytes, before)]! & space) === 0) break

@@ -98,6 +98,31 @@ it('finds no token inside of one that does not stand alone, and of two that are 
   await expectParity(twice, ['xqz qz'])
 })
 
+it('finds no token that takes white space where the one before took all of it', async () => {
+  const [plain] = realTokenizer('gpt2').file.added_tokens!
+  const token = (id: number, content: string, lstrip: boolean, rstrip: boolean): AddedTokenEntry => ({
+    ...plain!,
+    id,
+    content,
+    lstrip,
+    rstrip,
+  })
+  for (const normalized of [false, true]) {
+    const tokenizer = changedTokenizer('gpt2', `with tokens that take white space, normalised: ${normalized}`, {
+      added_tokens: [
+        plain!,
+        token(50_257, '<12', true, true),
+        token(50_258, '\t', true, false),
+        token(50_259, '  ', true, true),
+        token(50_260, '\tq', true, false),
+        token(50_261, '\n', false, false),
+      ].map((it) => ({ ...it, normalized })),
+    })
+    const texts = ['a<12\t.', 'a    b', '<12\tq', '<12\n'] // the library itself fails where a token would end before it begins
+    await expectParity(tokenizer, texts)
+  }
+})
+
 // There are more ids than bytes, and what comes last must not be lost for want of room.
 describe('a text of fewer bytes than tokens', () => {
   const digits = '1'.repeat(12_000)

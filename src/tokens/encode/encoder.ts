@@ -221,7 +221,7 @@ export class Encoder {
       if (from < gapEnd && !this.#encodeGap(from, gapEnd)) return false
       if (!found) return true
       if (!this.#goesOn(to - from)) return false
-      this.#addToken(id)
+      if (gapEnd < to) this.#addToken(id)
       from = to
       searched = next
       if (next === to) this.#markSection(to) // else a rest would not see what begins before it
@@ -252,7 +252,7 @@ export class Encoder {
       if (from < gapEnd && !this.#encodeSection(bytes, from, gapEnd)) return false
       if (!found) return true
       if (!this.#goesOn(to - from)) return false
-      this.#addToken(id)
+      if (gapEnd < to) this.#addToken(id)
       from = to
       searched = next
       if (bytes === this.#bytes && next === to) this.#markSection(to)
