@@ -152,7 +152,7 @@ describe('a stream whose worker is silent', () => {
     ['closes the connection', (response) => later(response, () => response.destroy())],
     ['answers 503', (response) => later(response, () => response.writeHead(503).end())],
   ])('gets another worker when that one %s, though comments went out', async (_name, fail) => {
-    house = await openHouse({ gateway: { keepAliveMs: 20, deadlines: { noProgressMs: 150 } } })
+    house = await openHouse({ gateway: { keepAliveMs: 20, deadlines: { noProgressMs: 1_000 } } }) // the other answers sooner
     house.engines[0]!.respond = (_request, response) => fail(response)
     const response = await post(house.url, path, streamBody)
     expect(response.headers.get('x-warmroute-worker-id')).toBeNull() // comments bind nobody
@@ -162,7 +162,7 @@ describe('a stream whose worker is silent', () => {
   })
 
   it('stays with a worker that has begun to answer', async () => {
-    house = await openHouse({ gateway: { keepAliveMs: 20, deadlines: { noProgressMs: 150 } } })
+    house = await openHouse({ gateway: { keepAliveMs: 60_000, deadlines: { noProgressMs: 150 } } })
     house.engines[0]!.respond = (_request, response) =>
       void response.writeHead(200, eventStream).write(chatFrames('m')[0]!)
     const response = await post(house.url, path, streamBody)

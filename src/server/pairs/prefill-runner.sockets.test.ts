@@ -124,7 +124,7 @@ it.each(exits)('a prefill that ends with $says is freed exactly once, and counte
   house = await openPairHouse({
     pair,
     disagg: { openPrefill: () => Promise.resolve(watched()) },
-    gateway: { metrics: createMetrics(), deadlines: { prefillMs: 200 } },
+    gateway: { metrics: createMetrics(), deadlines: { prefillMs: 1_000 } }, // one that does not hang answers sooner
   })
   const client = new AbortController()
   const asked = fetch(`${house.url}/v1/chat/completions`, {
