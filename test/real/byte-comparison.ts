@@ -147,7 +147,7 @@ async function post(url: string, body: string, requestId: string): Promise<Answe
 }
 
 const names = /"(id|rid|item_id|call_id|response_id)":"[^"]*"/g
-const dates = /"(created|created_at|completed_at|[a-z0-9_]*_latency|[a-z_]*_time|[a-z_]*_ts)":[\d.]+/g
+const dates = /"(created|created_at|completed_at|[a-z0-9_]*_latency|decode_throughput|[a-z_]*_time|[a-z_]*_ts)":[\d.]+/g
 
 function settled({ status, type, text }: Answer, blanked: Set<string>): string {
   const blank = (value: string) => (_: string, field: string) => {
