@@ -46,6 +46,14 @@ it('makes a request part of a session that SGLang has open, on the routes that r
   expect(requestControls({ engine: 'sglang', path: chat }).strip).toContain('session_params')
 })
 
+it('takes out the other name of a session only where SGLang refuses both at once', () => {
+  const strippedOf = (path: string, openSessionId?: string) =>
+    requestControls({ engine: 'sglang', path, openSessionId }).strip.includes('session_id')
+  expect(strippedOf('/generate', 's1')).toBe(true)
+  expect(strippedOf('/generate')).toBe(false)
+  expect(strippedOf(chat, 's1')).toBe(false)
+})
+
 it('adds nothing for an engine that refuses unknown fields', () => {
   expect(requestControls({ engine: 'trtllm', path: chat, dpRank: 1, priority: 1, requestId: 'r' })).toMatchObject({
     headers: {},

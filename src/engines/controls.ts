@@ -75,8 +75,10 @@ export function requestControls(input: ControlInput): RequestControls {
       isPinned = true
     }
     // Without `rid` the prompt stands for itself: clients send the whole conversation, and nothing is put in front of it.
-    if (input.openSessionId && sglangSessionPaths.has(input.path))
+    if (input.openSessionId && sglangSessionPaths.has(input.path)) {
       fields['session_params'] = { id: input.openSessionId }
+      if (input.path === '/generate') strip.push('session_id') // which it refuses beside the other
+    }
     if (input.requestId) fields['rid'] = input.requestId
     if (input.priority !== undefined) fields['priority'] = input.priority // higher runs first there
   }

@@ -98,7 +98,10 @@ async function closeSession(exchange: Exchange): Promise<void> {
 
 /** Only this route runs inside a session; the OpenAI routes take the field and leave it. */
 function joinSession(server: SimServer, body: Json): void {
-  const id = textOf(objectOf(body, 'session_params') ?? {}, 'id')
+  const params = objectOf(body, 'session_params')
+  if (params && textOf(body, 'session_id') !== undefined)
+    throw sglangRefusal('session_id and session_params cannot both be set.')
+  const id = textOf(params ?? {}, 'id')
   if (id !== undefined && !server.sessions.join(id))
     throw sglangRefusal(`Invalid request: session id ${id} does not exist`)
 }
