@@ -65,6 +65,7 @@ describe.each(['vllm', 'sglang'] as const)('a simulated %s', (engine) => {
     expect(again.headers.get('x-warmroute-worker-id')).toBe(worker)
     const { meta_info: meta } = (await again.json()) as Generated
     expect(meta.cached_tokens).toBeGreaterThan(100)
+    expect(again.headers.get('x-warmroute-cached-tokens')).toBe(String(meta.cached_tokens))
   })
 })
 

@@ -86,7 +86,7 @@ export function carriedTokens(row: EndpointRow, body: Readonly<Record<string, un
 }
 
 /** Beside media the ids are not those that the engine computes: it puts values of its own in their places. */
-function hasMedia(body: Readonly<Record<string, unknown>>): boolean {
+export function hasMedia(body: Readonly<Record<string, unknown>>): boolean {
   return mediaFields.some((name) => body[name] !== undefined && body[name] !== null)
 }
 

@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { TokenService, Tokens } from '../../tokens/index.js'
 import { endpointRows } from './endpoints.js'
+import type { PromptRequest, PromptTokens } from './prompt.js'
 import { createServiceTokenizer } from './service-tokenizer.js'
 
 const [usualWorker, otherWorker] = [1n, 2n]
@@ -39,3 +41,56 @@ it.each([
   expect(service.counts.prompts[model]!.counted).toEqual({ equal: 4, different: 4 })
   await service.close()
 })
+
+it.each([
+  { says: 'a text', given: { text: 'hi' }, prompt: 'hi', isCounted: true },
+  { says: 'several texts, which it counts one by one', given: { text: ['hi', 'ho'] }, prompt: ['hi', 'ho'] },
+  { says: 'nothing that is known beside a picture', given: { text: 'hi', image_data: 'x' } },
+  { says: 'nothing that is known in a session of the client', given: { text: 'hi', session_params: { id: 's' } } },
+  { says: 'nothing that is known of a body too long to be parsed', given: undefined },
+])("SGLang's own route encodes $says as its completions do", async ({ given, prompt, isCounted = false }) => {
+  const asked: unknown[] = []
+  const tokenizer = createServiceTokenizer(
+    {
+      tokenizeRequest: (_, route, body) => {
+        asked.push(route, body)
+        const promptCount = Array.isArray(prompt) ? prompt.length : 1
+        const ids = Uint32Array.of(1, 2)
+        return Promise.resolve(new Tokens({ ids, promptCount, source: 'tokenizer', exactness: 'proven' }))
+      },
+      counted: () => {},
+    },
+    { model: 'm' },
+  )
+  const answer = await tokenizer.tokenize(generateRequest(given && { model: 'm', ...given }))
+  expect(asked).toEqual(prompt === undefined ? [] : ['completions', { model: 'm', prompt }])
+  expect((answer as PromptTokens | undefined)?.counted !== undefined).toBe(isCounted)
+})
+
+interface Recorded {
+  readonly path: string
+  readonly body: { readonly text: string | readonly string[] }
+  readonly answer: { readonly prompt_token_ids?: readonly number[] } | readonly { prompt_token_ids: readonly number[] }[]
+}
+
+it("texts on SGLang's own route become the ids that a real one made of them", async () => {
+  const service = new TokenService()
+  await service.setModel('m', { path: 'test/fixtures/tinyllama' })
+  const tokenizer = createServiceTokenizer(service, { model: 'm' })
+  const recorded = JSON.parse(readFileSync('test/fixtures/sglang/generate.json', 'utf8')) as readonly Recorded[]
+  let compared = 0
+  for (const { path, body, answer } of recorded) {
+    const [first] = [answer].flat()
+    if (path !== '/generate' || !first?.prompt_token_ids) continue
+    const made = await tokenizer.tokenize(generateRequest({ model: 'm', text: body.text }))
+    expect([...made!.tokens!]).toEqual(first.prompt_token_ids)
+    compared++
+  }
+  expect(compared).toBe(8)
+  await service.close()
+})
+
+function generateRequest(body: Readonly<Record<string, unknown>> | undefined): PromptRequest {
+  const row = endpointRows.find(({ endpoint }) => endpoint === 'generate')!
+  return { row, model: 'm', blockSize: 16, body, bytes: new Uint8Array(0), signal: new AbortController().signal }
+}

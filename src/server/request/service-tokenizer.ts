@@ -3,12 +3,14 @@ import type { Body, Dialect, Route, TokenService } from '../../tokens/index.js'
 import { Tokens } from '../../tokens/index.js'
 import type { Endpoint } from './endpoints.js'
 import type { EncodedPrompt, PromptRequest, PromptTokenizer, PromptTokens, TokenizerAnswer } from './prompt.js'
+import { hasMedia } from './prompt.js'
 
 const routes: Readonly<Partial<Record<Endpoint, Route>>> = {
   chat_completions: 'chat',
   completions: 'completions',
   responses: 'responses',
   anthropic_messages: 'messages',
+  generate: 'completions',
 }
 
 /** Routes whose answers count the prompt as the engine computes it; the others leave out what was cached, or add what tools did. */
@@ -42,16 +44,19 @@ export function createServiceTokenizer(
   }
 
   async function tokensOf(request: PromptRequest, route: Route, dialect?: Dialect): Promise<PromptTokens | undefined> {
-    const { blockSize, body, bytes, signal } = request
-    const asked = { raw: bytes, signal, deadlineMs }
-    const result = await service.tokenizeRequest(model, route, body as Body | undefined, asked, dialect)
+    const { row, blockSize, signal } = request
+    const isGenerate = row.endpoint === 'generate'
+    const shown = isGenerate ? asCompletion(request) : { body: request.body, raw: request.bytes }
+    if (!shown) return undefined
+    const asked = { raw: shown.raw, signal, deadlineMs }
+    const result = await service.tokenizeRequest(model, route, shown.body as Body | undefined, asked, dialect)
     if (!(result instanceof Tokens)) return undefined
     return {
       tokens: result.ids,
       isExact: true,
       totalTokens: result.totalCount,
       counted:
-        counts.has(route) && result.source !== 'request'
+        counts.has(route) && result.source !== 'request' && !(isGenerate && result.promptCount > 1)
           ? (engines, workerId) => service.counted(model, result.totalCount, engines, otherDialectOf(workerId))
           : undefined,
       blockMmInfos: result.mediaByBlock(blockSize),
@@ -77,6 +82,15 @@ export function createServiceTokenizer(
       return usual ? { ...usual, encodings } : { encodings }
     },
   }
+}
+
+/**
+ * What SGLang's own route encodes: a text, or several, as its completions do. Undefined beside media, and in a session that the client
+ * opened itself, where earlier turns stand before the text.
+ */
+function asCompletion({ body }: PromptRequest): { readonly body: object; readonly raw?: undefined } | undefined {
+  if (!body || body['text'] === undefined || hasMedia(body) || (body['session_params'] ?? null) !== null) return undefined
+  return { body: { model: body['model'], prompt: body['text'] } }
 }
 
 function isSame(one: PromptTokens, other: PromptTokens | undefined): boolean {
