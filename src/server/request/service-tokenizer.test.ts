@@ -70,7 +70,9 @@ it.each([
 interface Recorded {
   readonly path: string
   readonly body: { readonly text: string | readonly string[] }
-  readonly answer: { readonly prompt_token_ids?: readonly number[] } | readonly { prompt_token_ids: readonly number[] }[]
+  readonly answer:
+    | { readonly prompt_token_ids?: readonly number[] }
+    | readonly { prompt_token_ids: readonly number[] }[]
 }
 
 it("texts on SGLang's own route become the ids that a real one made of them", async () => {

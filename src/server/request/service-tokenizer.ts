@@ -89,7 +89,8 @@ export function createServiceTokenizer(
  * opened itself, where earlier turns stand before the text.
  */
 function asCompletion({ body }: PromptRequest): { readonly body: object; readonly raw?: undefined } | undefined {
-  if (!body || body['text'] === undefined || hasMedia(body) || (body['session_params'] ?? null) !== null) return undefined
+  if (!body || body['text'] === undefined || hasMedia(body) || (body['session_params'] ?? null) !== null)
+    return undefined
   return { body: { model: body['model'], prompt: body['text'] } }
 }
 
