@@ -6,6 +6,7 @@
 import type { BlockHasher, BlockHashes, HashScheme } from '../../core/hashing/index.js'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
 import type { PromptEncoding } from '../../routing/index.js'
+import { truncate, truncationOf } from '../../tokens/index.js'
 import type { BufferPool } from '../http/buffer-pool.js'
 import type { FieldSpan } from '../scan-fields.js'
 import type { EndpointRow } from './endpoints.js'
@@ -75,14 +76,16 @@ export function promptOn(prompt: PromptTokens | undefined, workerId: bigint): Pr
 export function carriedTokens(row: EndpointRow, body: Readonly<Record<string, unknown>>): PromptTokens | undefined {
   const name = row.endpoint === 'completions' ? 'prompt' : row.endpoint === 'generate' ? 'input_ids' : undefined
   const value = name === undefined || hasMedia(body) ? undefined : body[name]
+  const truncation = row.endpoint === 'completions' ? truncationOf(body) : undefined
   const first = asTokens(value)
-  if (first) return { tokens: first, isExact: true }
+  if (first) return { tokens: truncate(first, truncation), isExact: true }
   if (!Array.isArray(value)) return undefined
   const tokens = asTokens(value[0])
   if (!tokens) return undefined
   let totalTokens = 0
-  for (const prompt of value as readonly unknown[]) totalTokens += isList(prompt) ? prompt.length : 0
-  return { tokens, isExact: true, totalTokens }
+  for (const prompt of value as readonly unknown[])
+    totalTokens += isList(prompt) ? Math.min(prompt.length, truncation?.tokens ?? Infinity) : 0
+  return { tokens: truncate(tokens, truncation), isExact: true, totalTokens }
 }
 
 /** Beside media the ids are not those that the engine computes: it puts values of its own in their places. */

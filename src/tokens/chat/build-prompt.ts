@@ -27,7 +27,7 @@ export function buildPrompt(
   rules: PromptRules,
   choose: ChooseTemplate,
 ): ChatPrompt | TextPrompt | IdsPrompt {
-  const carried = carriedIds(body)
+  const carried = carriedIds(route, body, rules.dialect)
   if (carried) refuseMediaBesideIds(body)
   if (carried) return { kind: 'ids', ids: [carried], truncation: readTruncation(body) }
   if (route === 'completions') return readCompletion(body)

@@ -185,7 +185,6 @@ describe('what cannot be known says why', () => {
       reason: 'media-video',
     },
     { says: 'a file', route: 'chat', body: user([{ type: 'file', file: {} }]), reason: 'media-other' },
-    { says: 'ids beside an image', route: 'chat', body: { input_ids: [1, 2], image_data: 'x' }, reason: 'media-image' },
     {
       says: 'an Anthropic image',
       route: 'messages',
@@ -239,7 +238,7 @@ describe.each([
 
   it('beside token ids, which the engine replaces in part', async () => {
     const body = { input_ids: [1, 2, 3], [beside]: 'data:;base64,AAAA' }
-    for (const model of [vllm, sglang]) await expect(model.tokenize('chat', body)).rejects.toMatchObject({ reason })
+    await expect(sglang.tokenize('chat', body)).rejects.toMatchObject({ reason })
   })
 })
 
@@ -248,6 +247,21 @@ it('takes token ids that the request carries', async () => {
   expect([...tokens.ids]).toEqual([5, 6, 7])
   expect(tokens.source).toBe('request')
 })
+
+it.each(['input_ids', 'prompt_token_ids'])(
+  'reads %s beside messages where the engine does, and nowhere else',
+  async (field) => {
+    const { request, prompt_token_ids: rendered } = recorded.find((it) => it.name === 'system+user')!
+    const body = { ...request, [field]: [5, 6, 7] } as Body
+    expect([...(await vllm.tokenize('chat', body)).ids]).toEqual(rendered)
+    const ids = [...(await sglang.tokenize('chat', body)).ids]
+    if (field === 'input_ids') expect(ids).toEqual([5, 6, 7])
+    else expect(ids.length).toBeGreaterThan(3)
+    expect([...(await sglang.tokenize('completions', { prompt: 'Hello world', [field]: [5, 6, 7] })).ids]).toEqual([
+      1, 15043, 3186,
+    ])
+  },
+)
 
 it('counts the tokens of every prompt of a batch', async () => {
   const tokens = await vllm.tokenize('completions', { prompt: ['Hello world', 'Once upon a time'] })

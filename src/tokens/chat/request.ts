@@ -74,17 +74,29 @@ export function malformed(detail: string): never {
   throw new LoadOnlyError('malformed', detail)
 }
 
-/** The token ids that a request carries itself: nothing is rendered then. */
-export function carriedIds(body: Body): Uint32Array | undefined {
-  const nvext = asRecord(body['nvext'])
-  const carried = nvext?.['token_data'] ?? body['input_ids'] ?? body['prompt_token_ids']
+/**
+ * The token ids that a request carries itself: nothing is rendered then. `nvext.token_data` is the client's word for every engine; beside the
+ * messages of a chat SGLang reads `input_ids` and TensorRT-LLM `prompt_token_ids`, and each passes over the other's field. vLLM has none.
+ */
+export function carriedIds(route: Route, body: Body, dialect: Dialect): Uint32Array | undefined {
+  const field = route === 'chat' ? carryingFields[dialect] : undefined
+  const carried = asRecord(body['nvext'])?.['token_data'] ?? (field === undefined ? undefined : body[field])
   return Array.isArray(carried) && carried.length > 0 ? toIds(carried) : undefined
 }
 
+const carryingFields: Readonly<Partial<Record<Dialect, string>>> = { sglang: 'input_ids', trtllm: 'prompt_token_ids' }
+
 export function readTruncation(body: Body): Truncation | undefined {
   const tokens = body['truncate_prompt_tokens']
-  if (typeof tokens !== 'number' || tokens < 0) return undefined // -1 means the model's limit, which the engine enforces
-  if (!Number.isInteger(tokens) || tokens === 0) malformed('truncate_prompt_tokens is a positive integer')
+  if (tokens === 0 || (typeof tokens === 'number' && tokens > 0 && !Number.isInteger(tokens)))
+    malformed('truncate_prompt_tokens is a positive integer')
+  return truncationOf(body)
+}
+
+/** Of a request that may be wrong. -1 means the model's limit, which the engine enforces. */
+export function truncationOf(body: Readonly<Record<string, unknown>>): Truncation | undefined {
+  const tokens = body['truncate_prompt_tokens']
+  if (typeof tokens !== 'number' || !Number.isInteger(tokens) || tokens <= 0) return undefined
   return { tokens, side: body['truncation_side'] === 'right' ? 'right' : 'left' }
 }
 

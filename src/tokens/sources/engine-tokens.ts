@@ -18,7 +18,7 @@ import { UntoldHabitError } from '../chat/converted.js'
 import { readBody } from '../chat/exact-body.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
-import { carriedIds, LoadOnlyError, toIds } from '../chat/request.js'
+import { carriedIds, LoadOnlyError, readTruncation, toIds, truncate } from '../chat/request.js'
 import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
 import { copyInSlices, nextTurn, sliceIds } from '../next-turn.js'
 import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
@@ -168,10 +168,12 @@ export class EngineTokens implements TokenSource {
     if (!body) return this.#renderLong(route, options.raw ?? noBytes, options)
     if (route === 'responses') refuseStored(body)
     const carried =
-      carriedIds(body) ?? (route === 'completions' && isIds(body['prompt']) ? toIds(body['prompt']) : undefined)
+      carriedIds(route, body, this.#endpoint.dialect) ??
+      (route === 'completions' && isIds(body['prompt']) ? toIds(body['prompt']) : undefined)
     if (carried) {
       refuseMediaBesideIds(body)
-      return new Tokens({ ids: carried, source: 'request', exactness: 'proven' })
+      const ids = truncate(carried, readTruncation(body))
+      return new Tokens({ ids, source: 'request', exactness: 'proven' })
     }
     if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, options.raw, options)
     const request = readRequest(body, options.raw)
