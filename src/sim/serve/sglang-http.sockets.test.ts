@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { expectSameAnswer, readExchanges } from './recorded-http.case.js'
 import type { SimEngine } from './sim-engine.js'
@@ -34,6 +35,26 @@ const exchanges = readExchanges('sglang/kv-events.jsonl.gz').filter(({ step }) =
 
 it.each(exchanges)('answers as a real SGLang: $step', async (recorded) => {
   await expectSameAnswer(engine.url, recorded)
+})
+
+interface Asked {
+  readonly path: string
+  readonly body: object
+  readonly status: number
+  readonly answer: unknown
+}
+
+it('opens and refuses sessions in the words of a real SGLang', async () => {
+  const recorded = JSON.parse(readFileSync('test/fixtures/sglang/generate.json', 'utf8')) as readonly Asked[]
+  const sessions = recorded.slice(recorded.findIndex(({ path }) => path === '/open_session'))
+  for (const { path, body, status, answer } of sessions) {
+    const headers = { 'content-type': 'application/json' }
+    const reply = await fetch(engine.url + path, { method: 'POST', headers, body: JSON.stringify(body) })
+    const text = await reply.text()
+    expect({ path, body, status: reply.status }).toEqual({ path, body, status })
+    if (status !== 200) expect(JSON.parse(text)).toEqual(answer)
+  }
+  expect(sessions).toHaveLength(10)
 })
 
 it('has put every other recorded request of the file', () => {

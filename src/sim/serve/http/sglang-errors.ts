@@ -15,6 +15,11 @@ export function sglangRefusal(message: string, status = 400): Refusal {
   )
 }
 
+/** How the server's own routes refuse, `/generate` among them. */
+export function plainRefusal(message: string): Refusal {
+  return new Refusal(400, { error: { message } })
+}
+
 export async function sglangBody(exchange: Exchange): Promise<Json> {
   const type = header(exchange, 'content-type') ?? ''
   if (!/^application\/json\b/.test(type))
@@ -43,10 +48,10 @@ export function sglangRank(server: SimServer, body: Json, pinned: string | undef
   throw sglangRefusal(`routed_dp_rank=${rank} out of range [0, ${server.ranks.length})`)
 }
 
-export function checkLength(server: SimServer, tokens: readonly number[]): void {
+export function checkLength(server: SimServer, tokens: readonly number[], refusal = sglangRefusal): void {
   const limit = inputTokensMax(server)
   if (tokens.length > limit)
-    throw sglangRefusal(
+    throw refusal(
       `Input length (${tokens.length} tokens) exceeds the maximum allowed length (${limit} tokens). Use a shorter input or enable --allow-auto-truncate.`,
     )
 }

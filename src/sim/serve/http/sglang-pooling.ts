@@ -5,7 +5,7 @@ import { isSet, isTokens, numberOf, textOf } from './body.js'
 import type { Exchange, Handler, Json, Routes } from './exchange.js'
 import { Refusal, sendJson } from './exchange.js'
 import { runPooling } from './run-pooling.js'
-import { checkLength, checkQueue, sglangBody, sglangRefusal } from './sglang-errors.js'
+import { checkLength, checkQueue, plainRefusal, sglangBody, sglangRefusal } from './sglang-errors.js'
 
 const notEmbedding =
   'This model does not appear to be an embedding model by default. Please add `--is-embedding` when launching the server or try another model.'
@@ -210,10 +210,6 @@ function badRequest(message: string): Refusal {
 
 function missing(name: string): Refusal {
   return badRequest(`1 validation error:\n  {'type': 'missing', 'loc': ('body', '${name}'), 'msg': 'Field required'}`)
-}
-
-function plainRefusal(message: string): Refusal {
-  return new Refusal(400, { error: { message } })
 }
 
 function metaOf(server: SimServer, promptTokens: number, startedSeconds: number): Json {

@@ -7,7 +7,7 @@ import { isSet, isTokens, numberOf, objectOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json, Routes } from './exchange.js'
 import { header, Refusal, sendJson, sendText } from './exchange.js'
-import { checkLength, checkQueue, sglangBody, sglangRank, sglangRefusal } from './sglang-errors.js'
+import { checkLength, checkQueue, plainRefusal, sglangBody, sglangRank, sglangRefusal } from './sglang-errors.js'
 import { preparePair, runLeg } from './sglang-pair.js'
 import { sglangMetrics } from './sglang-metrics.js'
 import { chatTokens, sglangChat, sglangCompletions, sglangSpec } from './sglang-openai.js'
@@ -85,7 +85,7 @@ async function openSession(exchange: Exchange): Promise<void> {
     throw sglangRefusal('Streaming sessions are disabled. Please relaunch with --enable-streaming-session.')
   const id = textOf(body, 'session_id') ?? server.newId() + server.newId()
   if (!server.sessions.open(id, numberOf(body, 'timeout')))
-    throw sglangRefusal('Failed to open the session. Check if a session with the same id is still open.')
+    throw plainRefusal('Failed to open the session. Check if a session with the same id is still open.')
   sendJson(exchange, 200, id)
 }
 
@@ -100,10 +100,10 @@ async function closeSession(exchange: Exchange): Promise<void> {
 function joinSession(server: SimServer, body: Json): void {
   const params = objectOf(body, 'session_params')
   if (params && textOf(body, 'session_id') !== undefined)
-    throw sglangRefusal('session_id and session_params cannot both be set.')
+    throw plainRefusal('session_id and session_params cannot both be set.')
   const id = textOf(params ?? {}, 'id')
   if (id !== undefined && !server.sessions.join(id))
-    throw sglangRefusal(`Invalid request: session id ${id} does not exist`)
+    throw plainRefusal(`Invalid request: session id ${id} does not exist`)
 }
 
 async function generate(exchange: Exchange): Promise<void> {
@@ -111,7 +111,7 @@ async function generate(exchange: Exchange): Promise<void> {
   const body = await sglangBody(exchange)
   const sampling = objectOf(body, 'sampling_params') ?? {}
   const prompt = generatePrompt(server, body)
-  checkLength(server, prompt)
+  checkLength(server, prompt, plainRefusal)
   joinSession(server, body)
   const leg = await preparePair(exchange, body, undefined) // this route ignores the header
   checkQueue(server, leg.rank)
@@ -150,7 +150,7 @@ function generatePrompt(server: SimServer, body: Json): number[] {
   if (isTokens(ids)) return ids
   const text = body['text']
   if (typeof text === 'string') return server.options.tokenizer.encode(text, { isBosAdded: true })
-  throw sglangRefusal('Either text, input_ids or input_embeds should be provided.')
+  throw plainRefusal('Either text, input_ids or input_embeds should be provided.')
 }
 
 async function tokenize(exchange: Exchange): Promise<void> {
