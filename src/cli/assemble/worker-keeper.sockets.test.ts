@@ -162,3 +162,17 @@ it('an address that does not answer is looked at ever more rarely, and stays so'
   for (let miss = 0; miss < 8; miss++) pauses.push(pauseAfterMiss(pauses.at(-1)!, retryMs))
   expect(pauses.slice(1)).toEqual([250, 500, 1000, 2000, 4000, 5000, 5000, 5000])
 })
+
+it('a look that was given up says nothing of the worker', async () => {
+  const server = createServer(() => keeper.dismiss()) // while it is asked
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  open.push(async () => {
+    server.closeAllConnections()
+    await new Promise((resolve) => server.close(resolve))
+  })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const nobody = {} as KeeperHouse // who joins, leaves or fails here would be noticed
+  const keeper: WorkerKeeper = new WorkerKeeper(1n, { url }, nobody, times)
+  await keeper.firstLook
+  expect([keeper.state, keeper.trouble]).toEqual(['dismissed', undefined])
+})

@@ -188,6 +188,7 @@ export class WorkerKeeper {
     const { url: baseUrl, apiKey } = this.address
     const probe = new HttpProbe({ baseUrl, apiKey, signal, timeoutMs: this.#times.probeMs })
     const models = await probe.get('/v1/models')
+    if (signal.aborted) return undefined // nobody asks any more, which is no trouble of the worker's
     this.#trouble = models ? statusTrouble(models.status) : probe.trouble
     if (models?.status !== 200) return undefined
     if (this.#facts && (await this.#sighting.isSame(probe, models))) return this.#facts
