@@ -247,6 +247,12 @@ export class TokenService {
     return { ...status, ...askedOf(source), trouble: source.trouble ?? counted }
   }
 
+  /** The highest token id that the model has; undefined where no files of it are at hand. */
+  idMax(model: string): number | undefined {
+    const source = this.#models.get(model)?.source
+    return source instanceof ModelTokens ? source.idMax : undefined
+  }
+
   get counts(): ServiceCounts {
     return {
       tokenized: this.#tokenized,

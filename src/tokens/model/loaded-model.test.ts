@@ -88,3 +88,12 @@ it('says what is wrong with a template that cannot be parsed, and keeps the toke
   expect(plain).toBeUndefined()
   expect(problem).toBeTruthy()
 })
+
+it.each([
+  { says: 'the tokenizer alone', config: undefined, idMax: 31_999 },
+  { says: 'a longer embedding', config: '{"vocab_size":32064}', idMax: 32_063 },
+  { says: 'the tokenizer beside a config.json that is no JSON', config: '{', idMax: 31_999 },
+])('knows the highest id by $says', ({ config, idMax }) => {
+  if (config !== undefined) writeFileSync(join(folder, 'config.json'), config)
+  expect(loadModel(folder, 'test').idMax).toBe(idMax)
+})

@@ -6,6 +6,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
 import { parseTemplate } from '../template/template.js'
 import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
+import { idMaxOf } from '../vocabulary/id-max.js'
 import type { EncoderPlan, LibraryPlan, PlanOptions } from '../vocabulary/plan.js'
 import { planEncoder } from '../vocabulary/plan.js'
 import type { TokenizerConfigFile, TokenizerFile } from '../vocabulary/tokenizer-file.js'
@@ -24,11 +25,13 @@ export interface LoadedModel {
   /** Why a template could not be used, if so. */
   readonly templateProblem: string | undefined
   readonly specials: Readonly<Record<string, string>>
+  /** The highest token id that the model has, where the files tell. */
+  readonly idMax: number | undefined
 }
 
 const filesBytesMax = 256 << 20
 
-/** Reads a folder with `tokenizer.json` (or `tokenizer.json.gz`), `tokenizer_config.json` and templates. Slow: for a thread. */
+/** Reads a folder with `tokenizer.json` (or `tokenizer.json.gz`), `tokenizer_config.json`, `config.json` and templates. Slow: for a thread. */
 export function loadModel(folder: string, key: string, options: PlanOptions = {}): LoadedModel {
   const file = readJson(folder, 'tokenizer.json') as TokenizerFile | undefined
   const problem = file === undefined ? 'there is no tokenizer.json' : whatIsWrongWith(file)
@@ -44,6 +47,7 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
     templates,
     templateProblem,
     specials: readSpecials(folder, config),
+    idMax: idMaxOf(file, readModelConfig(folder)),
   }
 }
 
@@ -112,6 +116,15 @@ function readSpecials(folder: string, config: TokenizerConfigFile): Readonly<Rec
     if (text !== undefined) specials[name] = text
   }
   return specials
+}
+
+/** Tokens are made without it: one that cannot be read tells nothing. */
+function readModelConfig(folder: string): unknown {
+  try {
+    return readJson(folder, 'config.json')
+  } catch {
+    return undefined
+  }
 }
 
 function readJson(folder: string, name: string): unknown {

@@ -90,6 +90,8 @@ const textMaxDefault = 4 << 20
 export class ModelTokens {
   readonly plan: EncoderPlan | LibraryPlan
   readonly templateProblem: string | undefined
+  /** The highest token id that the model has, where its files tell. */
+  readonly idMax: number | undefined
   readonly #loaded: LoadedModel
   readonly #pool: TokenPool
   readonly #texts: ModelTexts
@@ -103,6 +105,7 @@ export class ModelTokens {
   constructor(loaded: LoadedModel, pool: TokenPool, options: ModelTokensOptions = {}) {
     const cacheBytes = options.cacheBytes ?? cacheBytesDefault
     this.#loaded = loaded
+    this.idMax = loaded.idMax
     this.#pool = pool
     this.plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan | LibraryPlan
     this.#prefixes = new RenderedPrefixes(options.keepsRenderings === false ? 0 : cacheBytes / 8)

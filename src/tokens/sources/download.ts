@@ -19,6 +19,7 @@ const files: readonly { readonly name: string; readonly isNeeded: boolean }[] = 
   { name: 'special_tokens_map.json', isNeeded: false },
   { name: 'chat_template.jinja', isNeeded: false },
   { name: 'chat_template.json', isNeeded: false },
+  { name: 'config.json', isNeeded: false }, // how many ids the model has
   { name: 'tokenizer.json', isNeeded: true }, // last: a folder with it is complete
 ]
 const fileBytesMax = 64 << 20

@@ -72,6 +72,7 @@ describe('a hub', () => {
     '/org/tiny/resolve/main/tokenizer.json': tokenizerJson,
     '/org/tiny/resolve/main/tokenizer_config.json': tokenizerConfig,
     '/org/tiny/resolve/main/chat_template.jinja': template,
+    '/org/tiny/resolve/main/config.json': Buffer.from('{"vocab_size":32064}'),
   }
 
   it('is asked once; then its files are found in the cache', async () => {
@@ -84,6 +85,7 @@ describe('a hub', () => {
     const hub = { endpoint, cacheFolder: newFolder(), token: 'secret' }
     expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'hub', encoder: 'own' })
     expect(await idsOf('org/tiny', 'completions', { prompt: 'Hello world' })).toEqual([1, 15043, 3186])
+    expect(service.idMax('org/tiny')).toBe(32_063)
     expect(asked.every((it) => it.endsWith('Bearer secret'))).toBe(true)
     const before = asked.length
     expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'hub-cache' })
@@ -101,6 +103,7 @@ describe('a hub', () => {
       expect(await service.setModel(model, { hub })).toMatchObject({ source: 'none' })
     }
     expect(await service.setModel('org/tiny', {})).toMatchObject({ source: 'none' })
+    expect(service.idMax('org/tiny')).toBe(undefined)
     expect(asked).toBe(0)
   })
 
