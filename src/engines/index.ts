@@ -8,6 +8,8 @@ export { engineErrorKinds, readEngineError, readFinishReason } from './engine-er
 export type { EngineError, EngineErrorKind } from './engine-errors.js'
 export { engineKinds, namesPairs, reachableEndpoint } from './engine-facts.js'
 export type { AdapterFact, EngineFacts, EngineKind, EventSourceFact, Fact, ServedModel } from './engine-facts.js'
+export { idFields } from './id-fields.js'
+export type { IdField } from './id-fields.js'
 export { probeSocketType } from './greeting.js'
 export { readOrcaHeader, readSglangLoad, readSglangLoads, readVllmLoad } from './load-signals.js'
 export type { RankLoad } from './load-signals.js'

@@ -16,6 +16,7 @@ import { tellFailure } from './relay/tell-failure.js'
 import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
 import type { Prepared } from './request/prepare.js'
+import { checkIds } from './request/check-ids.js'
 import { prepare, promptOf } from './request/prepare.js'
 import { hashAhead, hashesOf, withHashes } from './request/hash-prompt.js'
 import type { PromptTokens } from './request/prompt.js'
@@ -183,6 +184,8 @@ export class Inference implements Timed, UnderWay {
     if (isStrict) await takeSteps(prepared.checkStrictly())
     requireFree(prepared)
     requireRoute(prepared)
+    const checking = takeSteps(checkIds(prepared))
+    if (checking instanceof Promise) await checking
     const found = this.#preprocess(prepared)
     const prompt = this.#promptIn(found instanceof Promise ? await found : found)
     const routing = bytes.length > longBytes ? turns.ownTurn() : turns.rest()

@@ -3,6 +3,7 @@ import type { BlockHasher, HashScheme } from '../core/hashing/index.js'
 import { createHashScheme } from '../core/hashing/index.js'
 import type { WorkerCapacity } from '../core/load/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
+import type { EngineKind } from '../engines/index.js'
 import { reapIntervalMs, StickySessions } from '../core/sessions/index.js'
 import type { AffinityPhase, GuardHooks, PromptHashes, Watched } from '../routing/index.js'
 import { AgentController, WorkerMonitor } from '../routing/index.js'
@@ -160,6 +161,11 @@ export class Model {
   fleetOf(workerId: bigint): Fleet | undefined {
     if (this.fleet.get(workerId)) return this.fleet
     return this.prefill?.fleet.get(workerId) ? this.prefill.fleet : undefined
+  }
+
+  /** One of its workers, of either side, is of this kind. */
+  hasEngine(kind: EngineKind): boolean {
+    return this.fleet.hasEngine(kind) || (this.prefill?.fleet.hasEngine(kind) ?? false)
   }
 
   *workers(): IterableIterator<Worker> {

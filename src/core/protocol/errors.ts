@@ -25,6 +25,7 @@ export const errorTexts = {
   WR_INVALID_JSON: 'a text is not valid JSON',
   WR_INVALID_LOG: 'a replay log cannot be read',
   WR_INVALID_PICKER_ROW: 'the selection policy picked a row that does not exist',
+  WR_INVALID_TOKEN_ID: 'the model has no such token id',
   WR_METHOD_NOT_ALLOWED: 'this route has no such method',
   WR_MODEL_NOT_FOUND: 'Model not found',
   WR_MODEL_NOT_READY: 'the model is not ready to serve requests yet',

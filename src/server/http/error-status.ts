@@ -27,6 +27,7 @@ export const errorStatus: Readonly<Record<ErrorCode, number | 'overload'>> = {
   WR_INVALID_JSON: 400,
   WR_INVALID_LOG: 500,
   WR_INVALID_PICKER_ROW: 500,
+  WR_INVALID_TOKEN_ID: 400,
   WR_METHOD_NOT_ALLOWED: 405,
   WR_MODEL_NOT_FOUND: 404,
   WR_MODEL_NOT_READY: 503,

@@ -208,6 +208,13 @@ describe('SGLang', () => {
     expect(prefill['bootstrap_room']).toEqual(decode['bootstrap_room'])
   })
 
+  it('ids that the model does not have reach neither half', async () => {
+    await open('sglang')
+    const response = await ask({ prompt: [1, -1], messages: undefined }, '/v1/completions')
+    expect([response.status, await response.text()]).toMatchObject([400, expect.stringContaining('holds -1') as string])
+    expect([...seen('prefill'), ...seen('decode')]).toEqual([])
+  })
+
   it('a prefill that has not answered is booked, and its worker stays, until the decode is over', async () => {
     await open('sglang')
     script({ prefill: [{ kind: 'hang' }] })

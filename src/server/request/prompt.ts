@@ -58,6 +58,8 @@ export type TokenizerAnswer = PromptTokens | PartlyKnown | undefined
 
 /** Finds the tokens that the engine will see. `undefined`: they cannot be known, and the bytes are used. */
 export interface PromptTokenizer {
+  /** The highest token id that the model has, where that is known. */
+  readonly idMax?: number | undefined
   tokenize(request: PromptRequest): Promise<TokenizerAnswer> | TokenizerAnswer
 }
 

@@ -21,6 +21,7 @@ it.each([
     {
       tokenizeRequest: () => Promise.resolve(tokens),
       counted: (...said) => service.counted(...said),
+      idMax: () => undefined,
     },
     { model, others: () => others },
   )
@@ -59,6 +60,7 @@ it.each([
         return Promise.resolve(new Tokens({ ids, promptCount, source: 'tokenizer', exactness: 'proven' }))
       },
       counted: () => {},
+      idMax: () => undefined,
     },
     { model: 'm' },
   )

@@ -34,7 +34,7 @@ const nobody: readonly OtherDialect[] = []
 
 /** Where the service cannot know the tokens (media, no tokenizer, too slow) the prompt's bytes are used. */
 export function createServiceTokenizer(
-  service: Pick<TokenService, 'tokenizeRequest' | 'counted'>,
+  service: Pick<TokenService, 'tokenizeRequest' | 'counted' | 'idMax'>,
   options: ServiceTokenizerOptions,
 ): PromptTokenizer {
   const { model, deadlineMs = 5_000, others = () => nobody } = options
@@ -68,6 +68,9 @@ export function createServiceTokenizer(
   }
 
   return {
+    get idMax() {
+      return service.idMax(model)
+    },
     async tokenize(request): Promise<TokenizerAnswer> {
       const route = routes[request.row.endpoint]
       if (!route) return undefined

@@ -4,6 +4,7 @@
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { engineRoute } from '../../engines/index.js'
+import type { EngineKind } from '../../engines/index.js'
 import type { RouterPort } from '../../routing/index.js'
 import type { Deadlines, HealthOptions, Log, WorkerSpec } from '../options.js'
 import { fetchText } from '../wire/fetch-text.js'
@@ -33,6 +34,7 @@ export class Fleet {
   readonly #probes = new Map<bigint, NodeJS.Timeout>()
   readonly #watchers = new Set<() => void>()
   #unavailable: ReadonlySet<bigint> = nobody
+  readonly #engines = new Set<EngineKind>()
   /** By path. */
   readonly #unfit = new Map<string, ReadonlySet<bigint>>()
   #isClosed = false
@@ -59,6 +61,11 @@ export class Fleet {
     const unfit = out.size === 0 ? nobody : out
     this.#unfit.set(row.path, unfit)
     return unfit
+  }
+
+  /** Somebody is of this kind, whether it may serve now or not. */
+  hasEngine(kind: EngineKind): boolean {
+    return this.#engines.has(kind)
   }
 
   /** Besides this one somebody may serve, and has such a route. */
@@ -205,7 +212,11 @@ export class Fleet {
 
   #changed(): void {
     const out = new Set<bigint>()
-    for (const worker of this.#workers.values()) if (!worker.mayServe) out.add(worker.id)
+    this.#engines.clear()
+    for (const worker of this.#workers.values()) {
+      this.#engines.add(worker.spec.engine)
+      if (!worker.mayServe) out.add(worker.id)
+    }
     this.#unavailable = out.size === 0 ? nobody : out
     this.#unfit.clear()
     for (const watcher of this.#watchers) watcher()

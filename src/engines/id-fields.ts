@@ -1,0 +1,22 @@
+/**
+ * Where a body may carry token ids that an engine looks up unchecked: one that its model does not have ends the process (SGLang 0.5.23,
+ * docs/decisions/0259). vLLM refuses such ids by itself.
+ */
+import type { EngineKind } from './engine-facts.js'
+
+export interface IdField {
+  readonly name: string
+  /** A text, or texts, may stand there in place of ids. */
+  readonly mayBeText: boolean
+}
+
+/** By name, whatever the route: each is read by one of them at least, and none of them by another for anything else. */
+export const idFields: Readonly<Partial<Record<EngineKind, readonly IdField[]>>> = {
+  sglang: [
+    { name: 'prompt', mayBeText: true }, // completions
+    { name: 'input_ids', mayBeText: false }, // its own routes, and beside the messages of a chat
+    { name: 'input', mayBeText: true }, // embeddings, classify
+    { name: 'query', mayBeText: true }, // score
+    { name: 'items', mayBeText: true },
+  ],
+}

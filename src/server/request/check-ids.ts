@@ -1,0 +1,60 @@
+/**
+ * Whether the model has the token ids that a request carries. An engine that looks them up unchecked ends its whole process with the first
+ * one that it has no row for (docs/decisions/0259), so nothing is sent to such an engine before every id was seen.
+ */
+import { WarmrouteError } from '../../core/protocol/index.js'
+import { idFields } from '../../engines/index.js'
+import type { EngineKind } from '../../engines/index.js'
+import type { Steps } from '../steps.js'
+import { oddIdIn } from './odd-id.js'
+import type { Prepared } from './prepare.js'
+
+/** Where nobody knows how many ids a model has: what no engine could hold. */
+export const idMaxUnknown: number = 2 ** 31 - 1
+
+/** Throws `WR_INVALID_TOKEN_ID`. */
+export function* checkIds({ model, body, bytes, fields }: Prepared): Steps<void> {
+  for (const engine in idFields) {
+    if (!model.hasEngine(engine as EngineKind)) continue
+    for (const { name, mayBeText } of idFields[engine as EngineKind]!) {
+      const value = Object.hasOwn(body, name) ? body[name] : undefined
+      if (value === undefined || value === null || typeof value === 'string') continue
+      const idMax = model.spec.tokenizer?.idMax ?? idMaxUnknown
+      const odd = isRead(value)
+        ? yield* firstAbove(value, idMax)
+        : yield* oddIdIn(bytes, fields().findLast((field) => field.name === name)!, { mayBeText, idMax })
+      if (odd !== undefined) throw refused(name, odd, idMax)
+    }
+  }
+}
+
+function refused(name: string, odd: string, idMax: number): WarmrouteError {
+  return new WarmrouteError('WR_INVALID_TOKEN_ID', {
+    message: `\`${name}\` holds ${odd}, which is no token id of the model: they are integers from 0 to ${idMax}.`,
+    param: name,
+  })
+}
+
+/** Many ids, which `parseBody` has read already: each fits into 32 bits. */
+function isRead(value: unknown): value is Uint32Array | readonly Uint32Array[] {
+  return value instanceof Uint32Array || (Array.isArray(value) && value[0] instanceof Uint32Array)
+}
+
+/** A quarter of a millisecond. */
+const stepIds = 256 << 10
+
+function* firstAbove(lists: Uint32Array | readonly Uint32Array[], idMax: number): Steps<string | undefined> {
+  let left = stepIds
+  for (const ids of lists instanceof Uint32Array ? [lists] : lists)
+    for (let start = 0; start < ids.length; ) {
+      if (left === 0) {
+        yield
+        left = stepIds
+      }
+      const end = Math.min(ids.length, start + left)
+      for (let at = start; at < end; at++) if (ids[at]! > idMax) return String(ids[at])
+      left -= end - start
+      start = end
+    }
+  return undefined
+}
