@@ -97,6 +97,8 @@ export interface SimEngineOptions {
   /** Requests that may wait before new ones get 503 (SGLang `--max-queued-requests`); absent: no limit. */
   readonly queuedMax?: number
   readonly apiKey?: string
+  /** SGLang: ends by what a real one ends by, such as a token id that its tokenizer does not have. */
+  readonly isFragile?: boolean
   /** SGLang's `/health` generates a token and looks once a second. */
   readonly healthMs?: number
   readonly decodeLogInterval?: number
@@ -149,6 +151,7 @@ export function resolveOptions(options: SimEngineOptions): ResolvedOptions {
     reasoningParser: null,
     isResponseStore: false,
     isCacheReported: true,
+    isFragile: false,
     healthMs: 1000,
     decodeLogInterval: 40,
     faults: [],

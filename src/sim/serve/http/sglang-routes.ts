@@ -7,6 +7,7 @@ import { isSet, isTokens, numberOf, objectOf, textOf } from './body.js'
 import { EventStream } from './event-stream.js'
 import type { Exchange, Json, Routes } from './exchange.js'
 import { header, Refusal, sendJson, sendText } from './exchange.js'
+import { fragile } from './sglang-ends.js'
 import { checkLength, checkQueue, plainRefusal, sglangBody, sglangRank, sglangRefusal } from './sglang-errors.js'
 import { preparePair, runLeg } from './sglang-pair.js'
 import { sglangMetrics } from './sglang-metrics.js'
@@ -16,6 +17,11 @@ import { refuseStored, sglangResponses } from './sglang-responses.js'
 import { loads, metaInfo, pairMode, serverInfo } from './sglang-shapes.js'
 
 export function sglangRoutes(server: SimServer): Routes {
+  const routes = allRoutes(server)
+  return server.options.isFragile ? fragile(routes) : routes
+}
+
+function allRoutes(server: SimServer): Routes {
   const info = (exchange: Exchange): void => sendJson(exchange, 200, serverInfo(server))
   return {
     'GET /': (exchange) => sendJson(exchange, 200, 'SGLang is running'),

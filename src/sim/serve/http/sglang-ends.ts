@@ -1,0 +1,40 @@
+/**
+ * What ends a real SGLang (0.5.23 on CPU, docs/decisions/0259), for a server that is `isFragile`: its scheduler fails, and takes the
+ * server along without an answer. Written from what was seen, and not from what the router looks for.
+ */
+import type { SimServer } from '../sim-engine.js'
+
+import type { Handler, Json, Routes } from './exchange.js'
+import { sglangBody } from './sglang-errors.js'
+
+/** Every route that reads a body ends the server by it, where the real one would. */
+export function fragile(routes: Routes): Routes {
+  return Object.fromEntries(
+    Object.entries(routes).map(([route, handler]) => [route, route.startsWith('POST ') ? endingBy(handler) : handler]),
+  )
+}
+
+function endingBy(handler: Handler): Handler {
+  return async (exchange) => {
+    const text = await exchange.text()
+    const again = { ...exchange, text: () => Promise.resolve(text) }
+    const body = await sglangBody(again).catch(() => undefined)
+    if (body && isFatal(exchange.server, body)) return exchange.server.crash()
+    return handler(again)
+  }
+}
+
+const idNames = ['prompt', 'input_ids', 'input', 'query', 'items'] as const
+
+function isFatal({ options }: SimServer, body: Json): boolean {
+  const { vocabularySize } = options.tokenizer
+  return idNames.some((name) => idsOf(body[name], name !== 'input_ids').some((id) => !(id >= 0 && id < vocabularySize)))
+}
+
+/** As its types read a list: where texts do not fit, a text of digits is a number. */
+function idsOf(value: unknown, mayBeText: boolean): number[] {
+  if (!Array.isArray(value) || (mayBeText && value.every((it) => typeof it === 'string'))) return []
+  const lists = value.every(Array.isArray) ? (value as unknown[][]) : [value as unknown[]]
+  const ids = lists.flat().map((it) => (typeof it === 'string' && it.trim() !== '' ? Number(it) : it))
+  return ids.every((id): id is number => Number.isInteger(id)) ? ids : []
+}
