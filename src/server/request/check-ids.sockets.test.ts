@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { InProcessRouter } from '../../routing/index.js'
 import { createMetrics } from '../../telemetry/index.js'
-import { errorOf, houseOfEachTest, post } from '../house.case.js'
+import { errorOf, houseOfEachTest, openHouse, post } from '../house.case.js'
 import type { HouseOptions } from '../house.case.js'
 import type { PromptTokenizer } from './prompt.js'
 
@@ -83,13 +83,13 @@ describe('an SGLang worker', () => {
     ['one that a model may have', 2 ** 31 - 1, 200],
   ])('of a model whose ids nobody knows: %s', async (_says, id, status) => {
     for (const ids of [[id], [...long, id]]) {
-      const { url, engines, close } = await open({ engines: 1, engine: 'sglang' })
-      const response = await post(url, '/v1/completions', JSON.stringify({ model: 'm', prompt: ids }))
+      const house = await openHouse({ engines: 1, engine: 'sglang' })
+      const response = await post(house.url, '/v1/completions', JSON.stringify({ model: 'm', prompt: ids }))
       expect({ status: response.status, text: await response.text() }).toMatchObject(
         status === 200 ? { status } : { status, text: expect.stringContaining(`from 0 to ${2 ** 31 - 1}`) as string },
       )
-      expect(engines[0]!.seen.length).toBe(status === 200 ? 1 : 0)
-      if (ids.length === 1) await close()
+      expect(house.engines[0]!.seen.length).toBe(status === 200 ? 1 : 0)
+      await house.close()
     }
   })
 

@@ -13,7 +13,8 @@ import type { Prepared } from './prepare.js'
 export const idMaxUnknown: number = 2 ** 31 - 1
 
 /** Throws `WR_INVALID_TOKEN_ID`. */
-export function* checkIds({ model, body, bytes, fields }: Prepared): Steps<void> {
+export function* checkIds(prepared: Prepared): Steps<void> {
+  const { model, body, bytes } = prepared
   for (const engine in idFields) {
     if (!model.hasEngine(engine as EngineKind)) continue
     for (const { name, mayBeText } of idFields[engine as EngineKind]!) {
@@ -22,7 +23,7 @@ export function* checkIds({ model, body, bytes, fields }: Prepared): Steps<void>
       const idMax = model.spec.tokenizer?.idMax ?? idMaxUnknown
       const odd = isRead(value)
         ? yield* firstAbove(value, idMax)
-        : yield* oddIdIn(bytes, fields().findLast((field) => field.name === name)!, { mayBeText, idMax })
+        : yield* oddIdIn(bytes, prepared.fields().findLast((field) => field.name === name)!, { mayBeText, idMax })
       if (odd !== undefined) throw refused(name, odd, idMax)
     }
   }

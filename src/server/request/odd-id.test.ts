@@ -83,7 +83,7 @@ it('judges as whoever parses the whole list', () => {
 function isReadAsIds(value: readonly unknown[]): boolean {
   const isNumber = (it: unknown): boolean =>
     typeof it === 'number' || typeof it === 'boolean' || (typeof it === 'string' && /^-?[0-9]+(e9)?$/.test(it))
-  if (value.length === 0 || value.every((it) => typeof it === 'string')) return false
+  if (value.every((it) => typeof it === 'string')) return false
   return value.every(isNumber) || value.every((it) => Array.isArray(it) && it.every(isNumber))
 }
 
