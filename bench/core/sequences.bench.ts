@@ -3,7 +3,7 @@
 import { RankTable } from '../../src/core/protocol/index.js'
 import type { HashColumn } from '../../src/core/protocol/index.js'
 import { ActiveSequences, newLoadColumns } from '../../src/core/sequences/index.js'
-import type { BenchContext } from '../harness.js'
+import type { BenchContext, Figure } from '../harness.js'
 import { defineBench, summarise } from '../harness.js'
 
 const blocks = 512
@@ -147,6 +147,76 @@ async function staircase({ size, compare, report }: BenchContext): Promise<void>
   report({ id: 'sequences.loads.staircase.us', value: cpuNs / 1000 / repeats, unit: 'us', spread, checksum })
 }
 
+/**
+ * The longest single call, in milliseconds. What the clock says counts other processes too, and what the process computed
+ * counts the collector's threads: the smaller of the two is never less than the call took. Of several rounds the best.
+ */
+function longestCall(rounds: number, round: (timed: (call: () => unknown) => void) => string): Omit<Figure, 'id'> {
+  const longest: number[] = []
+  let checksum = ''
+  for (let at = 0; at < rounds; at++) {
+    let longestMs = 0
+    checksum = round((call) => {
+      const computed = process.cpuUsage()
+      const started = performance.now()
+      call()
+      const passedMs = performance.now() - started
+      if (passedMs < longestMs) return
+      const { user, system } = process.cpuUsage(computed)
+      longestMs = Math.max(longestMs, Math.min(passedMs, (user + system) / 1000))
+    })
+    longest.push(longestMs)
+  }
+  return { value: Math.min(...longest), unit: 'ms', spread: summarise(longest).spread, checksum }
+}
+
+/** Prompts of 1,875 to 5,625 blocks: they arrive, then each that ends makes place for another of other length, then all end. */
+function comeAndGo(count: number, timed: (call: () => unknown) => void): string {
+  const ranks = new RankTable()
+  for (let worker = 0; worker < 100; worker++) ranks.intern(BigInt(worker), 0)
+  const sequences = new ActiveSequences({ ranks })
+  const sequenceHashes = promptOf(0, 0, 5625)
+  let checksum = 0
+  const start = (request: number, slot: number): void => {
+    const draw = Math.imul(request + 1, 0x9e37_79b1) >>> 0
+    const blockCount = 1875 + (draw % 3751)
+    for (let block = sharedBlocks; block < blockCount; block++) sequenceHashes[2 * block + 1] = 0x8000_0000 + request
+    timed(() => sequences.book({ requestId: `${slot}`, rank: slot % 100, sequenceHashes, blockCount }, 0))
+  }
+  for (let slot = 0; slot < count; slot++) start(slot, slot)
+  for (let turn = 0; turn < 3 * count; turn++) {
+    const slot = (Math.imul(turn + 1, 0x85eb_ca6b) >>> 8) % count
+    timed(() => sequences.free(`${slot}`, 0))
+    start(count + turn, slot)
+    checksum += sequences.activeBlocks(slot % 100)
+  }
+  for (let slot = 0; slot < count; slot++) timed(() => sequences.free(`${slot}`, 0))
+  return `${checksum} ${sequences.runCount}`
+}
+
+/** Requests of two blocks that share the first with one other: half as many runs again as requests. */
+function manyRuns(count: number, timed: (call: () => unknown) => void): string {
+  const ranks = new RankTable()
+  const sequences = new ActiveSequences({ ranks })
+  const rank = ranks.intern(1n, 0)
+  const sequenceHashes = new Uint32Array(4)
+  for (let request = 0; request < count; request++) {
+    sequenceHashes.set([request >>> 1, 1, request, 2])
+    timed(() => sequences.book({ requestId: `${request}`, rank, sequenceHashes }, 0))
+  }
+  const most = sequences.runCount
+  for (let request = 0; request < count; request++) timed(() => sequences.free(`${request}`, 0))
+  return `${most} ${sequences.activeBlocks(rank)}`
+}
+
+function turns({ size, report }: BenchContext): void {
+  const rounds = size(1, 5)
+  const prompts = size(20, 2000)
+  report({ id: 'sequences.turns.p3750.ms_max', ...longestCall(rounds, (timed) => comeAndGo(prompts, timed)) })
+  const requests = size(200, 134_000)
+  report({ id: 'sequences.turns.r200k.ms_max', ...longestCall(rounds, (timed) => manyRuns(requests, timed)) })
+}
+
 export const benches = [
   defineBench(
     'sequences.lifecycle',
@@ -156,4 +226,9 @@ export const benches = [
   defineBench('sequences.memory', 'bytes per active request of 8,192 tokens, nothing shared', memory),
   defineBench('sequences.loads', 'the load of every rank for a prompt of 512 blocks, 64 of them shared', loads),
   defineBench('sequences.staircase', 'the same where 1,000 ranks leave the prompt at 512 different blocks', staircase),
+  defineBench(
+    'sequences.turns',
+    'the longest call while 2,000 prompts of 3,750 blocks come and go, and up to 200,000 runs',
+    turns,
+  ),
 ]

@@ -1,7 +1,7 @@
 /**
  * The runs of all prompts as nodes of one tree, in columns, found by (parent, first hash).
  *
- *   node   parent | offset and length in the arena       12 bytes, and 16 for the lists of children
+ *   node   parent | first hash, low and high             12 bytes, 16 for the lists of children, and 20 in the arena
  *   slots  open addressing, linear probing, at most half full; a slot is a node + 1, the key is read from the columns
  *
  * Says nothing of ranks and references: `PromptChains` does.
@@ -13,23 +13,31 @@ import { LinkedLists } from './linked-lists.js'
 
 export class RunTable {
   parent = new Int32Array(0)
-  length = new Uint32Array(0)
   /** The children of each node; top runs have no list. */
   readonly children = new LinkedLists()
-  readonly #arena = new HashArena()
-  #offset = new Uint32Array(0)
+  readonly #arena: HashArena
+  #low = new Uint32Array(0)
+  #high = new Uint32Array(0)
   #slots = new Int32Array(32)
   readonly #free: number[] = []
   #top = 0
   #liveCount = 0
 
+  constructor(arena: HashArena = new HashArena()) {
+    this.#arena = arena
+  }
+
   get liveCount(): number {
     return this.#liveCount
   }
 
+  /** How many hashes each node has. */
+  get length(): Uint32Array {
+    return this.#arena.length
+  }
+
   get byteLength(): number {
-    const columns = 4 * (this.parent.length + this.length.length + this.#offset.length + this.#slots.length)
-    return columns + this.#arena.words.byteLength + this.children.byteLength
+    return 12 * this.parent.length + 4 * this.#slots.length + this.#arena.byteLength + this.children.byteLength
   }
 
   /** The child of `parent` (-1: a top run) that begins with this hash, or -1. */
@@ -40,22 +48,14 @@ export class RunTable {
 
   /** How many hashes of the run equal those of the column from `start` on. */
   matched(node: number, column: HashColumn, start: number, count: number): number {
-    const words = this.#arena.words
-    const base = 2 * this.#offset[node]!
-    const from = 2 * start
-    const wordCount = 2 * Math.min(this.length[node]!, count - start)
-    for (let at = 0; at < wordCount; at += 2)
-      if (words[base + at] !== column[from + at] || words[base + at + 1] !== column[from + at + 1]) return at >>> 1
-    return wordCount >>> 1
+    return this.#arena.matched(node, column, start, count)
   }
 
   /** A new child with the hashes `start` to `start + count` of the column. */
   add(parent: number, column: HashColumn, start: number, count: number): number {
     const node = this.#newNode()
-    const offset = this.#allocate(count)
-    this.#arena.write(offset, column, start, count)
-    this.#place(node, offset, count)
-    this.#link(node, parent)
+    this.#arena.add(node, column, start, count)
+    this.#link(node, parent, column[2 * start]!, column[2 * start + 1]!)
     return node
   }
 
@@ -64,16 +64,9 @@ export class RunTable {
     const parent = this.parent[node]!
     this.#unlink(node)
     const upper = this.#newNode()
-    const upperOffset = this.#allocate(count)
-    this.#arena.move(this.#offset[node]!, upperOffset, count)
-    this.#place(upper, upperOffset, count)
-    const rest = this.length[node]! - count
-    const lowerOffset = this.#allocate(rest)
-    this.#arena.move(this.#offset[node]! + count, lowerOffset, rest)
-    this.#arena.release(this.#offset[node]!, this.length[node]!)
-    this.#place(node, lowerOffset, rest)
-    this.#link(upper, parent)
-    this.#link(node, upper)
+    this.#arena.cut(node, upper, count)
+    this.#link(upper, parent, this.#low[node]!, this.#high[node]!)
+    this.#link(node, upper, this.#arena.lowWord(node, 0), this.#arena.highWord(node, 0))
     return upper
   }
 
@@ -81,22 +74,20 @@ export class RunTable {
   merge(node: number): void {
     const upper = this.parent[node]!
     const parent = this.parent[upper]!
-    const above = this.length[upper]!
-    const below = this.length[node]!
-    const offset = this.#allocate(above + below)
     this.#unlink(node)
-    this.#arena.move(this.#offset[upper]!, offset, above)
-    this.#arena.move(this.#offset[node]!, offset + above, below)
-    this.#arena.release(this.#offset[node]!, below)
-    this.#place(node, offset, above + below)
-    this.remove(upper)
-    this.#link(node, parent)
+    this.#unlink(upper)
+    this.#arena.join(upper, node)
+    this.#freeNode(upper)
+    this.#link(node, parent, this.#low[upper]!, this.#high[upper]!)
   }
 
   remove(node: number): void {
     this.#unlink(node)
-    this.#arena.release(this.#offset[node]!, this.length[node]!)
-    this.length[node] = 0
+    this.#arena.release(node)
+    this.#freeNode(node)
+  }
+
+  #freeNode(node: number): void {
     this.#free.push(node)
     this.#liveCount--
   }
@@ -106,52 +97,36 @@ export class RunTable {
     if (node >= this.parent.length) {
       const capacity = roomFor(node + 1, this.parent.length)
       this.parent = growInt32(this.parent, capacity)
-      this.length = growUint32(this.length, capacity)
-      this.#offset = growUint32(this.#offset, capacity)
+      this.#low = growUint32(this.#low, capacity)
+      this.#high = growUint32(this.#high, capacity)
     }
     this.#liveCount++
     if (2 * this.#liveCount > this.#slots.length) this.#rehash()
     return node
   }
 
-  #allocate(count: number): number {
-    const offset = this.#arena.allocate(count)
-    if (offset >= 0) return offset
-    this.#arena.rebuild(count, this.#offset, this.length, this.#top)
-    return this.#arena.allocate(count)
-  }
-
-  #place(node: number, offset: number, count: number): void {
-    this.#offset[node] = offset
-    this.length[node] = count
-  }
-
-  #link(node: number, parent: number): void {
+  #link(node: number, parent: number, low: number, high: number): void {
     this.parent[node] = parent
+    this.#low[node] = low
+    this.#high[node] = high
     if (parent >= 0) this.children.push(parent, node)
-    const words = this.#arena.words
-    const at = 2 * this.#offset[node]!
-    this.#slots[this.#slotOf(parent, words[at]!, words[at + 1]!)] = node + 1
+    this.#slots[this.#slotOf(parent, low, high)] = node + 1
   }
 
   #unlink(node: number): void {
     const parent = this.parent[node]!
     if (parent >= 0) this.children.remove(parent, node)
-    const words = this.#arena.words
-    const at = 2 * this.#offset[node]!
-    this.#vacate(this.#slotOf(parent, words[at]!, words[at + 1]!))
+    this.#vacate(this.#slotOf(parent, this.#low[node]!, this.#high[node]!))
   }
 
   /** Where the key is, or where it would go. */
   #slotOf(parent: number, low: number, high: number): number {
     const slots = this.#slots
     const mask = slots.length - 1
-    const words = this.#arena.words
     for (let slot = mix(parent, low, high) & mask; ; slot = (slot + 1) & mask) {
       const node = slots[slot]! - 1
       if (node < 0) return slot
-      const at = 2 * this.#offset[node]!
-      if (this.parent[node] === parent && words[at] === low && words[at + 1] === high) return slot
+      if (this.parent[node] === parent && this.#low[node] === low && this.#high[node] === high) return slot
     }
   }
 
@@ -170,9 +145,7 @@ export class RunTable {
   }
 
   #homeOf(node: number): number {
-    const words = this.#arena.words
-    const at = 2 * this.#offset[node]!
-    return mix(this.parent[node]!, words[at]!, words[at + 1]!)
+    return mix(this.parent[node]!, this.#low[node]!, this.#high[node]!)
   }
 
   #rehash(): void {
