@@ -4,7 +4,7 @@
  * engine is gone and its server is not, it says so with status 500.
  */
 import { readEngineError, readFinishReason } from '../../engines/index.js'
-import { tokenPattern } from './stream-watch.js'
+import { tokenPattern } from './token-event.js'
 
 const abortMark = Buffer.from('"abort"')
 

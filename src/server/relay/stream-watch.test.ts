@@ -104,6 +104,37 @@ it('a token whose event begins with another key is no error', () => {
   expect(watch.hasError).toBe(false)
 })
 
+describe('what counts as a token behind the first', () => {
+  const first = 'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+  const choice = (fields: string): string => `data: {"choices":[{"index":0,${fields}}]}\n\n`
+
+  it.each([
+    ['text', choice('"delta":{"content":"b"},"finish_reason":null'), 1],
+    ['a step whose text is held back', choice('"delta":{"content":""},"finish_reason":null'), 1],
+    // SGLang has sent the last token already; vLLM says the reason beside it.
+    ['an end by length, behind its token', choice('"delta":{"reasoning_content":null},"finish_reason":"length"'), 0],
+    ['an end by length without a delta', choice('"delta":{},"finish_reason": "length"'), 0],
+    ['an end by length with its token', choice('"delta":{"content":"b"},"finish_reason":"length"'), 1],
+    ['an end by length in half a character', choice('"delta":{"content":""},"finish_reason":"length"'), 1],
+    ['an end by length, text', choice('"text":"","finish_reason":"length"'), 1],
+    ['an abort', choice('"delta":{},"finish_reason":"abort"'), 0],
+    // The token that ended the answer has no text, and no event but this.
+    ['an end by a token', choice('"delta":{},"finish_reason":"stop"'), 1],
+    ['an end behind calls', choice('"delta":{},"finish_reason":"tool_calls"'), 1],
+    ['the role of a second choice', choice('"delta":{"role":"assistant","content":""},"finish_reason":null'), 0],
+    ['no role and no text yet', choice('"delta":{"role":null,"content":""},"finish_reason":null'), 1],
+    ['a role beside its text', choice('"delta":{"role":"assistant","content":"b"},"finish_reason":null'), 1],
+    ['a text that reads like a reason', choice('"delta":{"content":"length"},"finish_reason":null'), 1],
+    ['arguments of a call', choice('"delta":{"tool_calls":[{"function":{"arguments":"{"}}]},"finish_reason":null'), 1],
+    ['a usage alone', 'data: {"choices":[],"usage":{"completion_tokens":1}}\n\n', 0],
+    ['a comment', ': keep-alive\n\n', 0],
+  ])('%s', (_says, event, tokens) => {
+    const watch = new StreamWatch('chat_completions')
+    const both = Buffer.from(first + event)
+    expect(watch.push(both, 0, both.length)).toBe(1 + tokens)
+  })
+})
+
 describe('what counts as a token', () => {
   it.each([
     [

@@ -1,9 +1,10 @@
 /**
  * Looks into a relayed event stream only as far as routing needs: when the first token came, about how many there are,
- * and the usage at the end. One event counts as one token, which is what engines send unless told otherwise; the usage,
- * where there is one, has the last word. Events are never put together unless they were cut, and never changed.
+ * and the usage at the end. One event counts as one token (`token-event.ts`), which is what engines send unless told otherwise;
+ * the usage, where there is one, has the last word. Events are never put together unless they were cut, and never changed.
  */
 import type { Endpoint } from '../request/endpoints.js'
+import { standsForToken, tokenPattern } from './token-event.js'
 import type { Usage } from './usage.js'
 import { readUsage } from './usage.js'
 
@@ -103,7 +104,7 @@ export class StreamWatch {
       this.#usageEvent = Buffer.from(buffer.subarray(start, end))
       if (noChoices.test(this.#usageEvent.toString('latin1'))) return 0
     }
-    if (this.#hasToken && buffer[brace + 2] !== letterE) return 1 // an error has no other first key
+    if (this.#hasToken && buffer[brace + 2] !== letterE) return standsForToken(buffer, brace, end) ? 1 : 0 // an error has no other first key
     const text = buffer.toString('latin1', start, end)
     if (text.includes('"error"') && !text.includes('"choices"')) {
       this.hasError = true
@@ -134,9 +135,6 @@ const usageKey = Buffer.from('"usage"')
 const metaMark = Buffer.from('"meta_info":{')
 const noChoices = /"choices" *: *\[ *\]/
 const doneMark = Buffer.from('[DONE]')
-/** Some text, in whichever of the fields that hold it. The first event of a chat stream has only a role. */
-export const tokenPattern =
-  /"(?:content|text|reasoning_content|reasoning|arguments|name)": ?"[^"]|"(?:token_ids|output_ids)": ?\[\d/
 
 /** This event carries usage and no token. */
 export function isUsageAlone(event: Buffer): boolean {
