@@ -16,7 +16,9 @@ export function isHidden(status: number): boolean {
 export function refusal(status: number, overloadStatus: number): WarmrouteError {
   const reason = `the worker refused with status ${status}`
   if (status === 499) return new WarmrouteError('WR_REQUEST_CANCELLED', { reason })
-  if (status === overloadStatus || status === 529) return new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason })
+  if (status === 529 || (status === overloadStatus && status !== 503))
+    // every engine means `cannot serve` by 503
+    return new WarmrouteError('WR_ALL_WORKERS_OVERLOADED', { reason })
   if (status === 508) return new WarmrouteError('WR_ROUTING_LOOP', { reason })
   if (status === 503) return new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason })
   return new WarmrouteError('WR_ENGINE_PROTOCOL', { reason, message: reason, backend_status: status })
@@ -25,7 +27,9 @@ export function refusal(status: number, overloadStatus: number): WarmrouteError 
 /** An engine's 4xx as upstream words it; any other body as it is. */
 export function flatError(body: Buffer, status: number): Buffer {
   if (status < 400) return body
-  return Buffer.from(JSON.stringify({ message: messageIn(body), type: dynamoType(status, 529), code: status }))
+  return Buffer.from(
+    JSON.stringify({ message: messageIn(body), type: dynamoType(status, status === 529), code: status }),
+  )
 }
 
 /** Passes an engine's refusal on, where the client still waits for an answer. `isFlat`: in upstream's shape. */

@@ -1,6 +1,7 @@
 /** What an error looks like to a client: OpenAI's envelope, Anthropic's on its routes, upstream's flat one when strict. */
 import { WarmrouteError } from '../../core/protocol/index.js'
-import { anthropicType, dynamoType, openAiType, statusOf } from './error-status.js'
+import type { QueueRejection } from '../../core/queue/index.js'
+import { anthropicType, dynamoType, isOverload, openAiType, statusOf } from './error-status.js'
 
 export type ErrorShape = 'openai' | 'anthropic' | 'dynamo'
 
@@ -13,8 +14,7 @@ export interface ErrorAnswer {
 
 export function errorAnswer(error: unknown, shape: ErrorShape, overloadStatus: number): ErrorAnswer {
   const status = shape === 'dynamo' ? dynamoStatus(error, overloadStatus) : statusOf(error, overloadStatus)
-  const body =
-    shape === 'dynamo' ? dynamoBody(error, status, overloadStatus) : nestedBody(error, shape, status, overloadStatus)
+  const body = shape === 'dynamo' ? dynamoBody(error, status) : nestedBody(error, shape, status)
   const isTemporary = status === overloadStatus || status === 503
   const isBare = shape === 'dynamo' && status === 405 // upstream says no more than the header `allow`
   return { status, body: isBare ? '' : JSON.stringify(body), retryAfter: isTemporary ? 1 : undefined }
@@ -23,41 +23,58 @@ export function errorAnswer(error: unknown, shape: ErrorShape, overloadStatus: n
 /** The same as frames of a stream whose head is gone already; ends the stream. */
 export function errorFrames(error: unknown, shape: ErrorShape, overloadStatus: number): string {
   const status = statusOf(error, overloadStatus)
-  if (shape === 'anthropic')
-    return `event: error\ndata: ${JSON.stringify(nestedBody(error, shape, status, overloadStatus))}\n\n`
+  if (shape === 'anthropic') return `event: error\ndata: ${JSON.stringify(nestedBody(error, shape, status))}\n\n`
   if (shape === 'dynamo') {
     const type = status === 499 ? 'request_cancelled' : status === 503 ? 'service_unavailable' : 'internal_server_error'
     const code = status === 499 || status === 503 ? status : 500
     return `data: ${JSON.stringify({ error: { message: publicMessage(error, code), type, code } })}\n\ndata: [DONE]\n\n`
   }
-  return `data: ${JSON.stringify(nestedBody(error, shape, status, overloadStatus))}\n\ndata: [DONE]\n\n`
+  return `data: ${JSON.stringify(nestedBody(error, shape, status))}\n\ndata: [DONE]\n\n`
 }
 
-function nestedBody(error: unknown, shape: ErrorShape, status: number, overloadStatus: number): object {
+function nestedBody(error: unknown, shape: ErrorShape, status: number): object {
   const message = messageOf(error)
-  if (shape === 'anthropic') return { type: 'error', error: { type: anthropicType(status), message } }
+  if (shape === 'anthropic')
+    return { type: 'error', error: { type: anthropicType(status, isOverload(error)), message } }
   const code = error instanceof WarmrouteError ? error.code : 'internal_error'
   const param = error instanceof WarmrouteError ? error.details['param'] : undefined
   return {
-    error: { message, type: openAiType(status, overloadStatus), code, param: typeof param === 'string' ? param : null },
+    error: {
+      message,
+      type: openAiType(status, isOverload(error)),
+      code,
+      param: typeof param === 'string' ? param : null,
+    },
   }
 }
 
 /** Flat, with upstream's sentences where upstream hides the reason (spec 1.4; recordings of 1.2.1 and 1.6.1). */
-function dynamoBody(error: unknown, status: number, overloadStatus: number): object {
-  if (status === overloadStatus && status === 503)
-    return {
-      message: 'ResourceExhausted: All workers are busy, please retry later',
-      type: dynamoType(status, overloadStatus),
-      code: status,
-    }
+function dynamoBody(error: unknown, status: number): object {
+  const isBusy = isOverload(error)
+  const rejection = rejectionIn(error)
   const details = detailsOf(error)
   return {
-    message: status === overloadStatus ? 'Service temporarily overloaded' : publicMessage(error, status),
-    type: dynamoType(status, overloadStatus),
+    message: rejection ? queueText(rejection) : isBusy ? busyText(status) : publicMessage(error, status),
+    type: dynamoType(status, isBusy),
     code: status,
     ...(details === undefined ? {} : { details }),
   }
+}
+
+/** 1.2 answers with 503 and lets the reason through. */
+function busyText(status: number): string {
+  return status === 503
+    ? 'ResourceExhausted: All workers are busy, please retry later'
+    : 'Service temporarily overloaded'
+}
+
+function queueText({ policyClass, limitKind, current, limit }: QueueRejection): string {
+  const words = limitKind.replaceAll('_', ' ').replace('isl', 'ISL')
+  return `router policy class "${policyClass}" queue ${words} limit reached (current=${current}, limit=${limit})`
+}
+
+function rejectionIn(error: unknown): QueueRejection | undefined {
+  return isNamed(error, 'WR_QUEUE_REJECTED') ? (error.details['rejection'] as QueueRejection | undefined) : undefined
 }
 
 /** Upstream has neither 502 nor 504. */
@@ -69,8 +86,13 @@ function dynamoStatus(error: unknown, overloadStatus: number): number {
 /** Upstream tells two things more: which limit of the queue was reached, and which status a backend had. */
 function detailsOf(error: unknown): unknown {
   if (!(error instanceof WarmrouteError)) return undefined
-  const { queue_rejection: rejection, backend_status: status } = error.details
-  return rejection ?? (status === undefined ? undefined : { backend_status: status })
+  const rejection = rejectionIn(error)
+  if (rejection) {
+    const { policyClass, limitKind, current, limit } = rejection
+    return { policy_class: policyClass, limit_kind: limitKind, current, limit }
+  }
+  const { backend_status: status } = error.details
+  return status === undefined ? undefined : { backend_status: status }
 }
 
 function publicMessage(error: unknown, status: number): string {
@@ -81,7 +103,7 @@ function publicMessage(error: unknown, status: number): string {
   return messageOf(error)
 }
 
-function isNamed(error: unknown, ...codes: readonly string[]): boolean {
+function isNamed(error: unknown, ...codes: readonly string[]): error is WarmrouteError {
   return error instanceof WarmrouteError && codes.includes(error.code)
 }
 

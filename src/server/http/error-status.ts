@@ -76,12 +76,12 @@ export function isOverload(error: unknown): boolean {
   return error instanceof WarmrouteError && errorStatus[error.code] === 'overload'
 }
 
-/** OpenAI's `error.type`. */
-export function openAiType(status: number, overloadStatus: number): string {
+/** OpenAI's `error.type`. `isBusy`: of an overload, whatever its status; others may have the same. */
+export function openAiType(status: number, isBusy: boolean): string {
+  if (isBusy) return 'overloaded_error'
   if (status === 401) return 'authentication_error'
   if (status === 403) return 'permission_error'
   if (status === 404) return 'not_found_error'
-  if (status === overloadStatus || status === 529) return 'overloaded_error'
   if (status === 429) return 'rate_limit_error'
   if (status === 499) return 'request_cancelled'
   if (status === 503) return 'service_unavailable'
@@ -89,8 +89,8 @@ export function openAiType(status: number, overloadStatus: number): string {
 }
 
 /** Anthropic's `error.type` (spec 1.4). */
-export function anthropicType(status: number): string {
-  return anthropicTypes[status] ?? 'api_error'
+export function anthropicType(status: number, isBusy: boolean): string {
+  return isBusy ? 'overloaded_error' : (anthropicTypes[status] ?? 'api_error')
 }
 
 const anthropicTypes: Readonly<Record<number, string>> = {
@@ -106,8 +106,8 @@ const anthropicTypes: Readonly<Record<number, string>> = {
 }
 
 /** Upstream's flat `type`: the reason phrase. */
-export function dynamoType(status: number, overloadStatus: number): string {
-  if (status === overloadStatus && status !== 503) return 'Overloaded'
+export function dynamoType(status: number, isBusy: boolean): string {
+  if (isBusy && status !== 503) return 'Overloaded'
   return phrases[status] ?? 'UnknownError'
 }
 
