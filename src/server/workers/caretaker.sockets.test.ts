@@ -156,6 +156,30 @@ describe('health of engines', () => {
     await untilServedBy('1', '2')
   })
 
+  it('leaves out who says no, though it streams', async () => {
+    const respond: HouseOptions['respond'] = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      const step = setInterval(() => response.write('data: {"choices":[{"text":"a"}]}\n\n'), 5)
+      response.on('close', () => clearInterval(step))
+    }
+    const { engines, gateway, url } = (house = await openHouse({
+      engines: 1,
+      respond,
+      gateway: { health: { intervalMs: 5 } },
+    }))
+    const leaving = new AbortController()
+    const headers = { 'content-type': 'application/json' }
+    const body = chatBody({ stream: true })
+    const stream = await fetch(`${url}${path}`, { method: 'POST', headers, body, signal: leaving.signal })
+    expect(stream.status).toBe(200)
+    engines[0]!.health = 503
+    const end = performance.now() + 5_000
+    while (!gateway.workers()[0]!.is_quarantined && performance.now() < end)
+      await new Promise((resolve) => setTimeout(resolve, 2))
+    expect(gateway.workers()[0]!.is_quarantined).toBe(true)
+    leaving.abort()
+  })
+
   it("is asked for with the worker's own key", async () => {
     const { engines, gateway } = (house = await openHouse({ engines: 1, gateway: { health: { intervalMs: 5 } } }))
     gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'vllm', apiKey: 'sk-engine' })

@@ -81,9 +81,6 @@ export class Caretaker {
     const isUp = fleet === undefined || (await fleet.probe(worker))
     this.#asked.delete(worker)
     if (isUp || this.#stop.signal.aborted) return
-    // An engine that streams and is slow to say so is not down.
-    const { now, health } = this.#context
-    if (worker.inFlight > 0 && now() - worker.progressAtMs < health.timeoutMs) return
     fleet?.fault(worker, new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the health check was not answered' }))
   }
 

@@ -163,14 +163,17 @@ export class Fleet {
     this.#probeLater(worker, this.#options.health.quarantineMs[0])
   }
 
-  /** Asks for health with the worker's own key. */
+  /** Asks for health with the worker's own key. One that works and is slow to say so is up; one that refuses is not, whatever it does. */
   async probe(worker: Worker): Promise<boolean> {
-    const { path, timeoutMs } = this.#options.health
+    const { health, now } = this.#options
+    const { path, timeoutMs } = health
+    const askedAtMs = now()
     try {
       const { status } = await fetchText(worker.link, { method: 'GET', path, headers: [] }, { timeoutMs })
       return status >= 200 && status < 300
-    } catch {
-      return false
+    } catch (error) {
+      const isRefused = error instanceof WarmrouteError && error.code === 'WR_ENGINE_UNREACHABLE'
+      return !isRefused && worker.progressAtMs > askedAtMs
     }
   }
 
