@@ -38,6 +38,8 @@ const cells: readonly Cell[] = [
     { mean: 213, p50: 99, p99: 1715, e2e: 3180, reuse: 0.245 },
   ],
   ['slow', { workers: 8, slow: { share: 0.5, factor: 2 } }, { mean: 290, p50: 150, p99: 1830, e2e: 3750 }],
+  ['half-whole', { workers: 8, arrivalSpeedup: 4, wholeShare: 0.5 }, { mean: 280, p99: 1900, e2e: 6400 }],
+  ['whole', { workers: 8, arrivalSpeedup: 4, wholeShare: 1 }, { mean: 290, p99: 1900, e2e: 6450 }],
   ['H200-N8', { workers: 8, profile }, { mean: 565, ...beside(8050, 3365) }],
   ['H200-N8x2', { workers: 8, arrivalSpeedup: 2, profile }, { mean: 625, ...beside(8112, 5506) }],
   ['H200-N4', { workers: 4, profile }, { mean: 840, ...beside(10_152, 6920) }],

@@ -2,7 +2,7 @@
  * Selects a rank for one request and books it there: one step, so nothing can come between. Everything that can fail does
  * so before the booking, and a booking that fails leaves nothing behind.
  */
-import type { FleetModel } from '../load/index.js'
+import { FleetModel } from '../load/index.js'
 import type { MatchColumns, Rank, RouterConfig, RouterConfigOverride, WorkerTable } from '../protocol/index.js'
 import { WarmrouteError } from '../protocol/index.js'
 import type {
@@ -75,6 +75,10 @@ export class Placer {
   readonly #warm: WarmCostPolicy | undefined
   readonly #loads: LoadColumns = newLoadColumns()
   readonly #eligible = new Candidates()
+  /** Learns where nobody else does: made for the first whole answer, since only they ask it. */
+  #watcher: FleetModel | undefined
+  /** By rank, and only where durations are no part of bookings: when its prompts should be computed. */
+  readonly #busyUntilMs: number[] = []
   /** By rank: prefill of held requests that are waiting for it. */
   #heldMs = new Float64Array(0)
   #isHeldFor = false
@@ -88,6 +92,11 @@ export class Placer {
     this.#warm = costs
     if (model) this.#loads.detail = newLoadDetail()
     this.settings = costSettingsOf(options.config)
+  }
+
+  /** Whoever is told of first tokens and ends. */
+  get learner(): FleetModel | undefined {
+    return this.#options.model ?? this.#options.learner ?? this.#watcher
   }
 
   place(request: SchedulingRequest, matches: MatchColumns, moment: Moment, waitedMs: number): Picked | Refused {
@@ -164,7 +173,7 @@ export class Placer {
 
   #book(request: SchedulingRequest, rank: Rank, cachedTokens: number, tracksPrefill: boolean, nowMs: number): void {
     const { sequences, estimatePrefill, onEstimateFailed, model, workers } = this.#options
-    const learner = model ?? this.#options.learner
+    const predicting = this.#options.learner
     const { requestId, sequenceHashes, blockCount, promptTokens, expectedOutputTokens, loraName } = request
     const { workerId } = workers.ranks.pairOf(rank)
     // What running requests of the rank share is not computed again either; only a model of durations counts it.
@@ -176,8 +185,8 @@ export class Placer {
       tracksPrefillTokens: tracksPrefill,
       estimate: model
         ? (tokens, cached) => model.prefillMs(workerId, tokens, cached)
-        : learner
-          ? (tokens, cached) => learner.predictMs(workerId, tokens, cached)
+        : predicting
+          ? (tokens, cached) => predicting.predictMs(workerId, tokens, cached)
           : estimatePrefill,
       onFailure: onEstimateFailed,
     })
@@ -194,11 +203,25 @@ export class Placer {
       },
       nowMs,
     )
-    if (request.isWhole && prefillLoadHint?.durationMs !== undefined)
-      this.unseen.add(requestId!, nowMs + sequences.prefillWaitMs(rank, nowMs))
+    if (request.isWhole && !this.learner) this.#watcher = new FleetModel()
+    const { learner } = this
+    if (prefillLoadHint?.durationMs !== undefined) {
+      if (request.isWhole) this.unseen.add(requestId!, nowMs + sequences.prefillWaitMs(rank, nowMs))
+    } else if (prefillLoadHint && learner) {
+      const { tokens } = prefillLoadHint
+      const doneAtMs = this.#computedAtMs(rank, tokens, learner.prefillMs(workerId, tokens, known), nowMs)
+      if (request.isWhole) this.unseen.add(requestId!, doneAtMs)
+    }
     // A prompt that is computed elsewhere says nothing of this worker's speed.
     const newTokens = !isPrefilledElsewhere(request) && (model || tracksPrefill) ? promptTokens - known : 0
     learner?.booked(requestId!, rank, workerId, newTokens, known, nowMs, request.isWhole)
+  }
+
+  /** When a prompt that was just booked should be computed, behind those that its rank has: for bookings without durations. */
+  #computedAtMs(rank: Rank, tokens: number, ownMs: number, nowMs: number): number {
+    const isAlone = this.#options.sequences.activeTokens(rank, nowMs) <= tokens // whatever was predicted, nothing is left
+    const startMs = isAlone ? nowMs : Math.max(nowMs, this.#busyUntilMs[rank] ?? 0)
+    return (this.#busyUntilMs[rank] = startMs + ownMs)
   }
 
   /** Blocks that are not tracked have no names, and nothing can share them. */

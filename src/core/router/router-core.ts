@@ -111,7 +111,7 @@ export class RouterCore implements RouterInputs {
   readonly index: KvIndex | undefined
   /** What is learned of the fleet's speed; absent unless costs are in milliseconds. */
   readonly model: FleetModel | undefined
-  /** What learns how long prefills take, whoever uses it; absent where nobody does. */
+  /** What learns how long prefills take for costs or bookings; absent where neither asks. */
   readonly learner: FleetModel | undefined
   /** What the last lookup found; filled again by the next. */
   readonly matches: MatchColumns = newMatchColumns()
@@ -130,7 +130,7 @@ export class RouterCore implements RouterInputs {
       load: options.load?.(this.ranks),
       replica: options.replica,
       onExpired: (requestId, rank) => {
-        this.learner?.forget(requestId)
+        this.#scheduler.learner?.forget(requestId)
         options.onExpired?.(requestId, rank)
       },
     })
@@ -338,10 +338,10 @@ export class RouterCore implements RouterInputs {
 
   /** A vanishing rank is emptied everywhere before its number can mean somebody else. */
   #settleTopology(change: TopologyChange, moment: Moment): void {
-    if (change.removed.length > 0) this.learner?.removeRanks(new Set(change.removed))
+    if (change.removed.length > 0) this.#scheduler.learner?.removeRanks(new Set(change.removed))
     for (const rank of change.removed) {
       const { workerId } = this.ranks.pairOf(rank)
-      if (this.workers.configOf(workerId) === undefined) this.learner?.removeWorker(workerId)
+      if (this.workers.configOf(workerId) === undefined) this.#scheduler.learner?.removeWorker(workerId)
       this.sequences.untrack(rank, moment.nowMs)
       this.index?.resetRank(rank)
       this.ranks.release(rank)

@@ -9,6 +9,7 @@
  * Every call that may let parked requests go leaves them in `takeDispatched`.
  * Follows lib/kv-router/src/scheduling/{queue,local}.rs: v1.2.0 under `compat: dynamo-1.2`, else 1.5.0-dev.
  */
+import type { FleetModel } from '../load/index.js'
 import type { HashColumn, MatchColumns, Rank } from '../protocol/index.js'
 import { newMatchColumns, tracksPrefillTokens, WarmrouteError } from '../protocol/index.js'
 import type { PolicyClass, PolicyProfile, QueueRejection } from '../queue/index.js'
@@ -49,8 +50,6 @@ export interface PlacementFlags {
 export class Scheduler {
   readonly #options: SchedulerOptions
   readonly #placer: Placer
-  /** Told of first tokens and ends. */
-  readonly #learner: SchedulerOptions['learner']
   readonly #classes: readonly PolicyClass[]
   readonly #resolver: ClassResolver
   readonly #queue: PolicyQueue<ParkedRequest>
@@ -79,11 +78,15 @@ export class Scheduler {
   /** They left the queue, and their lookup is under way. */
   readonly #refreshing = new Set<ParkedRequest>()
 
+  /** Told of first tokens and ends, and of whoever is gone without. */
+  get learner(): FleetModel | undefined {
+    return this.#placer.learner
+  }
+
   constructor(options: SchedulerOptions) {
     const { config, profile } = options
     this.#options = options
     this.#placer = new Placer(options)
-    this.#learner = options.model ?? options.learner
     this.#classes = profile.classes
     this.#resolver = new ClassResolver(profile)
     this.#queue = new PolicyQueue(profile.classes, config.routerQueueParkedMax)
@@ -169,11 +172,11 @@ export class Scheduler {
     this.#placer.unseen.remove(requestId)
     if (rank !== undefined) {
       sequences.free(requestId, moment.nowMs)
-      this.#learner?.ended(requestId, moment.nowMs)
+      this.learner?.ended(requestId, moment.nowMs)
       this.#rankChanged(rank, moment)
       return
     }
-    this.#learner?.forget(requestId) // a peer may have ended the booking
+    this.learner?.forget(requestId) // a peer may have ended the booking
     if (config.compat === 'dynamo-1.5') throw new WarmrouteError('WR_REQUEST_NOT_FOUND', { requestId })
   }
 
@@ -181,7 +184,7 @@ export class Scheduler {
   freeIfOn(requestId: string, rank: Rank, moment: Moment): boolean {
     if (!this.#options.sequences.freeIfOn(requestId, rank, moment.nowMs)) return false
     this.#placer.unseen.remove(requestId)
-    this.#learner?.ended(requestId, moment.nowMs)
+    this.learner?.ended(requestId, moment.nowMs)
     this.#rankChanged(rank, moment)
     return true
   }
@@ -190,7 +193,7 @@ export class Scheduler {
     const { sequences, blockSize } = this.#options
     sequences.addOutputBlock(requestId, moment.nowMs, fraction)
     const contextTokens = sequences.contextBlocks(sequences.rankOf(requestId)!) * blockSize
-    this.#learner?.outputBlock(requestId, blockSize, contextTokens, moment.nowMs)
+    this.learner?.outputBlock(requestId, blockSize, contextTokens, moment.nowMs)
   }
 
   /** Books a request that somebody else placed. Throws what the tracker throws. */
@@ -312,7 +315,7 @@ export class Scheduler {
 
   #endPrefill(requestId: string, nowMs: number): void {
     this.#options.sequences.markPrefillCompleted(requestId, nowMs)
-    this.#learner?.firstToken(requestId, nowMs)
+    this.learner?.firstToken(requestId, nowMs)
   }
 
   #rankChanged(rank: Rank, moment: Moment): void {

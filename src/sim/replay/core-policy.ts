@@ -181,6 +181,7 @@ function questionOf(request: ReplayRequest): Omit<SchedulingRequest, 'isQueryOnl
     localHashes: hashes,
     sequenceHashes: hashes,
     blockCount: request.blockKeys.length,
+    isWhole: request.isWhole,
   }
 }
 

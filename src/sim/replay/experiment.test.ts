@@ -46,6 +46,20 @@ describe('every policy', () => {
   })
 })
 
+it.each(['warm', 'dynamo'] as const)(
+  'answers in one piece cost %s little: it does not wait for what it cannot see',
+  (name) => {
+    const busy = { policies: [name], workers: 8, arrivalSpeedup: 4 }
+    const streams = only(busy)
+    for (const wholeShare of [0.5, 1]) {
+      const whole = only({ ...busy, wholeShare })
+      expect(whole.completed).toBe(250)
+      expect(whole.ttft_ms.mean).toBeLessThan(1.1 * streams.ttft_ms.mean)
+      expect(whole.e2e_ms.mean).toBeLessThan(1.05 * streams.e2e_ms.mean)
+    }
+  },
+)
+
 it('draws differently for another seed', () => {
   expect(only({ policies: ['random'], seed: 2 }).ttft_ms.mean).not.toBe(only({ policies: ['random'] }).ttft_ms.mean)
 })

@@ -39,6 +39,8 @@ export interface ExperimentOptions {
   readonly transferMsPerToken?: number
   readonly profile?: TimingProfile
   readonly slow?: SlowShare
+  /** Share of the requests whose answers come in one piece, spread evenly over the trace. */
+  readonly wholeShare?: number
   /** `key=value` in the names of the config file, for `warm` and `dynamo`. */
   readonly settings?: readonly string[]
   readonly sweep?: Sweep
@@ -86,7 +88,8 @@ export function runExperiment(trace: readonly TraceRequest[], options: Experimen
     transferMsPerToken,
     slowFactor: options.slow?.factor ?? 1,
   })
-  const arrivals = smoothMs > 0 ? smoothArrivals(trace, smoothMs, seed) : trace
+  const smoothed = smoothMs > 0 ? smoothArrivals(trace, smoothMs, seed) : trace
+  const arrivals = withWholeAnswers(smoothed, options.wholeShare ?? 0)
   const runs = plan(options)
   const answered = arrivals.filter((request) => answerTokensOf(request, engine) > 0)
   const ofTrace = {
@@ -150,6 +153,13 @@ function settingsOf(assignments: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     assignments.map((text) => [text.slice(0, text.indexOf('=')), text.slice(text.indexOf('=') + 1)]),
   )
+}
+
+/** The same requests for every policy and seed. */
+function withWholeAnswers(trace: readonly TraceRequest[], share: number): readonly TraceRequest[] {
+  if (share === 0) return trace
+  const step = (Math.sqrt(5) - 1) / 2 // of the golden ratio: no period of a trace goes with it
+  return trace.map((request, index) => ({ ...request, isWhole: (index * step) % 1 < share }))
 }
 
 function slowdownOf(worker: number, workers: number, slow: SlowShare | undefined): Partial<EngineOptions> {

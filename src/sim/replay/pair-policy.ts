@@ -40,7 +40,7 @@ export class PairPolicy implements ReplayPolicy {
   }
 
   route(request: ReplayRequest, nowMs: number): number {
-    if (!this.#staysWhole(request, nowMs)) return this.#prefill.route(request, nowMs)
+    if (!this.#staysWhole(request, nowMs)) return this.#prefill.route({ ...request, isWhole: false }, nowMs) // the end of its leg is seen
     const worker = this.#decode.route(request, nowMs)
     return worker < 0 ? worker : this.#options.prefillWorkers + worker // held until it can be prefilled where it decodes
   }

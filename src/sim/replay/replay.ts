@@ -26,6 +26,8 @@ export interface ReplayRequest {
   readonly promptTokens: number
   /** Keys of the full prompt blocks: equal keys mean equal content behind equal content. */
   readonly blockKeys: Float64Array
+  /** Its answer comes in one piece: a policy hears of its first token when it has ended. */
+  readonly isWhole: boolean
 }
 
 /**
@@ -239,6 +241,7 @@ function prepare(trace: readonly TraceRequest[], blockTokens: number, options: R
     promptTokens: request.promptTokens,
     outputTokens: request.outputTokens,
     blockKeys: prompts[index]!,
+    isWhole: request.isWhole ?? false,
     content: contentOf(prompts[index]!, keys),
     firstTokenMs: -1,
     lastTokenMs: -1,
@@ -313,10 +316,10 @@ function listenTo(
       if (job.firstTokenMs < 0) {
         job.firstTokenMs = now
         meter.firstToken(now - job.arrivalMs, job.arrivalMs)
-        policy.firstToken?.(job, worker, now)
+        if (!job.isWhole) policy.firstToken?.(job, worker, now)
       } else meter.nextToken(now - job.lastTokenMs)
       job.lastTokenMs = now
-      if (policy.outputBlock && (job.promptTokens + request.generated) % blockTokens === 1)
+      if (policy.outputBlock && !job.isWhole && (job.promptTokens + request.generated) % blockTokens === 1)
         policy.outputBlock(job, worker, Math.ceil((job.promptTokens + request.generated) / blockTokens), now)
       return false
     },
@@ -328,6 +331,10 @@ function listenTo(
       }
       const now = clock.now()
       meter.finished(worker, now - job.arrivalMs, request.generated, reason)
+      if (job.isWhole && job.firstTokenMs >= 0) {
+        policy.firstToken?.(job, worker, now)
+        policy.outputBlock?.(job, worker, Math.ceil((job.promptTokens + request.generated) / blockTokens), now)
+      }
       policy.finished?.(job, worker, now)
       ended(job)
     },

@@ -31,6 +31,7 @@ export const routingTables = (): RoutingTable[] => [
   recordedTable(),
   fleetTable(),
   gpuTable(),
+  wholeTable(),
   pairTable(),
   shapeTable(),
 ]
@@ -171,6 +172,18 @@ function gpuTable(): RoutingTable {
     ...cells('measured points', { kind: 'table', name: 'h200-llama8b-steps', ...table }),
   ]
   return { name: 'gpu', seeds: 3, head: fleetHead, rows: contend(all, contenders.slice(0, 3)) }
+}
+
+/** Answers in one piece, of which a router sees nothing before they end; TTFT is what the engine knows of them. */
+function wholeTable(): RoutingTable {
+  const cells: typeof fleets = [
+    ['N8, half whole', { workers: 8, wholeShare: 0.5 }],
+    ['N8 x4, half whole', { workers: 8, arrivalSpeedup: 4, wholeShare: 0.5 }],
+    ['N8 x4, all whole', { workers: 8, arrivalSpeedup: 4, wholeShare: 1 }],
+    ['h200-llama8b N4, all whole', { workers: 4, profile: h200Profile, wholeShare: 1 }],
+  ]
+  const policies = [...contenders.slice(0, 2), ['round-robin', 'round-robin', []]] as const
+  return { name: 'whole', seeds: 1, head: fleetHead, rows: contend(cells, policies) }
 }
 
 /** Some workers only prefill, the others decode; the same number of workers that do both stands beside them in the table of fleets. */

@@ -32,6 +32,8 @@ export interface TraceRequest {
   readonly blockIds: readonly number[]
   /** A later turn of a session: arrives this long after the request of that index has ended, whatever `arrivalMs` says. */
   readonly follows?: { readonly index: number; readonly delayMs: number }
+  /** Its answer comes in one piece: nobody but the engine knows when its first token was there. */
+  readonly isWhole?: boolean
 }
 
 /** A trace as it was read. */
