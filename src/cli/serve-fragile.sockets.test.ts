@@ -43,6 +43,7 @@ async function areAlive(...engines: readonly SimEngine[]): Promise<boolean[]> {
   )
 }
 
+const messages = [{ role: 'user', content: 'x' }]
 /** What was seen to end a real one. */
 const poison: readonly (readonly [says: string, path: string, body: object])[] = [
   ['an id that the model does not have', '/v1/completions', { prompt: [1, 999_999] }],
@@ -53,7 +54,18 @@ const poison: readonly (readonly [says: string, path: string, body: object])[] =
   ['one in a list of its own', '/v1/completions', { prompt: [['999999']] }],
   ['one behind very many', '/v1/completions', { prompt: [...Array.from({ length: 9000 }, () => 5), 999_999] }],
   ['one on its own route', '/generate', { input_ids: [999_999] }],
-  ['one beside a chat', '/v1/chat/completions', { messages: [{ role: 'user', content: 'x' }], input_ids: [999_999] }],
+  ['one beside a chat', '/v1/chat/completions', { messages, input_ids: [999_999] }],
+  ['more alternatives than there are ids', '/v1/completions', { prompt: 'x', logprobs: 1_000_000 }],
+  ['more of them in a chat', '/v1/chat/completions', { messages, logprobs: true, top_logprobs: 1_000_000 }],
+  ['a choice among more than 31 bits', '/v1/completions', { prompt: 'x', top_k: 2 ** 40 }],
+  ['the same on its own route', '/generate', { text: 'x', sampling_params: { top_k: 2 ** 40 } }],
+  ['an end that is no id', '/v1/completions', { prompt: 'x', min_tokens: 1, stop_token_ids: [999_999] }],
+  [
+    'the same on its own route',
+    '/generate',
+    { text: 'x', sampling_params: { min_new_tokens: 1, stop_token_ids: [-5] } },
+  ],
+  ['a beginning before the first token', '/generate', { text: 'x', return_logprob: true, logprob_start_len: -5 }],
   ['one to be scored', '/v1/score', { query: [999_999], items: [[5]], label_token_ids: [5] }],
 ]
 

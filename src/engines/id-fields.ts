@@ -18,5 +18,6 @@ export const idFields: Readonly<Partial<Record<EngineKind, readonly IdField[]>>>
     { name: 'input', mayBeText: true }, // embeddings, classify
     { name: 'query', mayBeText: true }, // score
     { name: 'items', mayBeText: true },
+    { name: 'stop_token_ids', mayBeText: false }, // where a request of the same batch has `min_tokens`
   ],
 }

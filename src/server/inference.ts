@@ -17,6 +17,7 @@ import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
 import type { Prepared } from './request/prepare.js'
 import { checkIds } from './request/check-ids.js'
+import { checkValues } from './request/check-values.js'
 import { prepare, promptOf } from './request/prepare.js'
 import { hashAhead, hashesOf, withHashes } from './request/hash-prompt.js'
 import type { PromptTokens } from './request/prompt.js'
@@ -184,6 +185,7 @@ export class Inference implements Timed, UnderWay {
     if (isStrict) await takeSteps(prepared.checkStrictly())
     requireFree(prepared)
     requireRoute(prepared)
+    checkValues(prepared)
     const checking = takeSteps(checkIds(prepared))
     if (checking instanceof Promise) await checking
     const found = this.#preprocess(prepared)

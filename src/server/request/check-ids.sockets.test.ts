@@ -33,6 +33,7 @@ describe('an SGLang worker', () => {
     ['/classify', 'input_ids', [1000]],
     ['/v1/classify', 'input', [1000]],
     ['/v1/score', 'query', [1000]],
+    ['/v1/completions', 'stop_token_ids', [1000]],
     ['/v1/score', 'items', [[1], [1000]]],
   ])('never sees what is no id of its model: %s, %s', async (path, name, value) => {
     const { url, engines } = await open({ engines: 2, engine: 'sglang', ...knows(999) })

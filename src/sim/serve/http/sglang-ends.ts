@@ -3,6 +3,7 @@
  * server along without an answer. Written from what was seen, and not from what the router looks for.
  */
 import type { SimServer } from '../sim-engine.js'
+import { isSet, objectOf } from './body.js'
 
 import type { Handler, Json, Routes } from './exchange.js'
 import { sglangBody } from './sglang-errors.js'
@@ -28,7 +29,17 @@ const idNames = ['prompt', 'input_ids', 'input', 'query', 'items'] as const
 
 function isFatal({ options }: SimServer, body: Json): boolean {
   const { vocabularySize } = options.tokenizer
-  return idNames.some((name) => idsOf(body[name], name !== 'input_ids').some((id) => !(id >= 0 && id < vocabularySize)))
+  const isMissing = (id: number): boolean => !(id >= 0 && id < vocabularySize)
+  if (idNames.some((name) => idsOf(body[name], name !== 'input_ids').some(isMissing))) return true
+  const sampling = { ...body, ...objectOf(body, 'sampling_params') }
+  const isTooMuch = (name: string, most: number): boolean => Number(sampling[name] ?? 0) > most
+  return (
+    ['logprobs', 'top_logprobs', 'top_logprobs_num'].some((name) => isTooMuch(name, vocabularySize)) ||
+    isTooMuch('top_k', 2 ** 31 - 1) ||
+    (isSet(body, 'return_logprob') && Number(body['logprob_start_len'] ?? 0) < -1) ||
+    ((isTooMuch('min_tokens', 0) || isTooMuch('min_new_tokens', 0)) &&
+      idsOf(sampling['stop_token_ids'], false).some(isMissing))
+  )
 }
 
 /** As its types read a list: where texts do not fit, a text of digits is a number. */

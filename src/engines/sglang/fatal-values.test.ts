@@ -1,0 +1,43 @@
+import { expect, it } from 'vitest'
+import { fatalValue } from './fatal-values.js'
+
+const idMax = 31_999
+
+it.each([
+  [{ logprobs: 32_001 }, 'logprobs has to be at most 32000'],
+  [{ top_logprobs: 1e6, logprobs: true }, 'top_logprobs has to be at most 32000'],
+  [{ top_logprobs: '1000000' }, 'top_logprobs has to be at most 32000'],
+  [{ top_logprobs_num: [1, 1e6] }, 'top_logprobs_num has to be at most 32000'],
+  [{ top_k: 2 ** 31 }, 'top_k has to be at most 2147483647'],
+  [{ top_k: '1_099_511_627_776' }, 'top_k has to be at most 2147483647'],
+  [{ sampling_params: { top_k: 2 ** 40 } }, 'top_k has to be at most 2147483647'],
+  [{ sampling_params: [{}, { top_k: 2 ** 40 }] }, 'top_k has to be at most 2147483647'],
+  [{ logprob_start_len: -2 }, 'logprob_start_len has to be at least -1'],
+  [{ logprob_start_len: [0, -2] }, 'logprob_start_len has to be at least -1'],
+  [{ logprob_start_len: Symbol('too long to be read') }, 'logprob_start_len is too long'],
+  [{ sampling_params: { stop_token_ids: [5, 32_000] } }, 'stop_token_ids has to be at least 0 and at most 31999'],
+  [{ sampling_params: { stop_token_ids: [-5] } }, 'stop_token_ids has to be at least 0 and at most 31999'],
+])('%j is fatal', (body, said) => {
+  const fatal = fatalValue(body, idMax)
+  expect(fatal && `${fatal.param} ${fatal.reason}`).toBe(said)
+})
+
+it.each([
+  [{}],
+  [{ logprobs: true, top_logprobs: 20, top_k: -1 }],
+  [{ logprobs: 32_000, top_k: 2 ** 31 - 1, logprob_start_len: -1 }],
+  [{ logprobs: null, top_k: null, logprob_start_len: null, sampling_params: null }],
+  [{ top_logprobs: -1, top_k: 'many', logprob_start_len: { a: 1 }, sampling_params: 'none' }], // which it refuses, or takes
+  [{ sampling_params: { stop_token_ids: [0, 31_999, null] }, stop_token_ids: [99_999] }],
+  [{ sampling_params: [null, 5, { stop_token_ids: 99_999 }] }],
+])('%j is not', (body) => {
+  expect(fatalValue(body, idMax)).toBe(undefined)
+})
+
+it('without the files of a model only what none in use would take is fatal', () => {
+  expect(fatalValue({ top_logprobs: 20_000, sampling_params: { stop_token_ids: [99_999] } }, undefined)).toBe(undefined)
+  expect(fatalValue({ top_logprobs: 20_001 }, undefined)).toMatchObject({ param: 'top_logprobs' })
+  expect(fatalValue({ sampling_params: { stop_token_ids: [-1] } }, undefined)).toMatchObject({
+    param: 'stop_token_ids',
+  })
+})

@@ -1,0 +1,74 @@
+/**
+ * Values of ordinary fields that end an SGLang process: its scheduler makes numbers of 32 bits of them, or looks in its vocabulary beyond
+ * the end. Seen on 0.5.23, one by one (docs/decisions/0259); what it refuses by itself is not here.
+ */
+
+export interface FatalValue {
+  readonly param: string
+  /** Completes "`param` …". */
+  readonly reason: string
+}
+
+interface Range {
+  readonly names: readonly string[]
+  readonly min?: number
+  /** `vocabulary`: as many as the model has ids. */
+  readonly max?: number | 'vocabulary'
+}
+
+const ranges: readonly Range[] = [
+  { names: ['logprobs', 'top_logprobs', 'top_logprobs_num'], max: 'vocabulary' },
+  { names: ['top_k'], max: 2 ** 31 - 1 },
+  { names: ['logprob_start_len'], min: -1 },
+]
+
+/** Where nobody knows how many ids a model has: fewer than those in use have. */
+const vocabularyUnknown = 20_000
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** `idMax`: the model's highest token id, where that is known. Fields that were too long to be read are symbols. */
+export function fatalValue(body: Fields, idMax: number | undefined): FatalValue | undefined {
+  const nested: unknown = body['sampling_params']
+  const samplings = (Array.isArray(nested) ? nested : [nested]) as readonly unknown[]
+  for (const fields of [body, ...samplings])
+    if (typeof fields === 'object' && fields !== null) {
+      const fatal =
+        fatalIn(fields as Fields, idMax) ?? (fields === body ? undefined : fatalStop(fields as Fields, idMax))
+      if (fatal) return fatal
+    }
+  return undefined
+}
+
+function fatalIn(fields: Fields, idMax: number | undefined): FatalValue | undefined {
+  for (const { names, min = -Infinity, max = Infinity } of ranges) {
+    const most = max === 'vocabulary' ? (idMax === undefined ? vocabularyUnknown : idMax + 1) : max
+    for (const param of names) {
+      const value = Object.hasOwn(fields, param) ? fields[param] : undefined
+      if (value === undefined || value === null || typeof value === 'boolean') continue
+      if (typeof value === 'symbol') return { param, reason: 'is too long' }
+      for (const item of (Array.isArray(value) ? value : [value]) as readonly unknown[])
+        if (isOutside(item, min, most)) return { param, reason: reasonOf(min, most) }
+    }
+  }
+  return undefined
+}
+
+/** What ends a text there; those beside the prompt are among `idFields`. One beyond the vocabulary ends the engine once a request of its batch has `min_new_tokens`. */
+function fatalStop(fields: Fields, idMax = 2 ** 31 - 1): FatalValue | undefined {
+  const ids = fields['stop_token_ids']
+  const isFatal = Array.isArray(ids) && ids.some((id) => id !== null && isOutside(id, 0, idMax))
+  return isFatal ? { param: 'stop_token_ids', reason: reasonOf(0, idMax) } : undefined
+}
+
+/** A text of digits is a number there. */
+function isOutside(item: unknown, min: number, max: number): boolean {
+  const number = typeof item === 'string' ? Number(item.replaceAll('_', '')) : item
+  return typeof number === 'number' && (number < min || number > max)
+}
+
+function reasonOf(min: number, max: number): string {
+  const least = min === -Infinity ? [] : [`at least ${min}`]
+  const most = max === Infinity ? [] : [`at most ${max}`]
+  return `has to be ${[...least, ...most].join(' and ')}`
+}
