@@ -185,7 +185,7 @@ export class Inference implements Timed, UnderWay {
     if (isStrict) await takeSteps(prepared.checkStrictly())
     requireFree(prepared)
     requireRoute(prepared)
-    checkValues(prepared)
+    checkValues(prepared, this.#context)
     const checking = takeSteps(checkIds(prepared))
     if (checking instanceof Promise) await checking
     const found = this.#preprocess(prepared)

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { fatalValue } from './fatal-values.js'
+import { fatalValue, unboundedField } from './fatal-values.js'
 
 const idMax = 31_999
 
@@ -40,4 +40,19 @@ it('without the files of a model only what none in use would take is fatal', () 
   expect(fatalValue({ sampling_params: { stop_token_ids: [-1] } }, undefined)).toMatchObject({
     param: 'stop_token_ids',
   })
+})
+
+it.each([
+  [{ stop_regex: '(a+)+b' }, 'stop_regex'],
+  [{ stop_regex: ['', 'a'] }, 'stop_regex'],
+  [{ sampling_params: { stop_regex: 'a' } }, 'stop_regex'],
+  [{ sampling_params: [{}, { stop_regex: 'a' }] }, 'stop_regex'],
+  [{ stop_regex: Symbol('too long to be read') }, 'stop_regex'],
+  [{ custom_logit_processor: '{}' }, 'custom_logit_processor'],
+  [{ custom_logit_processor: [null, '{}'] }, 'custom_logit_processor'],
+  [{ stop_regex: null, custom_logit_processor: [null], sampling_params: { stop_regex: '' } }, undefined],
+  [{ regex: '(a+)+b', stop: ['a'] }, undefined],
+])('%j has no bound: %s', (body, name) => {
+  expect(unboundedField(body, new Set())).toBe(name)
+  expect(unboundedField(body, new Set(['stop_regex', 'custom_logit_processor']))).toBe(undefined)
 })

@@ -1,5 +1,5 @@
 /**
- * Values of ordinary fields that end an SGLang process: its scheduler makes numbers of 32 bits of them, or looks in its vocabulary beyond
+ * What a request may not ask of an SGLang. Values of ordinary fields that end an SGLang process: its scheduler makes numbers of 32 bits of them, or looks in its vocabulary beyond
  * the end. Seen on 0.5.23, one by one (docs/decisions/0259); what it refuses by itself is not here.
  */
 
@@ -25,19 +25,39 @@ const ranges: readonly Range[] = [
 /** Where nobody knows how many ids a model has: fewer than those in use have. */
 const vocabularyUnknown = 20_000
 
+/**
+ * Fields of its own that no look at their value makes safe: `stop_regex` is searched with backtracking at every token, on the one thread that
+ * serves everybody, and `custom_logit_processor` is code that it runs.
+ */
+const unboundedFields = ['stop_regex', 'custom_logit_processor'] as const
+
+/** The first of them that a request has, unless it is allowed. */
+export function unboundedField(body: Fields, allowed: ReadonlySet<string>): string | undefined {
+  const isIn = (fields: Fields, name: string): boolean => Object.hasOwn(fields, name) && !isNothing(fields[name])
+  return unboundedFields.find((name) => !allowed.has(name) && partsOf(body).some((fields) => isIn(fields, name)))
+}
+
+function isNothing(value: unknown): boolean {
+  return value === null || value === '' || (Array.isArray(value) && value.every(isNothing))
+}
+
 type Fields = Readonly<Record<string, unknown>>
 
 /** `idMax`: the model's highest token id, where that is known. Fields that were too long to be read are symbols. */
 export function fatalValue(body: Fields, idMax: number | undefined): FatalValue | undefined {
-  const nested: unknown = body['sampling_params']
-  const samplings = (Array.isArray(nested) ? nested : [nested]) as readonly unknown[]
-  for (const fields of [body, ...samplings])
-    if (typeof fields === 'object' && fields !== null) {
-      const fatal =
-        fatalIn(fields as Fields, idMax) ?? (fields === body ? undefined : fatalStop(fields as Fields, idMax))
-      if (fatal) return fatal
-    }
+  for (const fields of partsOf(body)) {
+    const fatal = fatalIn(fields, idMax) ?? (fields === body ? undefined : fatalStop(fields, idMax))
+    if (fatal) return fatal
+  }
   return undefined
+}
+
+/** Its own route has sampling fields in an object, or in one for each prompt. */
+function partsOf(body: Fields): readonly Fields[] {
+  const nested: unknown = body['sampling_params']
+  if (nested === undefined || nested === null) return [body]
+  const isObject = (it: unknown): it is Fields => typeof it === 'object' && it !== null
+  return [body, ...(Array.isArray(nested) ? (nested as unknown[]) : [nested]).filter(isObject)]
 }
 
 function fatalIn(fields: Fields, idMax: number | undefined): FatalValue | undefined {

@@ -144,6 +144,31 @@ it('a refusal is flat where strict', async () => {
   })
 })
 
+it.each([
+  ['/v1/completions', { prompt: 'x', top_k: 2 ** 40 }, 'top_k', '`top_k` has to be at most 2147483647.'],
+  ['/v1/completions', { prompt: 'x', logprobs: 1001 }, 'logprobs', '`logprobs` has to be at most 1000.'],
+  [
+    '/v1/chat/completions',
+    { messages: [], stop_regex: '(a+)+b' },
+    'stop_regex',
+    '`stop_regex` is not passed on, unless `allowed_engine_fields` names it.',
+  ],
+])('%s refuses what holds up or ends an SGLang: %j', async (path, asked, param, message) => {
+  for (const [engine, allowedEngineFields] of [
+    ['vllm', []],
+    ['sglang', []],
+    ['sglang', ['stop_regex']],
+  ] as const) {
+    const one = await openHouse({ engines: 1, engine, ...knows(999), gateway: { allowedEngineFields } })
+    const response = await post(one.url, path, JSON.stringify({ model: 'm', ...asked }))
+    if (engine === 'vllm' || param === allowedEngineFields[0]) expect(response.status).toBe(200)
+    else expect(await errorOf(response)).toMatchObject({ status: 400, code: 'WR_INVALID_BODY', param, message })
+    await response.text().catch(() => undefined)
+    expect(one.engines[0]!.seen.length).toBe(response.status === 200 ? 1 : 0)
+    await one.close()
+  }
+})
+
 it('a tokenizer that asks an engine never sees them either', async () => {
   const asked: unknown[] = []
   const tokenizer: PromptTokenizer = { idMax: 999, tokenize: (it) => void asked.push(it) }

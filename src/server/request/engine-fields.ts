@@ -21,6 +21,7 @@ export const engineControlFields = [
   'ec_transfer_params',
   'encoder_urls',
   'http_worker_ipc',
+  'kv_hints',
   'kv_transfer_params',
   'need_wait_for_mm_inputs',
   'num_items_assigned',

@@ -101,6 +101,7 @@ it('looks at many ids in steps, and at no more of a text than it needs', () => {
   const many = look(`[${'7,'.repeat(longBytes)}1000]`)
   expect(many.odd).toBe('1000')
   expect(many.steps).toBeGreaterThan(4)
-  expect(look(`["${'word '.repeat(longBytes)}"]`).steps).toBe(2)
+  expect(look(`["${'word '.repeat(longBytes)}"]`).steps).toBe(1)
+  expect(look(`[${'1.0,'.repeat(5000)}1000]`)).toEqual({ odd: '1000', steps: 6 })
   expect(look(`["${'7'.repeat(4 * longBytes)}",1000]`)).toMatchObject({ odd: 'a text' })
 })
