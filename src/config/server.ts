@@ -80,7 +80,7 @@ const options = {
     { range: { min: 0, isWhole: true } },
   ),
   allowedEngineFields: list(
-    'Fields that steer an engine and that clients may send, such as priority. None by default.',
+    'Fields that steer an engine or may hold it up, and that clients may send, such as priority or stop_regex. None by default.',
   ),
   showsWorker: toggle(
     true,
