@@ -3,6 +3,7 @@ import type { Node } from '../template/node.js'
 import type { RenderedPrefixes, Rendering } from '../template/rendered-prefixes.js'
 import type { RenderOptions } from '../template/template.js'
 import type { Scope } from '../template/run.js'
+import { strip } from '../template/methods.js'
 import { newConstants, Template } from '../template/template.js'
 import type { Value } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
@@ -120,7 +121,8 @@ function markFinal(messages: RenderInput['messages']): { messages: RenderInput['
 
 function cutAtTag(text: string, final: string): string {
   const at = text.lastIndexOf(tag.trim())
-  if (at < 0 || !text.includes(final.trim())) throw new Error('the final message does not appear in the rendered chat')
+  if (at < 0 || !text.includes(strip(final, undefined, true, true)))
+    throw new Error('the final message does not appear in the rendered chat')
   const before = text.slice(0, at)
-  return text.startsWith(tag, at) ? before : before.trimEnd()
+  return text.startsWith(tag, at) ? before : strip(before, undefined, false, true)
 }

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { parseTemplate } from '../template/template.js'
+import { parseTemplate } from '../template/parse.js'
 import { detectContentFormat } from './content-format.js'
 
 it.each([

@@ -10,7 +10,7 @@ import { loadModel } from '../model/loaded-model.js'
 import { ModelTokens } from '../model/model-tokens.js'
 import { TokenPool } from '../pool/pool.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
-import { parseTemplate } from '../template/template.js'
+import { parseTemplate } from '../template/parse.js'
 import type { Body, Dialect } from './request.js'
 
 interface Form {

@@ -5,7 +5,7 @@ import { loadModel } from '../model/loaded-model.js'
 import { ModelTokens } from '../model/model-tokens.js'
 import { TokenPool } from '../pool/pool.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
-import { parseTemplate } from '../template/template.js'
+import { parseTemplate } from '../template/parse.js'
 import { recordedRoutes } from './recorded-routes.case.js'
 import type { Body } from './request.js'
 

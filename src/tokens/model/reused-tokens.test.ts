@@ -9,7 +9,7 @@ import { createBlockHasher, createHashScheme } from '../../core/hashing/index.js
 import type { Body, Route } from '../chat/request.js'
 import { TokenPool } from '../pool/pool.js'
 import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
-import { parseTemplate } from '../template/template.js'
+import { parseTemplate } from '../template/parse.js'
 import type { LoadedModel } from './loaded-model.js'
 import { loadModel } from './loaded-model.js'
 import { turnsDuring } from '../turns.case.js'

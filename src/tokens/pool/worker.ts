@@ -16,7 +16,7 @@ import { loadModel, readShared } from '../model/loaded-model.js'
 import type { TokensAnswer } from '../sources/read-answer.js'
 import { readAnswer } from '../sources/read-answer.js'
 import { JsonError } from '../template/python-json.js'
-import { parseTemplate } from '../template/template.js'
+import { parseTemplate } from '../template/parse.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
 import type {

@@ -1,27 +1,42 @@
 /** Compiles the expressions of a template into closures. Those that a replayed loop must note say what they found. */
-import type { Filter } from './filters.js'
-import { filters, tests } from './filters.js'
+import type { Filter, Test } from './filters.js'
+import { filters, markupFilters, tests } from './filters.js'
 import { findMethod, iterate } from './methods.js'
 import type { Node } from './node.js'
+import { TemplateSyntaxError } from './node.js'
 import { attributeOf, itemOf, negate, operators, sliceOf } from './operators.js'
 import type { Run, Scope } from './run.js'
 import { numberOf } from './run.js'
 import { str } from './spell.js'
 import type { Value } from './values.js'
-import { dictEntries, float, isDict, isList, isTrue, TemplateError, Tuple, typeName } from './values.js'
+import { dictEntries, float, isDict, isList, isTrue, Lazy, Markup, TemplateError, Tuple, typeName } from './values.js'
 
 export type Expression = (scope: Scope, run: Run) => Value
-
-/** The template cannot be compiled: it uses something that we do not know. */
-export class TemplateSyntaxError extends Error {
-  override readonly name = 'TemplateSyntaxError'
-}
 
 const noNames: ReadonlyMap<string, Value> = new Map()
 
 /** Where the expressions stand that must be noted in what is compiled now; compiling is one synchronous walk. */
 let places: ReadonlyMap<Node, number> | undefined
 let notedCount = 0
+/** Whether jinja2 leaves a filter or test that it does not know until it is used: in a condition and what hangs on it. */
+let isSoft = false
+
+export function compileSoftly<T>(soft: boolean, compilePart: () => T): T {
+  const before = isSoft
+  isSoft = soft
+  try {
+    return compilePart()
+  } finally {
+    isSoft = before
+  }
+}
+
+function unknownName(what: string): () => never {
+  if (!isSoft) throw new TemplateSyntaxError(`unknown ${what}`)
+  return () => {
+    throw new TemplateError(`unknown ${what}`)
+  }
+}
 
 /** Compiles with notes at these places. Not noted: one of them is never evaluated by itself. */
 export function compileNoting<T>(at: ReadonlyMap<Node, number>, compileBody: () => T): { body: T; isNoted: boolean } {
@@ -111,9 +126,11 @@ function compileName(name: string): Expression {
 }
 
 function compileChoice(test: unknown, yes: unknown, no: unknown): Expression {
-  const isChosen = compile(test)
-  const whenTrue = compile(yes)
-  const whenFalse = no === undefined ? (): Value => undefined : compile(no)
+  const [isChosen, whenTrue, whenFalse] = compileSoftly(true, () => [
+    compile(test),
+    compile(yes),
+    no === undefined ? (): Value => undefined : compile(no),
+  ])
   return (scope, run) => (isTrue(isChosen(scope, run)) ? whenTrue(scope, run) : whenFalse(scope, run))
 }
 
@@ -225,9 +242,6 @@ function compileBinary(node: Node): Expression {
   }
   const operator = operators[name]
   if (!operator) throw new TemplateSyntaxError(`unknown operator: ${name}`)
-  // Python reads `a < b < c` as two comparisons, and here it would be one of a truth with a number. The parser does not tell whether
-  // parentheses were there; `(a == b) != (c == d)` is how many templates see that roles alternate, and nobody writes `a == b == c`.
-  if (orders.has(name) && isComparison(node['left'] as Node)) throw new TemplateSyntaxError('chained comparison')
   const isSearch = name === 'in' || name === 'not in'
   return (scope, run) => {
     const first = left(scope, run)
@@ -236,13 +250,6 @@ function compileBinary(node: Node): Expression {
     if (isSearch || isList(second)) run.step(workOf(first) + workOf(second))
     return operator(first, second)
   }
-}
-
-const orders = new Set(['<', '<=', '>', '>=', 'in', 'not in'])
-const comparisons = new Set(['==', '!=', ...orders])
-
-function isComparison(node: Node): boolean {
-  return node.type === 'BinaryExpression' && comparisons.has((node['operator'] as { readonly value: string }).value)
 }
 
 function compileUnary(node: Node): Expression {
@@ -257,11 +264,12 @@ function compileUnary(node: Node): Expression {
 export function compileFilter(node: Node): (value: Value, scope: Scope, run: Run) => Value {
   const isCall = node.type === 'CallExpression'
   const name = (isCall ? (node['callee'] as Node)['value'] : node['value']) as string
-  const filter: Filter | undefined = Object.hasOwn(filters, name) ? filters[name] : undefined
-  if (!filter) throw new TemplateSyntaxError(`unknown filter: ${name}`)
+  const filter: Filter = Object.hasOwn(filters, name) ? filters[name]! : unknownName(`filter: ${name}`)
   const args = compileArguments(isCall ? node['args'] : [])
   return (value, scope, run) => {
     const { given, named } = args(scope, run)
+    if ((value instanceof Markup && !markupFilters.has(name)) || given.some((it) => it instanceof Markup))
+      throw new TemplateError(`what ${name} does to an escaped text is not known`)
     const result = filter(value, given, named)
     run.step(1 + workOf(value) + workOf(result))
     return result
@@ -271,6 +279,7 @@ export function compileFilter(node: Node): (value: Value, scope: Scope, run: Run
 /** Long strings and lists are work that the number of statements does not show. */
 function workOf(value: Value): number {
   if (typeof value === 'string') return value.length >>> 8
+  if (value instanceof Lazy) return value.sourceLength >>> 3
   return isList(value) ? value.length >>> 3 : 0
 }
 
@@ -282,8 +291,13 @@ function countingWork(value: Value): number {
 function compileTest(node: Node): Expression {
   const operand = compile(node['operand'])
   const name = (node['test'] as Node)['value'] as string
-  const test = Object.hasOwn(tests, name) ? tests[name] : undefined
-  if (!test) throw new TemplateSyntaxError(`unknown test: ${name}`)
+  const test: Test = Object.hasOwn(tests, name) ? tests[name]! : unknownName(`test: ${name}`)
   const isNegated = Boolean(node['negate'])
-  return (scope, run) => test(operand(scope, run), []) !== isNegated
+  const args = compileArguments(node['args'])
+  return (scope, run) => {
+    const value = operand(scope, run)
+    const { given, named } = args(scope, run)
+    if (named.size > 0) throw new TemplateError('a test with names is not known')
+    return test(value, given) !== isNegated
+  }
 }

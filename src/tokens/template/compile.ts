@@ -3,16 +3,10 @@
  * evaluator differs from Python in ways that change tokens (`lstrip('\n')` strips spaces too, `None` prints nothing), and takes
  * thirty times as long.
  */
-import {
-  compile,
-  compileArguments,
-  compileFilter,
-  compileNoting,
-  invoke,
-  TemplateSyntaxError,
-} from './compile-expression.js'
+import { compile, compileArguments, compileFilter, compileNoting, compileSoftly, invoke } from './compile-expression.js'
 import { iterate } from './methods.js'
 import type { Node } from './node.js'
+import { eachNode, nameOf, TemplateSyntaxError } from './node.js'
 import type { Flow, Run } from './run.js'
 import { breaks, continues, goesOn, numberOf, Scope } from './run.js'
 import { str } from './spell.js'
@@ -30,6 +24,10 @@ const varargsName = numberOf('varargs')
 
 /** `plans` are the loops whose turns may be replayed; those below are found only from the top of a template. */
 export function compileBlock(nodes: unknown, plans?: TurnPlans): Statement {
+  return compileSoftly(false, () => compileStatements(nodes, plans))
+}
+
+function compileStatements(nodes: unknown, plans?: TurnPlans): Statement {
   const statements = (nodes as readonly Node[]).map((node) => compileStatement(node, plans))
   if (statements.length === 1) return statements[0]!
   return (scope, run) => {
@@ -66,6 +64,10 @@ function compileStatement(node: Node, plans?: TurnPlans): Statement {
       return compileCallStatement(node)
     case 'FilterStatement':
       return compileFilterStatement(node)
+    case 'Generation':
+      return compileGeneration(node)
+    case 'With':
+      return compileWith(node)
     case 'Break':
       return () => breaks
     case 'Continue':
@@ -85,9 +87,11 @@ function compilePrint(node: Node): Statement {
 }
 
 function compileIf(node: Node, plans?: TurnPlans): Statement {
-  const test = compile(node['test'])
-  const body = compileBlock(node['body'], plans)
-  const otherwise = compileBlock(node['alternate'], plans)
+  const [test, body, otherwise] = compileSoftly(true, () => [
+    compile(node['test']),
+    compileStatements(node['body'], plans),
+    compileStatements(node['alternate'], plans),
+  ])
   return (scope, run) => {
     run.step()
     return isTrue(test(scope, run)) ? body(scope, run) : otherwise(scope, run)
@@ -97,14 +101,17 @@ function compileIf(node: Node, plans?: TurnPlans): Statement {
 function compileFor(node: Node, plan: TurnPlan | undefined): Statement {
   const iterable = node['iterable'] as Node
   const isFiltered = iterable.type === 'SelectExpression'
+  const isUnpacked = (node['loopvar'] as Node).type === 'TupleLiteral'
   const source = compile(isFiltered ? iterable['lhs'] : iterable)
-  const keeps = isFiltered ? compile(iterable['test']) : undefined
+  const keeps = isFiltered ? compileSoftly(false, () => compile(iterable['test'])) : undefined
   const assign = compileTarget(node['loopvar'] as Node)
   const { body, site } = compileSite(plan, node['body'])
   const otherwise = compileBlock(node['defaultBlock'])
   return (scope, run) => {
     const all = iterate(source(scope, run))
-    const items = keeps ? all.filter((item) => isKept(item, scope, run)) : all
+    const kept = keeps ? all.filter((item) => isKept(item, scope, run)) : all
+    // What jinja2 filters it unpacks before, and hands on as it unpacked it.
+    const items = keeps && isUnpacked ? kept.map((item) => Tuple.from(iterate(item)) as Tuple) : kept
     const loop = new LoopState(items)
     const inner = new Scope(scope)
     const turns = site && run.turns?.open(site, scope, run)
@@ -161,6 +168,7 @@ function compileTarget(node: Node): (scope: Scope, value: Value, run: Run) => vo
   }
   if (node.type === 'MemberExpression') {
     const object = compile(node['object'])
+    if (node['computed']) throw new TemplateSyntaxError('cannot assign to an item')
     const name = (node['property'] as Node)['value'] as string
     return (scope, value, run) => {
       const target = object(scope, run)
@@ -217,6 +225,7 @@ function compileCallable(args: unknown, body: unknown): (scope: Scope, run: Run)
   )
   for (const { name } of parameters) numberOf(name)
   const block = compileBlock(body)
+  const takes = specialNames(body)
   return (scope, run) => (given, named) => {
     const inner = new Scope(scope)
     const extra = new Map(named)
@@ -224,16 +233,28 @@ function compileCallable(args: unknown, body: unknown): (scope: Scope, run: Run)
       // Something undefined that is handed over is not the same as nothing.
       const isGiven = index < given.length || extra.has(name)
       const value = index < given.length ? given[index] : extra.get(name)
-      extra.delete(name)
+      if (index >= given.length) extra.delete(name)
       inner.setNamed(name, !isGiven && fallback ? fallback(inner, run) : value)
     }
     const caller = extra.get('caller')
-    if (caller !== undefined) inner.set(callerName, caller)
-    extra.delete('caller')
+    if (takes.caller) extra.delete('caller')
+    if (takes.caller) inner.set(callerName, caller)
+    if (extra.size > 0 && !takes.kwargs) throw new TemplateError('the macro takes no such argument')
+    if (given.length > parameters.length && !takes.varargs) throw new TemplateError('too many arguments for the macro')
     inner.set(kwargsName, new Map<Value, Value>(extra))
     inner.set(varargsName, Tuple.from(given.slice(parameters.length)) as Tuple)
     return capture(block, inner, run)
   }
+}
+
+/** What a macro takes beside its parameters is what it reads. */
+function specialNames(body: unknown): Readonly<Record<'caller' | 'kwargs' | 'varargs', boolean>> {
+  const takes = { caller: false, kwargs: false, varargs: false }
+  eachNode(body, (node, role) => {
+    const name = node.type === 'Identifier' && role !== 'label' ? nameOf(node) : ''
+    if (name === 'caller' || name === 'kwargs' || name === 'varargs') takes[name] = true
+  })
+  return takes
 }
 
 function compileCallStatement(node: Node): Statement {
@@ -246,6 +267,27 @@ function compileCallStatement(node: Node): Statement {
     const caller = make(scope, run)
     run.write(str(invoke(callee(scope, run), given, new Map([...named, ['caller', caller]]))))
     return goesOn
+  }
+}
+
+/** To jinja2 it is the body of a call: what it sets is gone with it. */
+function compileGeneration(node: Node): Statement {
+  const body = compileBlock(node['body'])
+  return (scope, run) => {
+    run.write(capture(body, new Scope(scope), run))
+    return goesOn
+  }
+}
+
+function compileWith(node: Node): Statement {
+  const names = (node['names'] as readonly string[]).map(numberOf)
+  const values = (node['values'] as readonly Node[]).map(compile)
+  const body = compileBlock(node['body'])
+  return (scope, run) => {
+    run.step()
+    const inner = new Scope(scope)
+    for (const [index, value] of values.entries()) inner.set(names[index]!, value(scope, run))
+    return body(inner, run)
   }
 }
 

@@ -1,5 +1,5 @@
 /** jinja2's filters and tests, as far as chat templates use them. A name that is not here is refused when the template is compiled. */
-import { capitalize, iterate, replace, sorted, splitLines, strip, textLength } from './methods.js'
+import { bindMethod, capitalize, iterate, replace, sorted, splitLines, strip, textLength } from './methods.js'
 import { dumps, repr, str } from './spell.js'
 import type { LoopState, Value } from './values.js'
 import {
@@ -8,6 +8,7 @@ import {
   dictGet,
   dictHas,
   dictSize,
+  DictView,
   float,
   isDict,
   isEqual,
@@ -15,6 +16,8 @@ import {
   isList,
   isNumber,
   isTrue,
+  Lazy,
+  Markup,
   Namespace,
   TemplateError,
   toNumber,
@@ -23,7 +26,9 @@ import {
 } from './values.js'
 
 export type Filter = (value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>) => Value
-export type Test = (value: Value, args: readonly Value[]) => boolean
+type Check = (value: Value, args: readonly Value[]) => boolean
+/** Throws where it is given more or less than it takes. */
+export type Test = Check
 
 export const filters: Readonly<Record<string, Filter>> = {
   abs: (value) => (isFloat(value) ? float(Math.abs(number(value))) : Math.abs(number(value))),
@@ -32,43 +37,44 @@ export const filters: Readonly<Record<string, Filter>> = {
   d: (value, args, named) => orDefault(value, args, named),
   default: (value, args, named) => orDefault(value, args, named),
   dictsort: (value, args, named) => dictSort(value, args, named),
-  e: (value) => escapeHtml(str(value)),
-  escape: (value) => escapeHtml(str(value)),
-  first: (value) => iterate(value)[0],
+  e: (value) => escaped(value),
+  escape: (value) => escaped(value),
+  first: (value) => (value instanceof Lazy ? value.next()?.value : iterate(value)[0]),
   float: (value, args, named) => toFloat(value, args[0] ?? named.get('default')),
   format: (value, args) => formatPercent(str(value), args),
-  indent: (value, args, named) => indent(str(value), args, named),
+  indent: (value, args, named) => indent(text(value), args, named),
   int: (value, args, named) => toInt(value, args[0] ?? named.get('default')),
-  items: (value) => (value === undefined ? [] : entries(value)),
+  items: (value) => new Lazy(0, () => (value === undefined ? [] : entries(value))),
   join: (value, args, named) => joinItems(value, args, named),
-  last: (value) => iterate(value).at(-1),
+  last: (value) => lastOf(value),
   length: (value) => length(value),
   list: (value) => [...iterate(value)],
   lower: (value) => str(value).toLowerCase(),
   map: (value, args, named) => mapItems(value, args, named),
   max: (value, args, named) => utmost(value, keyOf(args, named), 1),
   min: (value, args, named) => utmost(value, keyOf(args, named), -1),
-  reject: (value, args) => iterate(value).filter((item) => !passes(item, args)),
-  rejectattr: (value, args) => iterate(value).filter((item) => !passes(attribute(item, args[0]), args.slice(1))),
+  reject: (value, args) => lazily(value, (items) => items.filter((item) => !passes(item, args))),
+  rejectattr: (value, args) =>
+    lazily(value, (items) => items.filter((item) => !passes(attribute(item, args[0]), args.slice(1)))),
   replace: (value, args, named) => replace(str(value), str(args[0]), str(args[1]), args[2] ?? named.get('count')),
-  reverse: (value) =>
-    typeof value === 'string' ? Array.from(value).reverse().join('') : [...iterate(value)].reverse(),
+  reverse: (value) => reversed(value),
   round: (value, args, named) => round(value, args, named),
-  safe: (value) => str(value),
-  select: (value, args) => iterate(value).filter((item) => passes(item, args)),
-  selectattr: (value, args) => iterate(value).filter((item) => passes(attribute(item, args[0]), args.slice(1))),
+  safe: (value) => (value instanceof Markup ? value : new Markup(str(value))),
+  select: (value, args) => lazily(value, (items) => items.filter((item) => passes(item, args))),
+  selectattr: (value, args) =>
+    lazily(value, (items) => items.filter((item) => passes(attribute(item, args[0]), args.slice(1)))),
   sort: (value, args, named) => sortItems(value, args, named),
-  string: (value) => str(value),
+  string: (value) => (value instanceof Markup ? value : str(value)),
   sum: (value, args, named) => sumItems(value, args, named),
   title: (value) => titleWords(str(value)),
   tojson: (value, args, named) => toJson(value, args, named),
   trim: (value, args, named) => strip(str(value), args[0] ?? named.get('chars'), true, true),
-  unique: (value, args, named) => unique(iterate(value), keyOf(args, named)),
+  unique: (value, args, named) => new Lazy(lengthOf(value), () => unique(iterate(value), keyOf(args, named))),
   upper: (value) => str(value).toUpperCase(),
   wordcount: (value) => str(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0,
 }
 
-export const tests: Readonly<Record<string, Test>> = {
+const checks: Readonly<Record<string, Check>> = {
   boolean: (value) => typeof value === 'boolean',
   callable: (value) => value === undefined || typeof value === 'function',
   defined: (value) => value !== undefined,
@@ -77,14 +83,13 @@ export const tests: Readonly<Record<string, Test>> = {
   equalto: (value, args) => isEqual(value, args[0]),
   even: (value) => number(value) % 2 === 0,
   false: (value) => value === false,
-  filter: (value) => typeof value === 'string' && Object.hasOwn(filters, value),
   float: (value) => isFloat(value),
   ge: (value, args) => compare(value, args[0]) >= 0,
   gt: (value, args) => compare(value, args[0]) > 0,
   greaterthan: (value, args) => compare(value, args[0]) > 0,
   in: (value, args) => contains(args[0], value),
   integer: (value) => typeof value === 'bigint' || (typeof value === 'number' && Number.isInteger(value)),
-  iterable: (value) => value === undefined || typeof value === 'string' || isList(value) || isDict(value),
+  iterable: (value) => isSequence(value) || value instanceof Lazy,
   le: (value, args) => compare(value, args[0]) <= 0,
   lessthan: (value, args) => compare(value, args[0]) < 0,
   lower: (value) => str(value) !== str(value).toUpperCase() && str(value) === str(value).toLowerCase(),
@@ -95,26 +100,99 @@ export const tests: Readonly<Record<string, Test>> = {
   number: (value) => isNumber(value) || typeof value === 'boolean',
   odd: (value) => Math.abs(number(value) % 2) === 1,
   sameas: (value, args) => value === args[0],
-  sequence: (value) => value === undefined || typeof value === 'string' || isList(value) || isDict(value),
-  string: (value) => typeof value === 'string',
+  sequence: (value) => isSequence(value),
+  string: (value) => isText(value),
   true: (value) => value === true,
   undefined: (value) => value === undefined,
   upper: (value) => str(value) !== str(value).toLowerCase() && str(value) === str(value).toUpperCase(),
 }
 
+const oneArgument = new Set('divisibleby eq equalto ge greaterthan gt in le lessthan lt ne sameas'.split(' '))
+
+export const tests: Readonly<Record<string, Test>> = Object.fromEntries(
+  Object.entries(checks).map(([name, check]) => {
+    const wanted = oneArgument.has(name) ? 1 : 0
+    const test: Test = (value, args) => {
+      if (args.length !== wanted) throw new TemplateError(`the test ${name} takes ${wanted} arguments`)
+      return check(value, args)
+    }
+    return [name, test]
+  }),
+)
+
 /** `in`: a part of a string, an item of a list, a key of a mapping. */
 export function contains(container: Value, item: Value): boolean {
+  if (container instanceof Markup) return contains(container.text, item)
+  if (item instanceof Markup) return contains(container, item.text)
+  if (container instanceof Lazy) return hasNext(container, item)
   if (typeof container === 'string') {
     if (typeof item !== 'string') throw new TemplateError(`'in <string>' wants a str, not ${typeName(item)}`)
     return container.includes(item)
   }
   if (isList(container)) return container.some((it) => isEqual(it, item))
-  if (isDict(container)) return dictHas(container, item)
+  if (isDict(container)) {
+    if (!isHashable(item)) throw new TemplateError('unhashable type')
+    return dictHas(container, item)
+  }
   if (container === undefined) return false
   throw new TemplateError(`${typeName(container)} is not iterable`)
 }
 
+/** Filters that take a text of `safe` as any other; what others make of it would be such a text again. */
+export const markupFilters: ReadonlySet<string> = new Set(
+  'count d default e escape first float int join last length list replace safe string tojson wordcount'.split(' '),
+)
+
+/** Filters whose answer can be walked over once. */
+export const lazyFilters: ReadonlySet<string> = new Set(
+  'items map reject rejectattr reverse select selectattr unique'.split(' '),
+)
+
+/** Nothing happens before somebody walks over it, and nothing at all where the value is false. */
+function lazily(value: Value, make: (items: readonly Value[]) => readonly Value[]): Lazy {
+  return new Lazy(lengthOf(value), () => (isTrue(value) ? make(iterate(value)) : []))
+}
+
+function lengthOf(value: Value): number {
+  if (value instanceof Lazy) return value.sourceLength
+  return typeof value === 'string' || isList(value) ? value.length : 0
+}
+
+function hasNext(lazy: Lazy, wanted: Value): boolean {
+  for (let item = lazy.next(); item; item = lazy.next()) if (isEqual(item.value, wanted)) return true
+  return false
+}
+
+function lastOf(value: Value): Value {
+  if (value instanceof Lazy) throw new TemplateError('it is not reversible')
+  return iterate(value).at(-1)
+}
+
+function reversed(value: Value): Value {
+  if (typeof value === 'string') return Array.from(value).reverse().join('')
+  const items = [...iterate(value)].reverse()
+  return value instanceof Lazy ? items : new Lazy(items.length, () => items)
+}
+
+function text(value: Value): string {
+  if (typeof value !== 'string') throw new TemplateError(`a str is wanted, not ${typeName(value)}`)
+  return value
+}
+
+function isText(value: Value): boolean {
+  return typeof value === 'string' || value instanceof Markup
+}
+
+function isSequence(value: Value): boolean {
+  return value === undefined || isText(value) || isList(value) || isDict(value)
+}
+
+export function escaped(value: Value): Markup {
+  return value instanceof Markup ? value : new Markup(escapeHtml(str(value)))
+}
+
 function length(value: Value): number {
+  if (value instanceof Markup) return textLength(value.text)
   if (typeof value === 'string') return textLength(value)
   if (isList(value)) return value.length
   if (isDict(value)) return dictSize(value)
@@ -135,12 +213,14 @@ function orDefault(value: Value, args: readonly Value[], named: ReadonlyMap<stri
 }
 
 function toInt(value: Value, fallback: Value = 0): Value {
+  if (value === undefined) throw new TemplateError('undefined is no number')
   if (typeof value === 'bigint') return value
   const parsed = typeof value === 'string' ? parseNumber(value) : toNumber(value)
   return parsed === undefined || !Number.isFinite(parsed) ? fallback : Math.trunc(parsed)
 }
 
 function toFloat(value: Value, fallback: Value = float(0)): Value {
+  if (value === undefined) throw new TemplateError('undefined is no number')
   const parsed = typeof value === 'string' ? parseNumber(value) : toNumber(value)
   return parsed === undefined ? fallback : float(parsed)
 }
@@ -154,15 +234,24 @@ function parseNumber(text: string): number | undefined {
 function round(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
   const digits = toNumber(args[0] ?? named.get('precision') ?? 0) ?? 0
   const method = args[1] ?? named.get('method') ?? 'common'
-  if (method === 'common' && digits >= 0 && !isFloat(value)) return typeof value === 'boolean' ? number(value) : value
+  if (method === 'common' && digits >= 0 && !isFloat(value)) return typeof value === 'bigint' ? value : number(value)
+  if (digits < 0 || !Number.isInteger(digits)) throw new TemplateError('round wants a number of digits')
   const scale = 10 ** digits
   const scaled = number(value) * scale
-  if (method === 'ceil') return float(Math.ceil(scaled) / scale)
-  if (method === 'floor') return float(Math.floor(scaled) / scale)
-  const below = Math.floor(scaled)
-  const rest = scaled - below
-  const rounded = rest < 0.5 || (rest === 0.5 && below % 2 === 0) ? below : below + 1
-  return float(rounded / scale)
+  if (method === 'ceil') return float((Math.ceil(scaled) + 0) / scale) // an int has no sign of zero
+  if (method === 'floor') return float((Math.floor(scaled) + 0) / scale)
+  if (method !== 'common') throw new TemplateError('method must be common, ceil or floor')
+  return float(roundHalfEven(number(value), digits))
+}
+
+/** By the digits of the double itself: 1.115 is a little less, and 0.125 is a tie. */
+function roundHalfEven(value: number, digits: number): number {
+  if (Math.abs(value) >= 2 ** 53 || !Number.isFinite(value) || value === 0) return value
+  if (digits > 60) throw new TemplateError('so many digits are not known')
+  const rounded = value.toFixed(digits) // of a tie, the one farther from zero
+  const tail = value.toFixed(digits + 40).slice(value.toFixed(digits).length)
+  if (!/^\.?50*$/.test(tail) || /[02468]$/.test(rounded)) return Number(rounded)
+  return Number((value - Math.sign(value) * 0.5 * 10 ** -digits).toFixed(digits))
 }
 
 function entries(value: Value): Value[] {
@@ -194,8 +283,13 @@ function utmost(value: Value, key: (item: Value) => Value, sign: 1 | -1): Value 
   return others.reduce((best, item) => (compare(key(item), key(best)) * sign > 0 ? item : best), first)
 }
 
+function isHashable(value: Value): boolean {
+  return !isDict(value) && (!isList(value) || value instanceof Tuple)
+}
+
 function unique(items: readonly Value[], key: (item: Value) => Value): Value[] {
   const keys = items.map(key)
+  if (!keys.every(isHashable)) throw new TemplateError('unhashable type')
   return items.filter((_, index) => keys.findIndex((other) => isEqual(keys[index], other)) === index)
 }
 
@@ -209,11 +303,15 @@ function joinItems(value: Value, args: readonly Value[], named: ReadonlyMap<stri
   return items.join(str(args[0] ?? named.get('d') ?? ''))
 }
 
-function mapItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value[] {
+function mapItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Lazy {
+  return lazily(value, (items) => mapped(items, args, named))
+}
+
+function mapped(items: readonly Value[], args: readonly Value[], named: ReadonlyMap<string, Value>): Value[] {
   const by = named.get('attribute')
   if (by !== undefined) {
     const fallback = named.get('default')
-    return iterate(value).map((item) => {
+    return items.map((item) => {
       const found = attribute(item, by)
       return found === undefined ? fallback : found
     })
@@ -221,7 +319,7 @@ function mapItems(value: Value, args: readonly Value[], named: ReadonlyMap<strin
   const [name, ...rest] = args
   const filter = typeof name === 'string' && Object.hasOwn(filters, name) ? filters[name] : undefined
   if (!filter) throw new TemplateError(`no filter named ${str(name)}`)
-  return iterate(value).map((item) => filter(item, rest, named))
+  return items.map((item) => filter(item, rest, named))
 }
 
 function sumItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
@@ -233,17 +331,20 @@ function sumItems(value: Value, args: readonly Value[], named: ReadonlyMap<strin
   return items.some(isFloat) || isFloat(start) ? float(total) : total
 }
 
-/** An attribute by path: `a.b`, `0`. */
+/** An attribute by path: `a.b`, `0`. Of something undefined there is none to read. */
 function attribute(item: Value, path: Value): Value {
-  if (typeof path === 'number') return isList(item) ? item.at(path) : undefined
-  let found = item
-  for (const part of str(path).split('.')) {
-    if (isDict(found)) found = dictGet(found, part)
-    else if (found instanceof Namespace) found = found.values.get(part)
-    else if (isList(found)) found = /^\d+$/.test(part) ? found[Number(part)] : undefined
-    else return undefined
-  }
-  return found
+  if (typeof path === 'number') return part(item, path)
+  return str(path)
+    .split('.')
+    .reduce((found, name) => part(found, /^\d+$/.test(name) ? Number(name) : name), item)
+}
+
+function part(item: Value, name: string | number): Value {
+  if (item === undefined) throw new TemplateError(`undefined has no attribute ${name}`)
+  if (isDict(item) && dictHas(item, name)) return dictGet(item, name)
+  if (typeof name === 'string') return item instanceof Namespace ? item.values.get(name) : bindMethod(item, name)
+  if (item instanceof DictView) return undefined
+  return isList(item) ? item.at(name) : typeof item === 'string' ? Array.from(item).at(name) : undefined
 }
 
 function passes(value: Value, args: readonly Value[]): boolean {

@@ -10,6 +10,8 @@ import {
   isEqual,
   isList,
   isTrue,
+  Lazy,
+  Markup,
   TemplateError,
   toNumber,
   Tuple,
@@ -21,6 +23,10 @@ type Method<Self> = (self: Self, args: readonly Value[], named: ReadonlyMap<stri
 // What str.isspace says, which is neither \s nor \p{White_Space}.
 const spaces =
   '\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'
+
+export function isSpace(char: string): boolean {
+  return spaces.includes(char)
+}
 
 /** `str.strip`: of white space, or of the characters given. */
 export function strip(text: string, chars: Value, left: boolean, right: boolean): string {
@@ -166,8 +172,10 @@ export function bindMethod(self: Value, name: string): Callable | undefined {
 /** What a `for` loop or a filter walks over. */
 export function iterate(value: Value): readonly Value[] {
   if (isList(value)) return value
+  if (value instanceof Lazy) return value.rest()
   if (value === undefined) return []
   if (typeof value === 'string') return Array.from(value)
+  if (value instanceof Markup) return Array.from(value.text)
   if (isDict(value)) return dictEntries(value).map(([key]) => key)
   throw new TemplateError(`${typeName(value)} is not iterable`)
 }
@@ -195,16 +203,23 @@ export function capitalize(value: string): string {
 
 export function replace(value: string, from: string, to: string, times: Value): string {
   const limit = times === undefined || times === null ? -1 : count(times)
+  if (from === '') return insert(value, to, limit)
   if (limit < 0) return value.replaceAll(from, () => to)
   let out = ''
   let at = 0
   for (let done = 0; done < limit; done++) {
     const next = value.indexOf(from, at)
-    if (next < 0 || from === '') break
+    if (next < 0) break
     out += value.slice(at, next) + to
     at = next + from.length
   }
   return out + value.slice(at)
+}
+
+/** Before and behind every character, so often. */
+function insert(value: string, between: string, limit: number): string {
+  const gaps = ['', ...Array.from(value)]
+  return gaps.map((char, index) => (limit < 0 || index < limit ? char + between : char)).join('')
 }
 
 /** `sorted`, stable. Python's default for the filter ignores case. */
@@ -239,12 +254,24 @@ function splitAtSpace(self: string, limit: number): string[] {
 function rsplit(self: string, separator: Value, times: Value): Value[] {
   const limit = times === undefined || times === null ? -1 : count(times)
   if (typeof separator !== 'string') {
-    const parts = splitAtSpace(self, -1)
-    return limit < 0 || parts.length <= limit + 1 ? parts : [parts.slice(0, -limit).join(' '), ...parts.slice(-limit)]
+    return rsplitAtSpace(self, limit)
   }
   const parts = self.split(separator)
   if (limit < 0 || parts.length <= limit + 1) return parts
   return limit === 0 ? [self] : [parts.slice(0, -limit).join(separator), ...parts.slice(-limit)]
+}
+
+function rsplitAtSpace(self: string, limit: number): string[] {
+  const parts: string[] = []
+  let rest = strip(self, undefined, false, true)
+  while (rest !== '') {
+    if (limit >= 0 && parts.length === limit) return [rest, ...parts]
+    let start = rest.length
+    while (start > 0 && !spaces.includes(rest[start - 1]!)) start--
+    parts.unshift(rest.slice(start))
+    rest = strip(rest.slice(0, start), undefined, false, true)
+  }
+  return parts
 }
 
 // Where str.splitlines ends a line.

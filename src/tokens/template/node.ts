@@ -4,11 +4,17 @@ export interface Node {
   readonly [key: string]: unknown
 }
 
+/** The template cannot be compiled: it uses something that we do not know. */
+export class TemplateSyntaxError extends Error {
+  override readonly name = 'TemplateSyntaxError'
+}
+
 /** Names that are set anywhere below: by `set`, by loops, by macros. */
 export function assignedNames(root: Node): Set<string> {
   const names = new Set<string>()
   eachNode(root['body'], (node) => {
     const target = node.type === 'Set' ? node['assignee'] : node.type === 'For' ? node['loopvar'] : undefined
+    if (node.type === 'With') for (const name of node['names'] as readonly string[]) names.add(name)
     if (target) for (const name of targetNames(target as Node)) names.add(name)
   })
   return names
@@ -38,6 +44,9 @@ export function childrenOf(node: Node): Node[] {
       parts.push(node['operand'], ...(filter.type === 'CallExpression' ? (filter['args'] as unknown[]) : []))
       break
     }
+    case 'TestExpression':
+      parts.push(node['operand'], ...(node['args'] as unknown[]))
+      break
     case 'ObjectLiteral':
       parts.push(...[...(node['value'] as ReadonlyMap<Node, Node>)].flat())
       break

@@ -1,5 +1,6 @@
 /** Python's operators on template values. */
-import { contains, formatPercent, loopAttribute } from './filters.js'
+import { arithmetic, divide } from './arithmetic.js'
+import { contains, escaped, formatPercent, loopAttribute } from './filters.js'
 import { bindMethod } from './methods.js'
 import { str } from './spell.js'
 import type { Value } from './values.js'
@@ -13,6 +14,7 @@ import {
   isFloat,
   isList,
   LoopState,
+  Markup,
   Namespace,
   TemplateError,
   toNumber,
@@ -34,36 +36,37 @@ export const operators: Readonly<Record<string, Operator>> = {
   'not in': (left, right) => !contains(right, left),
   '~': (left, right) => str(left) + str(right),
   '+': add,
-  '-': (left, right) => arithmetic(left, right, '-', (a, b) => a - b),
+  '-': (left, right) => arithmetic(left, right, '-'),
   '*': multiply,
-  '/': (left, right) => {
-    const [a, b] = numbers(left, right, '/')
-    if (b === 0) throw new TemplateError('division by zero')
-    return float(a / b)
-  },
-  '//': (left, right) => {
-    if (toNumber(right) === 0) throw new TemplateError('division by zero')
-    return arithmetic(left, right, '//', (a, b) => Math.floor(a / b))
-  },
+  '/': divide,
+  '//': (left, right) => arithmetic(left, right, '//'),
   '%': (left, right) => {
     if (typeof left === 'string') return formatPercent(left, right instanceof Tuple ? right : [right])
-    if (toNumber(right) === 0) throw new TemplateError('modulo by zero')
-    return arithmetic(left, right, '%', (a, b) => a - b * Math.floor(a / b))
+    return arithmetic(left, right, '%')
   },
-  '**': (left, right) => arithmetic(left, right, '**', (a, b) => a ** b),
+  '**': (left, right) => arithmetic(left, right, '**'),
 }
 
 export function negate(value: Value): Value {
-  if (isFloat(value)) return float(-toNumber(value)!)
-  return arithmetic(0, value, '-', (a, b) => a - b)
+  return isFloat(value) ? float(-toNumber(value)!) : arithmetic(0, value, '-')
 }
 
 function add(left: Value, right: Value): Value {
+  if (left instanceof Markup || right instanceof Markup) return addEscaped(left, right)
   if (typeof left === 'string' && typeof right === 'string') return left + right
   if (isList(left) && isList(right) && left instanceof Tuple === right instanceof Tuple) {
     return left instanceof Tuple ? (Tuple.from([...left, ...right]) as Tuple) : [...left, ...right]
   }
-  return arithmetic(left, right, '+', (a, b) => a + b)
+  return arithmetic(left, right, '+')
+}
+
+/** A text of `safe` escapes what it is added to. */
+function addEscaped(left: Value, right: Value): Markup {
+  const sides = [left, right].map((side) => {
+    if (typeof side !== 'string' && !(side instanceof Markup)) throw new TemplateError(`cannot add ${typeName(side)}`)
+    return escaped(side).text
+  })
+  return new Markup(sides.join(''))
 }
 
 const repeatMax = 1_000_000
@@ -74,22 +77,7 @@ function multiply(left: Value, right: Value): Value {
     if (text.length * times > repeatMax) throw new TemplateError('a repeated string is too long')
     return text.repeat(Math.max(0, times))
   }
-  return arithmetic(left, right, '*', (a, b) => a * b)
-}
-
-function arithmetic(left: Value, right: Value, name: string, compute: (a: number, b: number) => number): Value {
-  const [a, b] = numbers(left, right, name)
-  const result = compute(a, b)
-  return isFloat(left) || isFloat(right) || !Number.isInteger(result) ? float(result) : result
-}
-
-function numbers(left: Value, right: Value, name: string): [number, number] {
-  const a = toNumber(left)
-  const b = toNumber(right)
-  if (a === undefined || b === undefined) {
-    throw new TemplateError(`unsupported operand types for ${name}: ${typeName(left)} and ${typeName(right)}`)
-  }
-  return [a, b]
+  return arithmetic(left, right, '*')
 }
 
 /** `object.name`: an attribute first, then an item. */
@@ -97,6 +85,7 @@ export function attributeOf(object: Value, name: string): Value {
   if (object === undefined) throw new TemplateError(`undefined has no attribute ${name}`)
   if (object instanceof Namespace) return object.values.get(name)
   if (object instanceof LoopState) return loopAttribute(object, name)
+  if (object instanceof Markup) throw new TemplateError('what this does to an escaped text is not known')
   return bindMethod(object, name) ?? (isDict(object) ? dictGet(object, name) : undefined)
 }
 
@@ -105,6 +94,8 @@ const surrogates = /[\ud800-\udfff]/
 /** `object[key]`: an item first, then an attribute. */
 export function itemOf(object: Value, key: Value): Value {
   if (object === undefined) throw new TemplateError('undefined has no items')
+  if (key instanceof Markup) return itemOf(object, key.text)
+  if (object instanceof Markup) throw new TemplateError('what this does to an escaped text is not known')
   if (typeof key === 'number' || typeof key === 'boolean') {
     const index = Number(key)
     if (isList(object)) return object instanceof DictView ? undefined : object.at(index)

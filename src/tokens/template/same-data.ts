@@ -1,6 +1,6 @@
 /** Whether two values would print alike in every template, and what they hold in memory. */
 import type { Value } from './values.js'
-import { DictView, Float, LoopState, Namespace } from './values.js'
+import { DictView, Float, Lazy, LoopState, Namespace } from './values.js'
 
 /** Deeper values are not compared: they are not kept. */
 const depthMax = 32
@@ -17,7 +17,7 @@ export function isSameData(a: Value, b: Value): boolean {
   if (a instanceof DictView && a.name !== (b as DictView).name) return false
   if (Array.isArray(a)) return isSameList(a as readonly Value[], b as readonly Value[])
   if (a instanceof Map) return isSameMap(a as Map<Value, Value>, b as Map<Value, Value>)
-  if (a instanceof Namespace || a instanceof LoopState) return false
+  if (a instanceof Namespace || a instanceof LoopState || a instanceof Lazy) return false
   return isSameRecord(a as Readonly<Record<string, Value>>, b as Readonly<Record<string, Value>>)
 }
 
@@ -49,6 +49,7 @@ function sizeOfData(value: Value, depth: number = 0): number | undefined {
   if (typeof value === 'string') return entryBytes + 2 * value.length
   if (typeof value !== 'object' || value === null || value instanceof Float) return entryBytes
   if (depth === depthMax || value instanceof Namespace || value instanceof LoopState) return undefined
+  if (value instanceof Lazy) return undefined
   let bytes = entryBytes
   if (Array.isArray(value)) {
     for (const item of value as readonly Value[]) {

@@ -8,6 +8,7 @@ import {
   isFloat,
   isList,
   isNumber,
+  Markup,
   Namespace,
   TemplateError,
   Tuple,
@@ -17,6 +18,7 @@ import {
 /** `str(value)`, which is what `{{ value }}` writes. */
 export function str(value: Value): string {
   if (typeof value === 'string') return value
+  if (value instanceof Markup) return value.text
   return value === undefined ? '' : repr(value)
 }
 
@@ -64,6 +66,7 @@ export function dumps(value: Value, options: JsonOptions = {}): string {
   function write(item: Value, depth: number): string {
     if (depth > nestingMax) throw new TemplateError('a value is nested too deeply')
     if (typeof item === 'string') return text(item)
+    if (item instanceof Markup) return text(item.text)
     if (item === null) return 'null'
     if (typeof item === 'boolean') return item ? 'true' : 'false'
     if (isNumber(item)) return spellJsonNumber(item)

@@ -1,5 +1,4 @@
-/** A chat template, ready to render: parsed by the library, compiled by us, run within limits. */
-import { Template as LibraryTemplate } from '@huggingface/jinja'
+/** A chat template, ready to render: parsed, compiled, run within limits. */
 import type { Statement } from './compile.js'
 import { compileBlock } from './compile.js'
 import type { Node } from './node.js'
@@ -18,11 +17,6 @@ export interface RenderOptions {
   readonly now: () => number
   /** The time that `strftime_now` shows. */
   readonly date: () => Date
-}
-
-/** Parsing is the slow part (tens of milliseconds) and its result is plain data, so a thread may do it. */
-export function parseTemplate(source: string): Node {
-  return new LibraryTemplate(source.replaceAll(/\r\n?/g, '\n')).parsed as unknown as Node // jinja2 knows one line end
 }
 
 export class Template {
@@ -62,10 +56,16 @@ export function newConstants(values: Readonly<Record<string, Value>>): Scope {
 const strftimeName = numberOf('strftime_now')
 const rangeMax = 100_000 // jinja2's sandbox refuses longer ones
 
+/** jinja2 has some that no chat needs: they are there, and cannot be called. */
+function unknownFunction(): Value {
+  throw new TemplateError('such a function is not known')
+}
+
 const globals: Readonly<Record<string, Value>> = {
   raise_exception: (args) => {
     throw new TemplateError(str(args[0]))
   },
+  ...Object.fromEntries(['lipsum', 'cycler', 'joiner'].map((name) => [name, unknownFunction])),
   namespace: (args, named) => new Namespace(dictOf(args, named) as Map<string, Value>),
   dict: dictOf,
   range: (args) => {

@@ -4,6 +4,7 @@
  * every expression in the loop's body that reaches outside becomes a guard, and equal items with equal guards give equal
  * text. A body that could do more than read (`call` blocks, macros that look around, unknown functions) is not replayed.
  */
+import { lazyFilters } from './filters.js'
 import type { Node } from './node.js'
 import { assignedNames, childrenOf, eachNode, listOf, nameOf, targetNames } from './node.js'
 
@@ -44,6 +45,7 @@ export function planTurns(template: Node): TurnPlans {
   const macros: PureMacros = new Map()
   const assigned = assignedNames(template)
   if (handsOutFunctions(template)) return plans // such a function can be called under any name
+  if (keepsLazies(template)) return plans // to read one is to use it up
   for (const node of listOf(template, 'body')) {
     if (node.type === 'Macro') readMacro(node)
     else planIn(node)
@@ -160,6 +162,10 @@ class LoopReader {
         this.#children(node['filter'] as Node, isNested)
         this.#statements(listOf(node, 'body'), isNested)
         return
+      case 'Generation':
+        this.#statements(listOf(node, 'body'), isNested)
+        return
+      case 'With':
       case 'Macro':
       case 'CallStatement':
       case 'Program':
@@ -293,6 +299,34 @@ function handsOutFunctions(template: Node): boolean {
     if (node.type === 'Identifier' && role === 'value' && functions.has(nameOf(node))) isHanded = true
   })
   return isHanded
+}
+
+/** Whether what can be walked over once is kept anywhere, instead of being walked over where it stands. */
+function keepsLazies(template: Node): boolean {
+  const walked = new Set<Node>()
+  const made = new Set<Node>()
+  eachNode(template['body'], (node) => {
+    if (node.type === 'FilterExpression') {
+      const name = filterName(node)
+      if (name !== 'default' && name !== 'd') walked.add(node['operand'] as Node)
+      if (lazyFilters.has(name)) made.add(node)
+    } else if (node.type === 'For') {
+      const iterable = node['iterable'] as Node
+      walked.add(iterable.type === 'SelectExpression' ? (iterable['lhs'] as Node) : iterable)
+    } else if (node.type === 'If') walked.add(node['test'] as Node)
+    else if (node.type === 'CallExpression' && (node['callee'] as Node).type === 'MemberExpression') {
+      for (const it of listOf(node, 'args')) walked.add(it)
+    } else if (node.type === 'BinaryExpression' && nameOf(node['operator']).endsWith('in')) {
+      walked.add(node['right'] as Node)
+    }
+  })
+  for (const node of made) if (!walked.has(node)) return true
+  return false
+}
+
+function filterName(node: Node): string {
+  const filter = node['filter'] as Node
+  return nameOf(filter.type === 'CallExpression' ? filter['callee'] : filter)
 }
 
 /** Operators and tests that answer with a truth value, and reads: what a guard may keep of every turn. */

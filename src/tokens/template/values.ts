@@ -14,6 +14,8 @@ export type Value =
   | Dict
   | Namespace
   | LoopState
+  | Lazy
+  | Markup
   | Callable
 
 /** A mapping: an object as JSON.parse makes it, or a Map where the order of number-like keys must stay. */
@@ -45,6 +47,47 @@ export class Namespace {
   readonly values: Map<string, Value>
   constructor(values: Map<string, Value>) {
     this.values = values
+  }
+}
+
+/** What `map`, `select` and their kin answer: true whatever is in it, without a length, and walked over once. */
+export class Lazy {
+  /** Of what it is made, for those who count work. */
+  readonly sourceLength: number
+  #make: (() => readonly Value[]) | undefined
+  #items: readonly Value[] = []
+  #next = 0
+
+  constructor(sourceLength: number, make: () => readonly Value[]) {
+    this.sourceLength = sourceLength
+    this.#make = make
+  }
+
+  next(): { readonly value: Value } | undefined {
+    const items = this.#made()
+    return this.#next < items.length ? { value: items[this.#next++] } : undefined
+  }
+
+  rest(): readonly Value[] {
+    const items = this.#made().slice(this.#next)
+    this.#next += items.length
+    return items
+  }
+
+  #made(): readonly Value[] {
+    if (this.#make) {
+      this.#items = this.#make()
+      this.#make = undefined
+    }
+    return this.#items
+  }
+}
+
+/** A text that `safe` or `escape` made: what is added to it is escaped. What else one may do with it is refused. */
+export class Markup {
+  readonly text: string
+  constructor(text: string) {
+    this.text = text
   }
 }
 
@@ -94,7 +137,9 @@ export function isDict(value: Value): value is Dict {
     !Array.isArray(value) &&
     !(value instanceof Float) &&
     !(value instanceof Namespace) &&
-    !(value instanceof LoopState)
+    !(value instanceof LoopState) &&
+    !(value instanceof Lazy) &&
+    !(value instanceof Markup)
   )
 }
 
@@ -120,6 +165,7 @@ export function isTrue(value: Value): boolean {
   if (typeof value === 'object' && value !== null) {
     if (Array.isArray(value)) return value.length > 0
     if (value instanceof Float) return value.value !== 0
+    if (value instanceof Markup) return value.text !== ''
     return isDict(value) ? dictSize(value) > 0 : true
   }
   return Boolean(value)
@@ -127,10 +173,15 @@ export function isTrue(value: Value): boolean {
 
 export function isEqual(a: Value, b: Value): boolean {
   if (a === b) return true
+  if (a instanceof Markup) return isEqual(a.text, b)
+  if (b instanceof Markup) return isEqual(a, b.text)
   if (typeof a === 'string' || typeof b === 'string') return false
+  if (typeof a === 'bigint' && typeof b === 'bigint') return false // two of the same value are one
   const x = toNumber(a)
   if (x !== undefined) return x === toNumber(b)
-  if (isList(a) && isList(b)) return a.length === b.length && a.every((item, index) => isEqual(item, b[index]))
+  if (a instanceof DictView || b instanceof DictView) throw new TemplateError('views are not compared')
+  if (isList(a) && isList(b))
+    return isSameKind(a, b) && a.length === b.length && a.every((item, index) => isEqual(item, b[index]))
   if (isDict(a) && isDict(b)) {
     return (
       dictSize(a) === dictSize(b) &&
@@ -140,13 +191,19 @@ export function isEqual(a: Value, b: Value): boolean {
   return false
 }
 
+/** Both lists, or both tuples: Python compares no others. */
+function isSameKind(a: readonly Value[], b: readonly Value[]): boolean {
+  return a instanceof Tuple === b instanceof Tuple && !(a instanceof DictView) && !(b instanceof DictView)
+}
+
 /** Order by `<` of Python: numbers, strings, and lists of them. */
 export function compare(a: Value, b: Value): number {
+  if (typeof a === 'bigint' && typeof b === 'bigint') return a < b ? -1 : a > b ? 1 : 0
   const x = toNumber(a)
   const y = toNumber(b)
   if (x !== undefined && y !== undefined) return x < y ? -1 : x > y ? 1 : 0
   if (typeof a === 'string' && typeof b === 'string') return compareText(a, b)
-  if (isList(a) && isList(b)) {
+  if (isList(a) && isList(b) && isSameKind(a, b)) {
     for (let index = 0; index < Math.min(a.length, b.length); index++) {
       if (!isEqual(a[index], b[index])) return compare(a[index], b[index])
     }
