@@ -14,7 +14,7 @@ export type TokensSource =
 /** How sure we are that the engine has the same ids. A running comparison may still find out otherwise. */
 export type Exactness =
   | 'proven' // by the engine itself, or by rules that recordings of a real engine confirm
-  | 'expected' // by rules that we know from the engine's source alone
+  | 'expected' // by rules that we know from the engine's source alone, or by a clock that may not be the engine's
 
 /** What a remembered text adds: hashes of the shared part need not be computed again. */
 export interface Kinship {

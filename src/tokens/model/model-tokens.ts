@@ -19,6 +19,7 @@ import type { RememberedText } from '../remember/remembered-texts.js'
 import type { PrefixCounts, Rendering } from '../template/rendered-prefixes.js'
 import { RenderedPrefixes } from '../template/rendered-prefixes.js'
 import { TemplateLimitError } from '../template/run.js'
+import { WatchedClock } from '../template/strftime.js'
 import type { PieceCounts } from '../sources/engine-pieces.js'
 import { Tokens } from '../tokens.js'
 import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
@@ -38,6 +39,8 @@ export interface ModelTokensOptions {
   /** Texts of so many UTF-16 units are read and searched for in one turn of the loop; longer ones take several. */
   readonly turnUnitsMax?: number
   readonly rules?: Partial<PromptRules>
+  /** The time that a template's `strftime_now` shows, in the zone of this process. */
+  readonly date?: () => Date
   /** False: every conversation is rendered in full. */
   readonly keepsRenderings?: boolean
 }
@@ -101,6 +104,7 @@ export class ModelTokens {
   readonly #textMax: number
   readonly #renderMsMax: number
   readonly #encodeMsMax: number
+  readonly #date: (() => Date) | undefined
 
   constructor(loaded: LoadedModel, pool: TokenPool, options: ModelTokensOptions = {}) {
     const cacheBytes = options.cacheBytes ?? cacheBytesDefault
@@ -119,6 +123,7 @@ export class ModelTokens {
       loopMsMax: this.#encodeMsMax,
       turnUnitsMax: options.turnUnitsMax,
     })
+    this.#date = options.date
     this.#rules = { ...plainRules, ...options.rules }
     const { templates, problem } = readyTemplates(loaded)
     this.#templates = templates
@@ -182,9 +187,12 @@ export class ModelTokens {
 
   #renderOnLoop(prompt: ChatPrompt): RenderedPrompt | undefined {
     const limits = { stepsMax: loopStepsMax, outputMax: this.#textMax, deadlineMs: this.#renderMsMax }
+    const clock = new WatchedClock(this.#date)
     try {
       const chosen = this.#choose(prompt.render.tools !== null)
-      return { ...prompt, rendering: continueChat(chosen, prompt.render, { limits, now, date }, this.#prefixes) }
+      const options = { limits, now, date: clock.date }
+      const rendering = continueChat(chosen, prompt.render, options, this.#prefixes)
+      return { ...prompt, rendering, isProven: prompt.isProven && !clock.isRead }
     } catch (cause) {
       if (cause instanceof TemplateLimitError && cause.limit !== 'output') return undefined
       if (cause instanceof LoadOnlyError) throw cause
@@ -271,7 +279,6 @@ interface Prompts {
 type RenderedPrompt = Omit<RenderResult, 'text'> & { readonly rendering: Rendering<RememberedText> }
 
 const now = (): number => performance.now()
-const date = (): Date => new Date()
 
 function plain(text: string): Rendering<RememberedText> {
   return { head: undefined, tail: text, keep: undefined }

@@ -17,6 +17,7 @@ import type { TokensAnswer } from '../sources/read-answer.js'
 import { readAnswer } from '../sources/read-answer.js'
 import { JsonError } from '../template/python-json.js'
 import { parseTemplate } from '../template/parse.js'
+import { WatchedClock } from '../template/strftime.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
 import type {
@@ -63,9 +64,10 @@ export function render(task: RenderTask): Answer<RenderResult | TextsResult | Id
     if (prompt.kind === 'text') return textsOf(prompt, task.outputMax)
     const { suffix, addSpecialTokens, truncation, isProven } = prompt
     const limits = { stepsMax: Infinity, outputMax: task.outputMax, deadlineMs: task.deadlineMs }
-    const options = { limits, now: () => performance.now(), date: () => new Date() }
+    const clock = new WatchedClock()
+    const options = { limits, now: () => performance.now(), date: clock.date }
     const text = renderChat(chats.choose(prompt.render.tools !== null)!, prompt.render, options)
-    return { kind: 'chat', text, suffix, addSpecialTokens, truncation, isProven }
+    return { kind: 'chat', text, suffix, addSpecialTokens, truncation, isProven: isProven && !clock.isRead }
   })
 }
 

@@ -11,6 +11,7 @@ import { buildPrompt } from '../chat/build-prompt.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import type { ChatTemplates, ChosenTemplate } from '../chat/chat-template.js'
 import { renderChat } from '../chat/chat-template.js'
+import { WatchedClock } from '../template/strftime.js'
 import type { TemplateHabits } from '../chat/converted.js'
 import type { Body, ChatPrompt, Route, TextPrompt } from '../chat/request.js'
 import { LoadOnlyError } from '../chat/request.js'
@@ -108,10 +109,11 @@ export class EnginePieces {
     try {
       const prompt = buildPrompt(route, body, this.#parts.rules, (hasTools) => this.#choose(hasTools))
       if (prompt.kind === 'ids' || prompt.truncation) return undefined
-      const text = prompt.kind === 'text' ? onlyText(prompt) : this.#render(prompt)
+      const clock = new WatchedClock()
+      const text = prompt.kind === 'text' ? onlyText(prompt) : this.#render(prompt, clock)
       const isWrapped = prompt.addSpecialTokens
       if (text === undefined || !text.isWellFormed() || (isWrapped && !this.#parts.wrapping)) return undefined
-      return { text, isWrapped, isProven: prompt.isProven, kind: kindOf(route, body) }
+      return { text, isWrapped, isProven: prompt.isProven && !clock.isRead, kind: kindOf(route, body) }
     } catch {
       return undefined // media, a template that raises, a malformed body: the engine answers those itself
     }
@@ -202,9 +204,9 @@ export class EnginePieces {
     return uses < checkedFirst || uses % checkedEvery === checkedEvery - 1
   }
 
-  #render(prompt: ChatPrompt): string | undefined {
+  #render(prompt: ChatPrompt, { date }: WatchedClock): string | undefined {
     if (prompt.suffix !== undefined) return undefined
-    const options = { limits, now: () => performance.now(), date: () => new Date() }
+    const options = { limits, now: () => performance.now(), date }
     return renderChat(this.#choose(prompt.render.tools !== null), prompt.render, options)
   }
 

@@ -88,7 +88,7 @@ it.each([
   { says: 'only tokenizes', renders: false, whole: '/tokenize' },
 ])('an engine that tells what its texts are made of, and $says, is asked for new ends', async ({ renders, whole }) => {
   const { url, asked } = await serve({ renders })
-  const status = await service.setModel('told', { engine: { url, dialect: 'vllm' } })
+  const status = await service.setModel('told', { engine: { url, dialect: 'vllm', wallMs: () => 0 } })
   expect(status).toMatchObject({ source: 'engine', asks: 'ends', reason: undefined })
   for (let turn = 1; turn <= 20; turn++) {
     const { ids, source } = await tokensOf('told', chat(turn))
@@ -104,6 +104,22 @@ it.each([
   const before = asked.length
   await tokensOf('told', chat(20))
   expect(asked).toHaveLength(before)
+})
+
+it('asks for a chat again after each quarter of an hour, since the engine may show the date of wherever it is', async () => {
+  const { url, asked } = await serve({ tells: false })
+  let wallMs = Date.UTC(2026, 10, 5, 18, 14, 59)
+  await service.setModel('dated', { engine: { url, dialect: 'vllm', wallMs: () => wallMs } })
+  const askedFor = async (body: Body, route?: Route): Promise<number> => {
+    const before = asked.length
+    await tokensOf('dated', body, route)
+    return asked.length - before
+  }
+  const text = { prompt: 'a text shows no date' }
+  expect([await askedFor(chat(1)), await askedFor(text, 'completions')]).toEqual([1, 1])
+  expect([await askedFor(chat(1)), await askedFor(text, 'completions')]).toEqual([0, 0])
+  wallMs += 1000 // midnight in Nepal
+  expect([await askedFor(chat(1)), await askedFor(text, 'completions')]).toEqual([1, 0])
 })
 
 it('blocks of what is known are not hashed again', async () => {

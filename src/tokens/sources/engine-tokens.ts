@@ -51,6 +51,8 @@ export interface EngineEndpoint {
   readonly headers?: Readonly<Record<string, string>>
   readonly deadlineMs?: number
   readonly cacheBytes?: number
+  /** Milliseconds since 1970: an answer may show the date. */
+  readonly wallMs?: () => number
 }
 
 export type ReadLong = (bytes: Uint8Array, options: TokenizeOptions) => Promise<TokensAnswer>
@@ -83,6 +85,7 @@ const bodyBytesMax = 1 << 20
 const longBytesMax = 16 << 20
 const reparsedBytesMax = 64 << 10
 const deadlineMsDefault = 2000
+const quarterMs = 15 * 60_000
 const renderPaths: Readonly<Record<Route, string>> = {
   chat: '/v1/chat/completions/render',
   completions: '/v1/completions/render',
@@ -151,6 +154,12 @@ export class EngineTokens implements TokenSource {
     })
   }
 
+  /** A template may show the date, and midnight is at some quarter of an hour wherever the engine is: no answer outlives one. */
+  #day(route: Route): string {
+    const { wallMs = Date.now } = this.#endpoint
+    return route === 'completions' ? '' : String(Math.floor(wallMs() / quarterMs))
+  }
+
   get counts(): ModelCounts {
     return {
       encoder: undefined,
@@ -177,7 +186,7 @@ export class EngineTokens implements TokenSource {
     }
     if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, options.raw, options)
     const request = readRequest(body, options.raw)
-    const key = keyOf(route, request)
+    const key = keyOf(route, request, this.#day(route))
     const known = this.#answers.get(key)
     if (known) {
       this.#counts.hits++
@@ -446,8 +455,8 @@ async function withoutTensorsInSlices(body: Uint8Array): Promise<Uint8Array<Arra
 const calls = 'responses with function calls'
 const bareTools = 'responses with tools that lack a description or parameters'
 
-function keyOf(route: Route, { body, text, spell }: Request): string {
-  const hash = createHash('sha256').update(route)
+function keyOf(route: Route, { body, text, spell }: Request, day: string): string {
+  const hash = createHash('sha256').update(`${route} ${day} `)
   if (!spell) return hash.update(text ?? '').digest('base64')
   const telling = entriesOf(body).filter(([name]) => !quietFields.has(name))
   return hash.update(spell(telling)).digest('base64')

@@ -1,5 +1,23 @@
-/** `strftime` of Python, in local time and the C locale, for the directives that templates use. */
+/**
+ * `strftime` of Python, in local time and the C locale, for the directives that templates use. Local is where this process runs (`TZ`), as
+ * it is where the engine runs; nobody tells whether the two are one.
+ */
 import { TemplateError } from './values.js'
+
+/** A clock that notes whether it was read: then a text is only what the engine's clock and zone would make it. */
+export class WatchedClock {
+  isRead = false
+  readonly #date: () => Date
+
+  constructor(date: () => Date = () => new Date()) {
+    this.#date = date
+  }
+
+  readonly date = (): Date => {
+    this.isRead = true
+    return this.#date()
+  }
+}
 
 const months = [
   'January',
