@@ -55,6 +55,32 @@ it('a body that would hold the loop while it is parsed comes to the tokenizer as
   expect(Buffer.from(given[1]!.bytes).toString()).toBe(rich)
 })
 
+const long = 'once upon a time '.repeat(50_000)
+
+it.each([
+  { says: 'a text', more: { text: long }, shown: { model: 'm', prompt: long } },
+  { says: 'several', more: { text: [long, 'x'] }, shown: { model: 'm', prompt: [long, 'x'] } },
+  {
+    says: 'a text whose session is not ours to open',
+    more: { text: long, session_params: { id: 's' } },
+    shown: { model: 'm', prompt: long },
+  },
+  { says: 'a picture beside it', more: { text: long, image_data: 'x' }, shown: undefined },
+  { says: 'no text', more: { filler: long }, shown: undefined },
+])("SGLang's own route with a long body: $says", async ({ more, shown }) => {
+  const given: PromptRequest[] = []
+  const tokenizer = {
+    tokenize: (request: PromptRequest) => {
+      given.push(request)
+      return { tokens: ids.subarray(0, 64), isExact: true }
+    },
+  }
+  const { house } = await watched({ engine: 'sglang', model: { tokenizer } })
+  expect((await post(house.url, '/generate', JSON.stringify({ model: 'm', ...more }))).status).toBe(200)
+  expect(given.map(({ body }) => body)).toEqual(shown ? [undefined] : [])
+  if (shown) expect(JSON.parse(Buffer.from(given[0]!.bytes).toString())).toEqual(shown)
+})
+
 it('a long body of unknown length arrives whole', async () => {
   const { house } = await watched()
   const body = chatBody({ filler: 'é'.repeat(6_000_000) })

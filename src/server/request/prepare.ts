@@ -17,7 +17,7 @@ import { readHints } from './hints.js'
 import { readNvext } from './nvext.js'
 import { parseBody } from './parse-body.js'
 import type { PromptRequest, PromptTokens, TokenizerAnswer } from './prompt.js'
-import { byteTokens, carriedTokens } from './prompt.js'
+import { byteTokens, carriedTokens, hasMedia } from './prompt.js'
 import { isCheckedStrictly, validateStrictly } from './strict.js'
 import { outlineBody } from './strict-outline.js'
 
@@ -129,12 +129,31 @@ function shownToTokenizer(
   const isCut = remove !== undefined && remove.size > 0
   if (isCut && bytes.length > cutBytesMax) return undefined
   const whole = prepared.wholeBody()
+  if (!whole && prepared.row.endpoint === 'generate') return asLongCompletion(prepared, remove)
   if (!isCut) return { body: whole, bytes }
   return {
     body: whole && Object.fromEntries(Object.entries(whole).filter(([name]) => !remove.has(name))),
     bytes: Buffer.concat(spliceBody(bytes, prepared.fields(), { remove })),
   }
 }
+
+/**
+ * A text of SGLang's own route that is too long for the loop, in the words of a completion, which the threads read. Undefined where
+ * the text is not all that the engine computes (`asCompletion` has the same rule for short ones).
+ */
+function asLongCompletion(
+  { body, bytes, fields }: Prepared,
+  removed: ReadonlySet<string> | undefined,
+): Pick<PromptRequest, 'body' | 'bytes'> | undefined {
+  const isInSession = (body['session_params'] ?? null) !== null && !removed?.has('session_params')
+  const text = fields().findLast(({ name }) => name === 'text')
+  if (!text || isInSession || hasMedia(body) || text.valueEnd - text.valueStart > cutBytesMax) return undefined
+  const model = JSON.stringify(body['model'])
+  const head = Buffer.from(model === undefined ? '{"prompt":' : `{"model":${model},"prompt":`)
+  return { body: undefined, bytes: Buffer.concat([head, bytes.subarray(text.valueStart, text.valueEnd), closing]) }
+}
+
+const closing = Buffer.from('}')
 
 /** Until the first worker has said what it serves, nobody can say that a model is not served; upstream says it all the same. */
 function resolveModel(context: GatewayContext, name: unknown): Resolved {

@@ -16,7 +16,7 @@ export interface PromptRequest {
   readonly row: EndpointRow
   readonly model: string
   readonly blockSize: number
-  /** Undefined where parsing it would hold the loop; `bytes` has it. */
+  /** Undefined where parsing it would hold the loop; `bytes` has it, and where SGLang's own route has a text, as a completion of it. */
   readonly body: Readonly<Record<string, unknown>> | undefined
   readonly bytes: Uint8Array
   readonly signal: AbortSignal

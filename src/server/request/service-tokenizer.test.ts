@@ -48,7 +48,6 @@ it.each([
   { says: 'several texts, which it counts one by one', given: { text: ['hi', 'ho'] }, prompt: ['hi', 'ho'] },
   { says: 'nothing that is known beside a picture', given: { text: 'hi', image_data: 'x' } },
   { says: 'nothing that is known in a session of the client', given: { text: 'hi', session_params: { id: 's' } } },
-  { says: 'nothing that is known of a body too long to be parsed', given: undefined },
 ])("SGLang's own route encodes $says as its completions do", async ({ given, prompt, isCounted = false }) => {
   const asked: unknown[] = []
   const tokenizer = createServiceTokenizer(
@@ -91,6 +90,19 @@ it("texts on SGLang's own route become the ids that a real one made of them", as
     compared++
   }
   expect(compared).toBe(8)
+  await service.close()
+})
+
+it("a long text on SGLang's own route becomes what a completion of it becomes", async () => {
+  const service = new TokenService()
+  await service.setModel('m', { path: 'test/fixtures/tinyllama' })
+  const tokenizer = createServiceTokenizer(service, { model: 'm' })
+  const prompt = 'once upon a time '.repeat(2_000)
+  const bytes = Buffer.from(JSON.stringify({ model: 'm', prompt }))
+  const made = await tokenizer.tokenize({ ...generateRequest(undefined), bytes })
+  const short = await tokenizer.tokenize(generateRequest({ model: 'm', text: prompt }))
+  expect(made!.tokens!.length).toBeGreaterThan(8_000)
+  expect(made!.tokens).toEqual(short!.tokens)
   await service.close()
 })
 

@@ -91,9 +91,9 @@ export function createServiceTokenizer(
  * What SGLang's own route encodes: a text, or several, as its completions do. Undefined beside media, and in a session that the client
  * opened itself, where earlier turns stand before the text.
  */
-function asCompletion({ body }: PromptRequest): { readonly body: object; readonly raw?: undefined } | undefined {
-  if (!body || body['text'] === undefined || hasMedia(body) || (body['session_params'] ?? null) !== null)
-    return undefined
+function asCompletion({ body, bytes }: PromptRequest): { body: object | undefined; raw?: Uint8Array } | undefined {
+  if (!body) return { body, raw: bytes } // a long one is a completion already
+  if (body['text'] === undefined || hasMedia(body) || (body['session_params'] ?? null) !== null) return undefined
   return { body: { model: body['model'], prompt: body['text'] } }
 }
 
