@@ -104,7 +104,11 @@ it.each(boardTargets())('the board asks for what there is: $title, $expr', ({ ex
   for (const [, name = '', selector = '', range] of asked) {
     const row = rows.find((it) => it.name === name || (it.type === 'histogram' && `${it.name}_bucket` === name))
     expect(row, name).toBeDefined()
-    const labels = [...row!.labels, ...(name.endsWith('_bucket') ? ['le'] : [])]
+    const isBucket = name.endsWith('_bucket')
+    expect(isBucket, name).toBe(row!.type === 'histogram') // of the rest of a histogram nothing is exported under its own name
+    expect(expr.startsWith('histogram_quantile('), name).toBe(isBucket)
+    if (isBucket) expect(grouped).toContain('le')
+    const labels = [...row!.labels, ...(isBucket ? ['le'] : [])]
     const chosen = [...selector.matchAll(/(\w+)(?:=|=~|!=|!~)"[^"]*"/g)].map(([, label]) => label!)
     expect(labels).toEqual(expect.arrayContaining([...chosen, ...grouped]))
     // A rate is of something that only grows; what goes up and down is read as it is.
