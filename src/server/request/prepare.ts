@@ -142,11 +142,12 @@ function shownToTokenizer(
  * the text is not all that the engine computes (`asCompletion` has the same rule for short ones).
  */
 function asLongCompletion(
-  { body, bytes, fields }: Prepared,
+  prepared: Prepared,
   removed: ReadonlySet<string> | undefined,
 ): Pick<PromptRequest, 'body' | 'bytes'> | undefined {
+  const { body, bytes } = prepared
   const isInSession = (body['session_params'] ?? null) !== null && !removed?.has('session_params')
-  const text = fields().findLast(({ name }) => name === 'text')
+  const text = prepared.fields().findLast(({ name }) => name === 'text')
   if (!text || isInSession || hasMedia(body) || text.valueEnd - text.valueStart > cutBytesMax) return undefined
   const model = JSON.stringify(body['model'])
   const head = Buffer.from(model === undefined ? '{"prompt":' : `{"model":${model},"prompt":`)
