@@ -52,6 +52,19 @@ it.each([
   expect(watch.usage).toEqual(usage)
 })
 
+it("several choices of SGLang's own route each count for themselves: what was seen of all is more than what the last says", () => {
+  const event = (index: number, tokens: number): string =>
+    `data: {"text":"a","index":${index},"meta_info":{"prompt_tokens":3,"completion_tokens":${tokens},"cached_tokens":0}}\n\n`
+  const said = (text: string): unknown => {
+    const watch = new StreamWatch('generate')
+    watch.push(Buffer.from(text), 0, text.length)
+    return watch.usage
+  }
+  const prompt = { promptTokens: 3, cachedTokens: 0 }
+  expect(said(event(0, 1) + event(1, 1) + event(0, 2) + event(1, 2))).toEqual({ ...prompt, outputTokens: undefined })
+  expect(said(event(0, 4) + event(0, 8))).toEqual({ ...prompt, outputTokens: 8 }) // four tokens in each event
+})
+
 it('takes the usage out and nothing else, however the stream is cut', () => {
   const text = chatFrames('m', usage).join('')
   fc.assert(

@@ -21,6 +21,7 @@ export class StreamWatch {
   /** Anthropic's first event: SGLang says there, and only there, what it found in its cache. */
   #openingEvent: Buffer | undefined
   #hasToken = false
+  #tokens = 0
   /** The last bytes seen ended an event (or nothing was seen): a comment of ours may follow. */
   isBetweenEvents = true
   /** `[DONE]` or the API's own last event was seen. */
@@ -41,7 +42,7 @@ export class StreamWatch {
       const boundary = endOfEvent(buffer, at, end, this.#partBytes > 0 ? this.#tail() : -1)
       if (boundary < 0) {
         this.#keep(buffer, at, end)
-        return tokens
+        break
       }
       if (this.#partBytes > 0) {
         this.#keep(buffer, at, boundary)
@@ -53,12 +54,16 @@ export class StreamWatch {
       this.isBetweenEvents = true
       at = boundary
     }
+    this.#tokens += tokens
     return tokens
   }
 
   get usage(): Usage | undefined {
     const last = this.#usageEvent && readUsage(this.#usageEvent.toString('latin1'))
     const opening = this.#openingEvent && readUsage(this.#openingEvent.toString('latin1'))
+    // SGLang's own route has no usage of all choices: each event speaks of one of them.
+    if (last && this.#endpoint === 'generate' && last.outputTokens !== undefined && last.outputTokens < this.#tokens)
+      return { ...last, outputTokens: undefined }
     if (!last || !opening) return last
     return {
       promptTokens: last.promptTokens ?? opening.promptTokens,
