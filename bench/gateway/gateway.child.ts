@@ -40,7 +40,8 @@ async function modelOf(name: string, encoder: typeof tokenizer, firstId: number)
     workers: ports.map((at, index) => ({
       id: BigInt(firstId + index),
       url: `http://127.0.0.1:${at}`,
-      engine: 'vllm' as const,
+      // What hostile bodies hold is looked at more closely where one of the engines would end by it.
+      engine: loops && index === ports.length - 1 ? ('sglang' as const) : ('vllm' as const),
       ...(isPaired ? { role: index < ports.length / 2 ? ('prefill' as const) : ('decode' as const) } : {}),
     })),
   }

@@ -33,6 +33,12 @@ export function hostileBodies(
     asBody(chat, `{"model":"loops"${more},"messages":${messages}}`)
   return {
     'a million ids': complete(`[${ids(mega)}]`),
+    'a million ids, the last of them none': {
+      ...complete(`[${ids(mega)},-${round + 1}]`),
+      statuses: [400, 400],
+    },
+    'ids written as fractions': complete(`[${fill('1.0,', 4 * mega)}${round}]`),
+    'texts of digits': { ...complete(`["${fill('12","', 4 * mega)}${round}"]`), statuses: [200, 400] },
     'a million ids in nvext': asBody(
       chat,
       `{"model":"m","messages":${say('x')},"nvext":{"token_data":[${ids(mega)}]}}`,

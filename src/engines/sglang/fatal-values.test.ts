@@ -12,6 +12,8 @@ it.each([
   [{ top_k: '1_099_511_627_776' }, 'top_k has to be at most 2147483647'],
   [{ sampling_params: { top_k: 2 ** 40 } }, 'top_k has to be at most 2147483647'],
   [{ sampling_params: [{}, { top_k: 2 ** 40 }] }, 'top_k has to be at most 2147483647'],
+  [{ n: 16_385 }, 'n has to be at most 16384'],
+  [{ sampling_params: { n: 1e6 } }, 'n has to be at most 16384'],
   [{ logprob_start_len: -2 }, 'logprob_start_len has to be at least -1'],
   [{ logprob_start_len: [0, -2] }, 'logprob_start_len has to be at least -1'],
   [{ logprob_start_len: Symbol('too long to be read') }, 'logprob_start_len is too long'],
@@ -25,7 +27,7 @@ it.each([
 it.each([
   [{}],
   [{ logprobs: true, top_logprobs: 20, top_k: -1 }],
-  [{ logprobs: 32_000, top_k: 2 ** 31 - 1, logprob_start_len: -1 }],
+  [{ n: 16_384, logprobs: 32_000, top_k: 2 ** 31 - 1, logprob_start_len: -1 }],
   [{ logprobs: null, top_k: null, logprob_start_len: null, sampling_params: null }],
   [{ top_logprobs: -1, top_k: 'many', logprob_start_len: { a: 1 }, sampling_params: 'none' }], // which it refuses, or takes
   [{ sampling_params: { stop_token_ids: [0, 31_999, null] }, stop_token_ids: [99_999] }],

@@ -1,6 +1,6 @@
 /**
- * What a request may not ask of an SGLang. Values of ordinary fields that end an SGLang process: its scheduler makes numbers of 32 bits of them, or looks in its vocabulary beyond
- * the end. Seen on 0.5.23, one by one (docs/decisions/0259); what it refuses by itself is not here.
+ * What a request may not ask of an SGLang. Values of ordinary fields end its process, where its scheduler makes numbers of 32 bits of them or
+ * looks in its vocabulary beyond the end. Seen on 0.5.23, one by one (docs/decisions/0259); what it refuses by itself is not here.
  */
 
 export interface FatalValue {
@@ -20,6 +20,7 @@ const ranges: readonly Range[] = [
   { names: ['logprobs', 'top_logprobs', 'top_logprobs_num'], max: 'vocabulary' },
   { names: ['top_k'], max: 2 ** 31 - 1 },
   { names: ['logprob_start_len'], min: -1 },
+  { names: ['n'], max: 16_384 }, // vLLM's own limit; by a million it serves nobody for minutes, also after the client has left
 ]
 
 /** Where nobody knows how many ids a model has: fewer than those in use have. */

@@ -86,3 +86,9 @@ it('takes no more than any model does', () => {
   expect(read(`[${'1,'.repeat(idsMax)}1]`).ids).toBeUndefined()
   expect(read(`[${'[1],'.repeat(4096)}[1]]`).ids).toBeUndefined()
 })
+
+it('takes more steps for what takes longer to read', () => {
+  const { ids, steps } = read(`[${'1.0,'.repeat(5000)}7]`)
+  expect(ids).toHaveLength(5001)
+  expect(steps).toBe(6)
+})

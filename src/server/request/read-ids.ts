@@ -11,18 +11,20 @@ export const idsMax: number = 2 << 20
 export const listsMax = 4096
 /** No id is written longer than this. */
 const digitsMax = 32
+/** What is not written as ids usually are, such as `1.0`, takes a hundred times longer to read: so many in one step. */
+const oddMax = 1000
 
 /** `[1,2]`, or `[[1],[2]]`, views of one memory; undefined where one is no unsigned 32-bit integer, or there are too many. */
 export type CarriedIds = Uint32Array | readonly Uint32Array[]
 
 export function* readIds(bytes: Uint8Array, start: number, end: number): Steps<CarriedIds | undefined> {
   const reader = new IdReader(bytes, start, end)
-  if (end - start > longBytes)
-    for (let to = start + stepBytes; to < end && !reader.isOver; to += stepBytes) {
-      reader.readTo(to)
-      yield
-    }
-  reader.readTo(end)
+  const size = end - start > longBytes ? stepBytes : end - start
+  reader.read(size)
+  while (!reader.isOver) {
+    yield
+    reader.read(size)
+  }
   return reader.result()
 }
 
@@ -46,6 +48,7 @@ class IdReader {
   #isBatch = false
   #isItemNext = true
   #isWrong = false
+  #oddLeft = 0
 
   constructor(bytes: Uint8Array, start: number, end: number) {
     this.#bytes = bytes
@@ -63,9 +66,12 @@ class IdReader {
     return this.#isBatch ? this.#lists : this.#lists[0]
   }
 
-  readTo(to: number): void {
+  /** So many bytes more, or a little less where they take long. */
+  read(size: number): void {
     const bytes = this.#bytes
-    while (this.#at < to && !this.#isWrong) {
+    const to = Math.min(this.#end, this.#at + size)
+    this.#oddLeft = oddMax
+    while (this.#at < to && !this.#isWrong && this.#oddLeft > 0) {
       const byte = bytes[this.#at]!
       if (byte >= zero && byte <= nine) this.#readId()
       else if (byte === comma) {
@@ -117,6 +123,7 @@ class IdReader {
   #readOdd(start: number): void {
     const bytes = this.#bytes
     let at = start
+    this.#oddLeft--
     while (at < this.#end && at - start <= digitsMax && isOfNumber(bytes[at]!)) at++
     this.#add(numberIn(bytes, start, at), at)
   }
