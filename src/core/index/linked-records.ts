@@ -4,12 +4,12 @@
  * order of arrival. Lists are rings, so that the head's predecessor is the tail.
  *
  *   record   [ payload... | next, previous of ring 0 | next, previous of ring 1 | ... ]
- *   segment  32,768 records; only the first one is ever copied, while it grows to that
+ *   segment  8,192 records; only the first one is ever copied, while it grows to that
  *
  * The heads belong to the caller: `heads[at]` holds the first id + 1 of a list, or 0. A record is in at most one list of
  * each ring.
  */
-const segmentBits = 15
+const segmentBits = 13
 const segmentRecords = 1 << segmentBits
 const inSegment = segmentRecords - 1
 

@@ -184,3 +184,43 @@ it('a rank finds alone what it finds among others', () => {
 it('three tiers answer what plain lists of facts answer, after every step', () => {
   checkTiersAgainstFacts({ numRuns: 200 })
 })
+
+// Goal: edges are never copied in one go (docs/decisions/0263), and a chain does not care where its edges lie.
+it('finds a chain of many thousand edges, block after block, however their places follow', () => {
+  const count = 20_000
+  const local = Uint32Array.from({ length: 2 * count }, (_, word) => word + 1)
+  const external = local.map((word) => word ^ 0x5555_0000)
+  const found = (tier: LowerTier): number => {
+    let edge = tier.edgeFrom(false, 0, 0, local[0]!, local[1]!)
+    let depth = 0
+    for (; edge >= 0 && tier.childLo(edge) === external[2 * depth]; depth++)
+      if (depth + 1 === count) return count
+      else
+        edge = tier.edgeAfter(
+          edge,
+          tier.childLo(edge),
+          tier.childHi(edge),
+          local[2 * depth + 2]!,
+          local[2 * depth + 3]!,
+        )
+    return depth
+  }
+  const tier = newTier(1e9)
+  expect(tier.store(0, false, 0, 0, external, local)).toBe(count)
+  expect(found(tier)).toBe(count)
+  tier.remove(0, external)
+  expect(tier.distinctBlocks).toBe(0)
+  expect(tier.edgeFrom(false, 0, 0, local[0]!, local[1]!)).toBe(-1)
+  tier.store(0, false, 0, 0, external, local) // now from the last place to the first
+  expect(found(tier)).toBe(count)
+  expect(tier.distinctBlocks).toBe(count)
+})
+
+it('keeps no room for as many edges again as it has', () => {
+  const count = 200_000 // a column that doubles has room for 262,144
+  const local = Uint32Array.from({ length: 2 * count }, (_, word) => word + 1)
+  const tier = newTier(1e9)
+  tier.store(0, false, 0, 0, local, local)
+  expect(tier.heldBlocks).toBe(count)
+  expect(tier.bytesUsed / count).toBeLessThan(120)
+})

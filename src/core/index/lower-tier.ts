@@ -27,7 +27,10 @@ export interface LowerTierOptions {
 
 const edgeWords = 10 // parentLo, parentHi, localLo, localHi, childLo, childHi, hasParent, first hold + 1, sign of its owners
 const edgeHead = 7
-const edgeSign = 8
+const segmentBits = 13 // 320 KB
+const inSegment = (1 << segmentBits) - 1
+export const edgeChild = 4
+export const edgeSign = 8 // edges with the same owners share it
 const ownerWords = 4 // first hold + 1, count of holds, sign
 const ownerSign = 2
 const holdOwner = 0 // words of a hold: owner, edge, then next and previous in each of three rings
@@ -42,7 +45,8 @@ const withParent = 1
 export class LowerTier {
   readonly #seed: number
   readonly #blocksMax: number
-  #edges = new Uint32Array(edgeWords * 16)
+  /** Edges lie in segments: only the first is ever copied, while it grows. */
+  readonly #edges: Uint32Array[] = [new Uint32Array(16 * edgeWords)]
   readonly #freeEdges: number[] = []
   #edgeEnd = 0
   readonly #holds = new LinkedRecords(2, 3)
@@ -78,7 +82,8 @@ export class LowerTier {
 
   get bytesUsed(): number {
     const tables = this.#edgeTable.bytesUsed + this.#holdTable.bytesUsed
-    return this.#edges.byteLength + this.#holds.bytesUsed + this.#owners.byteLength + tables
+    const edges = this.#edges.reduce((sum, segment) => sum + segment.byteLength, 0)
+    return edges + this.#holds.bytesUsed + this.#owners.byteLength + tables
   }
 
   blocksOf(owner: Owner): number {
@@ -147,29 +152,26 @@ export class LowerTier {
    * The edge from a block that `edge` leads to. A chain that was stored at once lies side by side (backwards where it
    * took the places of a removed one), so the neighbours are tried before the table: no hashing, memory read in order.
    */
-  edgeAfter(edge: number, localLo: number, localHi: number): number {
-    const lo = this.childLo(edge)
-    const hi = this.childHi(edge)
-    if (this.#isEdgeFrom(edge + 1, lo, hi, localLo, localHi)) return edge + 1
-    if (this.#isEdgeFrom(edge - 1, lo, hi, localLo, localHi)) return edge - 1
+  edgeAfter(edge: number, lo: number, hi: number, localLo: number, localHi: number): number {
+    const edges = this.#edges[edge >>> segmentBits]!
+    const at = placeOf(edge)
+    // A neighbour in another segment, one in thousands, is found by the table.
+    if (isEdgeFrom(edges, at + edgeWords, lo, hi, localLo, localHi)) return edge + 1
+    if (isEdgeFrom(edges, at - edgeWords, lo, hi, localLo, localHi)) return edge - 1
     return this.#findEdge(withParent, lo, hi, localLo, localHi)
   }
 
   childLo(edge: number): number {
-    return this.#edges[edgeWords * edge + 4]!
+    return this.#edges[edge >>> segmentBits]![placeOf(edge) + 4]!
   }
 
   childHi(edge: number): number {
-    return this.#edges[edgeWords * edge + 5]!
+    return this.#edges[edge >>> segmentBits]![placeOf(edge) + 5]!
   }
 
-  /** The low word of the sign that edges with the same owners share. */
-  signLo(edge: number): number {
-    return this.#edges[edgeWords * edge + edgeSign]!
-  }
-
-  signHi(edge: number): number {
-    return this.#edges[edgeWords * edge + edgeSign + 1]!
+  /** The words around an edge, which begins at `placeOf(edge)`: for the loop of a lookup, which reads four of them. */
+  wordsOf(edge: number): Uint32Array {
+    return this.#edges[edge >>> segmentBits]!
   }
 
   /**
@@ -178,7 +180,7 @@ export class LowerTier {
    */
   markRanks(edge: number, owners: TierOwners, marks: Uint32Array, mark: number): void {
     const holds = this.#holds
-    const first = this.#edges[edgeWords * edge + edgeHead]! - 1
+    const first = this.#edges[edge >>> segmentBits]![placeOf(edge) + edgeHead]! - 1
     let hold = first
     do {
       const owner = holds.get(hold, holdOwner)
@@ -191,7 +193,7 @@ export class LowerTier {
   /** Does the rank own the edge, itself or through its cache owner? */
   isOwnedBy(edge: number, owners: TierOwners, rank: Rank): boolean {
     const holds = this.#holds
-    const first = this.#edges[edgeWords * edge + edgeHead]! - 1
+    const first = this.#edges[edge >>> segmentBits]![placeOf(edge) + edgeHead]! - 1
     let hold = first
     do {
       if (owners.rankOf(holds.get(hold, holdOwner)) === rank) return true
@@ -208,21 +210,22 @@ export class LowerTier {
       hold >= 0;
       hold = this.#holds.after(ofOwner, this.#owners, ownerWords * owner, hold)
     ) {
-      const at = edgeWords * this.#edgeOf(hold)
-      fact.parentLo = this.#edges[at]!
-      fact.parentHi = this.#edges[at + 1]!
-      fact.localLo = this.#edges[at + 2]!
-      fact.localHi = this.#edges[at + 3]!
-      fact.externalLo = this.#edges[at + 4]!
-      fact.externalHi = this.#edges[at + 5]!
-      fact.hasParent = this.#edges[at + 6] === withParent
+      const edge = this.#edgeOf(hold)
+      const edges = this.#edges[edge >>> segmentBits]!
+      const at = placeOf(edge)
+      fact.parentLo = edges[at]!
+      fact.parentHi = edges[at + 1]!
+      fact.localLo = edges[at + 2]!
+      fact.localHi = edges[at + 3]!
+      fact.externalLo = edges[at + 4]!
+      fact.externalHi = edges[at + 5]!
+      fact.hasParent = edges[at + 6] === withParent
       yield fact
     }
   }
 
   /** As `PrefixIndex.describe`: an edge needs no parent that is held, so only names that nobody knows are absent. */
   describe(owner: Owner, names: HashColumn, count: number, facts: Uint32Array): void {
-    const edges = this.#edges
     for (let index = 0; index < count; index++) {
       const at = factWords * index
       const hold = this.#findHold(owner, names[2 * index]!, names[2 * index + 1]!)
@@ -230,9 +233,11 @@ export class LowerTier {
       facts[at + 7] = names[2 * index + 1]!
       facts[at] = factKinds.absent
       if (hold < 0) continue
-      const edge = edgeWords * this.#edgeOf(hold)
-      facts[at] = edges[edge + 6] === withParent ? factKinds.below : factKinds.atRoot
-      for (let word = 0; word < 4; word++) facts[at + 2 + word] = edges[edge + word]!
+      const edge = this.#edgeOf(hold)
+      const edges = this.#edges[edge >>> segmentBits]!
+      const from = placeOf(edge)
+      facts[at] = edges[from + 6] === withParent ? factKinds.below : factKinds.atRoot
+      for (let word = 0; word < 4; word++) facts[at + 2 + word] = edges[from + word]!
     }
   }
 
@@ -260,22 +265,13 @@ export class LowerTier {
     return true
   }
 
-  /** A free edge keeps its words, but nobody holds it. */
-  #isEdgeFrom(edge: number, parentLo: number, parentHi: number, localLo: number, localHi: number): boolean {
-    const edges = this.#edges
-    const at = edgeWords * edge
-    if (at < 0 || at >= edges.length || edges[at] !== parentLo || edges[at + 1] !== parentHi) return false
-    if (edges[at + 2] !== localLo || edges[at + 3] !== localHi) return false
-    return edges[at + 6] === withParent && edges[at + edgeHead] !== 0
-  }
-
   #findEdge(kind: number, parentLo: number, parentHi: number, localLo: number, localHi: number): number {
     const table = this.#edgeTable
-    const edges = this.#edges
     const hash = this.#edgeHash(kind, parentLo, parentHi, localLo, localHi)
     for (let slot = table.first(hash); slot >= 0; slot = table.next(slot, hash)) {
       const edge = table.idAt(slot)
-      const at = edgeWords * edge
+      const edges = this.#edges[edge >>> segmentBits]!
+      const at = placeOf(edge)
       if (edges[at] === parentLo && edges[at + 1] === parentHi && edges[at + 2] === localLo)
         if (edges[at + 3] === localHi && edges[at + 6] === kind) return edge
     }
@@ -304,9 +300,9 @@ export class LowerTier {
     childHi: number,
   ): number {
     const edge = this.#freeEdges.pop() ?? this.#edgeEnd++
-    const at = edgeWords * edge
-    if (at + edgeWords > this.#edges.length) this.#edges = widened(this.#edges, at + edgeWords)
-    const edges = this.#edges
+    this.#makeRoomFor(edge)
+    const edges = this.#edges[edge >>> segmentBits]!
+    const at = placeOf(edge)
     edges[at] = parentLo
     edges[at + 1] = parentHi
     edges[at + 2] = localLo
@@ -319,6 +315,13 @@ export class LowerTier {
     return edge
   }
 
+  #makeRoomFor(edge: number): void {
+    const segment = edge >>> segmentBits
+    const own = this.#edges[segment]
+    if (own === undefined) this.#edges.push(new Uint32Array(edgeWords << segmentBits))
+    else if (placeOf(edge) >= own.length) this.#edges[segment] = widened(own, 2 * own.length)
+  }
+
   #newHold(owner: Owner, edge: number): void {
     const hold = this.#holds.allocate()
     const ownerAt = ownerWords * owner
@@ -327,7 +330,7 @@ export class LowerTier {
     this.#holds.set(hold, holdOwner, owner)
     this.#holds.set(hold, holdEdge, edge)
     this.#holdTable.add(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
-    this.#holds.append(ofEdge, this.#edges, edgeWords * edge + edgeHead, hold)
+    this.#holds.append(ofEdge, this.#edges[edge >>> segmentBits]!, placeOf(edge) + edgeHead, hold)
     this.#holds.append(ofOwner, this.#owners, ownerAt, hold)
     this.#holds.append(byAge, this.#oldest, 0, hold)
     this.#owners[ownerAt + 1]!++
@@ -337,15 +340,15 @@ export class LowerTier {
   #drop(hold: number): void {
     const owner = this.#ownerOf(hold)
     const edge = this.#edgeOf(hold)
-    const at = edgeWords * edge
+    const edges = this.#edges[edge >>> segmentBits]!
+    const at = placeOf(edge)
     this.#holdTable.deleteId(this.#holdHash(owner, this.childLo(edge), this.childHi(edge)), hold)
-    this.#holds.remove(ofEdge, this.#edges, at + edgeHead, hold)
+    this.#holds.remove(ofEdge, edges, at + edgeHead, hold)
     this.#holds.remove(ofOwner, this.#owners, ownerWords * owner, hold)
     this.#holds.remove(byAge, this.#oldest, 0, hold)
     this.#holds.release(hold)
     this.#owners[ownerWords * owner + 1]!--
     this.#flipSign(edge, owner)
-    const edges = this.#edges
     if (edges[at + edgeHead] !== 0) return
     const hash = this.#edgeHash(edges[at + 6]!, edges[at]!, edges[at + 1]!, edges[at + 2]!, edges[at + 3]!)
     this.#edgeTable.deleteId(hash, edge)
@@ -359,9 +362,10 @@ export class LowerTier {
   }
 
   #flipSign(edge: number, owner: Owner): void {
-    const at = edgeWords * edge + edgeSign
-    this.#edges[at]! ^= this.#owners[ownerWords * owner + ownerSign]!
-    this.#edges[at + 1]! ^= this.#owners[ownerWords * owner + ownerSign + 1]!
+    const edges = this.#edges[edge >>> segmentBits]!
+    const at = placeOf(edge) + edgeSign
+    edges[at]! ^= this.#owners[ownerWords * owner + ownerSign]!
+    edges[at + 1]! ^= this.#owners[ownerWords * owner + ownerSign + 1]!
   }
 
   #firstOf(owner: Owner): number {
@@ -383,4 +387,23 @@ export class LowerTier {
   #holdHash(owner: Owner, childLo: number, childHi: number): number {
     return mixWords(this.#seed, owner, childLo, childHi, 0)
   }
+}
+
+/** Where an edge begins in its segment. */
+export function placeOf(edge: number): number {
+  return edgeWords * (edge & inSegment)
+}
+
+/** A free edge keeps its words, but nobody holds it; outside of the segment there is none. */
+function isEdgeFrom(
+  edges: Uint32Array,
+  at: number,
+  parentLo: number,
+  parentHi: number,
+  localLo: number,
+  localHi: number,
+): boolean {
+  if (at < 0 || at >= edges.length || edges[at] !== parentLo || edges[at + 1] !== parentHi) return false
+  if (edges[at + 2] !== localLo || edges[at + 3] !== localHi) return false
+  return edges[at + 6] === withParent && edges[at + edgeHead] !== 0
 }

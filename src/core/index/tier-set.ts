@@ -110,7 +110,7 @@ export class TierSet {
     let edge = -1
     for (let block = from; block < blockCount; block++) {
       const [lo, hi] = [local[2 * block]!, local[2 * block + 1]!]
-      if (edge >= 0) edge = tier.edgeAfter(edge, lo, hi)
+      if (edge >= 0) edge = tier.edgeAfter(edge, tier.childLo(edge), tier.childHi(edge), lo, hi)
       else if (block === 0) edge = tier.edgeFrom(false, 0, 0, lo, hi)
       else edge = tier.edgeFrom(true, names[2 * block - 2]!, names[2 * block - 1]!, lo, hi)
       if (edge < 0 || !tier.isOwnedBy(edge, this.owners, rank)) return block

@@ -7,6 +7,7 @@
  * Nothing is allocated once the columns are as long as the fleet.
  */
 import type { HashColumn, Rank } from '../protocol/index.js'
+import { edgeChild, edgeSign, placeOf } from './lower-tier.js'
 import type { LowerTier } from './lower-tier.js'
 import type { TierOwners } from './tier-owners.js'
 
@@ -113,11 +114,13 @@ export class TierWalk {
     const localHi = local[2 * position + 1]!
     const edge =
       party.edge >= 0
-        ? tier.edgeAfter(party.edge, localLo, localHi)
+        ? tier.edgeAfter(party.edge, party.lastLo, party.lastHi, localLo, localHi)
         : tier.edgeFrom(party.hasLast, party.lastLo, party.lastHi, localLo, localHi)
     if (edge < 0) return this.#end(at, position, hits)
-    const signLo = tier.signLo(edge)
-    const signHi = tier.signHi(edge)
+    const words = tier.wordsOf(edge)
+    const from = placeOf(edge)
+    const signLo = words[from + edgeSign]!
+    const signHi = words[from + edgeSign + 1]!
     // The same owners as the edge before: nobody stops here, and nobody need be looked at.
     if (!party.isSigned || party.signLo !== signLo || party.signHi !== signHi) {
       this.#keepOwners(party, edge, tier, owners, position, hits)
@@ -128,8 +131,8 @@ export class TierWalk {
     }
     party.edge = edge
     party.hasLast = true
-    party.lastLo = tier.childLo(edge)
-    party.lastHi = tier.childHi(edge)
+    party.lastLo = words[from + edgeChild]!
+    party.lastHi = words[from + edgeChild + 1]!
   }
 
   #keepOwners(
