@@ -52,6 +52,8 @@ function compileStatement(node: Node, plans?: TurnPlans): Statement {
     }
     case 'Comment':
       return () => goesOn
+    case 'Hide':
+      return compileHide(node)
     case 'If':
       return compileIf(node, plans)
     case 'For':
@@ -74,6 +76,14 @@ function compileStatement(node: Node, plans?: TurnPlans): Statement {
       return () => continues
     default:
       return compilePrint(node)
+  }
+}
+
+function compileHide(node: Node): Statement {
+  const names = (node['names'] as readonly string[]).map(numberOf)
+  return (scope) => {
+    for (const name of names) scope.set(name, undefined)
+    return goesOn
   }
 }
 

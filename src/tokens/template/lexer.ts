@@ -100,6 +100,7 @@ class Lexer {
 
   #comment(): void {
     const end = this.#source.indexOf('#}', this.#at)
+    if (this.#at === this.#source.length) return // jinja2 does not miss the end of nothing
     if (end < 0) throw new TemplateSyntaxError('a comment does not end')
     const sign = end > this.#at ? this.#source[end - 1]! : ''
     this.#after(end + 2, sign, true)
@@ -115,6 +116,7 @@ class Lexer {
     const ends = /\{%([-+]?)\s*endraw\s*([-+]?)%\}/g
     ends.lastIndex = this.#at
     const end = ends.exec(source)
+    if (this.#at === source.length) return true
     if (!end) throw new TemplateSyntaxError('raw does not end')
     this.#text(this.#strippedBefore(source.slice(this.#at, end.index), end[1]!, true))
     this.#after(ends.lastIndex, end[2]!, true)

@@ -4,6 +4,7 @@
  * tighter than `+`; `a < b < c` is two comparisons.
  */
 import { parse } from '@huggingface/jinja'
+import { hideNames } from './hidden-names.js'
 import type { LexToken } from './lexer.js'
 import { lex } from './lexer.js'
 import type { Node } from './node.js'
@@ -14,7 +15,7 @@ export function parseTemplate(source: string): Node {
   const tokens = respell(lex(source))
   const parsed = arrange(parse(tokens as unknown as Parameters<typeof parse>[0])) as Node
   checkLeaps(parsed['body'], false)
-  return parsed
+  return hideNames(parsed)
 }
 
 const testLabel = 'is '

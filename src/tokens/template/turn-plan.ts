@@ -141,6 +141,7 @@ class LoopReader {
   #statement(node: Node, isNested: boolean): void {
     switch (node.type) {
       case 'Comment':
+      case 'Hide':
       case 'Break':
       case 'Continue':
       case 'StringLiteral':
@@ -352,7 +353,7 @@ function writes(nodes: readonly Node[]): boolean {
   })
 }
 
-const silent = new Set(['Set', 'Comment', 'Break', 'Continue', 'Macro'])
+const silent = new Set(['Set', 'Comment', 'Hide', 'Break', 'Continue', 'Macro'])
 
 function isRaise(node: Node): boolean {
   return node.type === 'CallExpression' && nameOf(node['callee']) === 'raise_exception'
