@@ -1,10 +1,10 @@
 /** Takes away what lies at dead seats, a few names at a time. Nobody looks it up meanwhile, so its tables just get emptier. */
 import { aliasRelease } from './aliases'
-import { bucketAt, emptySlot, nodeIn, releaseTable, takenIn } from './buckets'
+import { bucketAt, emptySlot, nextBucketAt, nodeIn, releaseTable, takenIn } from './buckets'
 import { countHeld, clearSeat, dropHold, removeName } from './holds'
 import { RANK_BYTES, RANKS, allowReserve } from './memory'
 import {
-  aliasCountOf, byExternalOf, countOf, frontierOf, heldOf, maskOf, nextPageCountOf, nextPagesOf, pageCountOf, pagesOf, setCount,
+  aliasCountOf, byExternalOf, countOf, frontierOf, heldOf, maskOf, nextPageCountOf, pageCountOf, pagesOf, setCount,
 } from './ranks'
 import { freeOldestDead, leaveSeat, nextDead, oldestDead, seatOf } from './seats'
 import { forgetMemo } from './sets'
@@ -88,7 +88,8 @@ function takeBuckets(seat: u32, record: usize, budget: u32): void {
   let left = <i64>budget
   let bucket = load<u32>(record, 76)
   for (; left > 0 && bucket < end; bucket++) {
-    const at = bucket < unmoved ? bucketAt(pagesOf(record), frontier + bucket) : bucketAt(nextPagesOf(record), bucket - unmoved)
+    const at = bucket < unmoved ? bucketAt(pagesOf(record), frontier + bucket) : nextBucketAt(record, bucket - unmoved)
+    if (!at) continue
     const before = countOf(record)
     for (let taken = takenIn(at); taken; taken &= taken - 1) {
       const slot = <u32>ctz(taken)

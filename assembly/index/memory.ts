@@ -68,12 +68,8 @@ export function classOf(bytes: u32): u32 {
 
 /** A block of 2^k bytes with whatever its last owner left in it; 0 when there is no memory. */
 export function alloc(k: u32): usize {
-  const head = FREE + (k << 2)
-  const free = load<u32>(head)
-  if (free) {
-    store<u32>(head, load<u32>(free))
-    return free
-  }
+  const free = allocUsed(k)
+  if (free) return free
   if (k >= 16) return bump(<u32>1 << k)
   // Carve a larger block: small ones out of a table page, pages out of a slab.
   const from: u32 = k < 12 ? 12 : 16
@@ -82,6 +78,14 @@ export function alloc(k: u32): usize {
   const size: u32 = <u32>1 << k
   for (let at = block + (<u32>1 << from) - size; at > block; at -= size) release(at, k)
   return block
+}
+
+/** A block that waits to be used again; 0 when none does. */
+export function allocUsed(k: u32): usize {
+  const head = FREE + (k << 2)
+  const free = load<u32>(head)
+  if (free) store<u32>(head, load<u32>(free))
+  return free
 }
 
 export function allocZeroed(k: u32): usize {

@@ -17,6 +17,8 @@ export const benches = [
   defineBench('gateway.hostile', 'how long can one request hold the loop, whatever it holds?', hostile),
 ]
 
+/** Milliseconds: a single round that takes longer is said, with the collector's part of it. */
+const worthALine = 6
 const noLinux = 'this figure needs the times that Linux counts for threads'
 
 async function hostile(bench: BenchContext): Promise<void> {
@@ -89,10 +91,14 @@ async function measure(bench: BenchContext, gateway: ChildProcess, target: Targe
       if (only !== undefined && !name.includes(only)) continue
       const { prompts } = await ask<Use>(gateway, 'watch')
       const status = await send(port, body)
-      const { busyMaxMs, prompts: after } = await ask<Use>(gateway, 'use')
+      const { busyMaxMs, collectedMs, faults, prompts: after } = await ask<Use>(gateway, 'use')
       const became = Object.keys(after).filter((what) => after[what] !== prompts[what])
       if (!bench.isSmoke) requireSaid(name, body, isStrict, status, became)
       if (busyMaxMs === undefined && isLinux()) throw new Error(noLinux)
+      if (!bench.isSmoke && (busyMaxMs ?? 0) > worthALine && round > 1)
+        console.error(
+          `  ${name}, round ${round}: ${busyMaxMs?.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} faults`,
+        )
       answered += status
       statuses.set(name, status)
       turns.set(name, [...(turns.get(name) ?? []), busyMaxMs ?? 0])

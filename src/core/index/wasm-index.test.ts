@@ -51,3 +51,20 @@ it('wasm: gives small runs small chunks', () => {
   const { bytesUsed, distinctBlocks } = index.stats()
   expect((bytesUsed - empty) / distinctBlocks).toBeLessThan(220) // with chunks of 64 only it would be 750
 })
+
+it('wasm: a rank that goes while its table moves to pages that were used before leaves what others hold', () => {
+  const { store, depth, index } = driver(make({ clearBlocksMax: 3 }))
+  store(0, range(1, 3000)) // stays
+  const growing = range(10_001, 14_000)
+  for (let blocks = 400; blocks <= growing.length; blocks += 40) {
+    store(1, range(50_001, 58_000)) // its pages, full of names, are the next ones to be taken
+    index.clearRank(1)
+    while (index.drain(500) > 0);
+    for (let at = 0; at < blocks; at += 20) store(2, growing.slice(at, at + 20), at === 0 ? undefined : growing[at]! + 99) // names are hashes + 100
+    expect(depth(2, growing)).toBe(blocks)
+    index.clearRank(2)
+    while (index.drain(500) > 0);
+    expect(index.stats()).toMatchObject({ heldBlocks: 3000, distinctBlocks: 3000, aliases: 0 })
+  }
+  expect(depth(0, range(1, 3000))).toBe(3000)
+})

@@ -2,6 +2,7 @@
  * Token ids out of a body's bytes, in steps: `JSON.parse` takes 30 ms for a million of them, and makes a list of eight megabytes that is
  * then copied. What it would refuse is refused, and what it would take is taken.
  */
+import { unwritten } from '../../tokens/index.js'
 import { longBytes, stepBytes } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
 
@@ -38,7 +39,7 @@ class IdReader {
   readonly #bytes: Uint8Array
   readonly #end: number
   readonly #lists: Uint32Array[] = []
-  /** Of all lists. As many as there can be: pages that nothing is written to cost nothing, and none is ever copied. */
+  /** Of all lists. As many as there can be: what nothing is written to costs nothing, and none is ever copied. */
   readonly #ids: Uint32Array
   #count = 0
   /** Ids of the lists before this one. */
@@ -54,7 +55,7 @@ class IdReader {
     this.#bytes = bytes
     this.#at = start
     this.#end = end
-    this.#ids = new Uint32Array(Math.min(idsMax, (end - start) >> 1))
+    this.#ids = new Uint32Array(unwritten(4 * Math.min(idsMax, (end - start) >> 1)))
   }
 
   get isOver(): boolean {

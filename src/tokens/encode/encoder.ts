@@ -163,10 +163,13 @@ export class Encoder {
 
   /** Whether a text, given with its bytes, is its own normal form, so that cuts in it are cuts in what is encoded. A long one counts as not. */
   isStable(text: string, bytes: Uint8Array): boolean {
-    if (!this.plan.isNfc || bytes.length === text.length) return true // ASCII is
-    if (text.length > scannedMax) return false
-    if (!hasNfcRisk(bytes, 0, bytes.length, this.#vocabulary.nfcRisk)) return true
-    return text.length <= normalizedMax && toNfc(text) === text
+    return this.isSurelyStable(text.length, bytes) || (text.length <= normalizedMax && toNfc(text) === text)
+  }
+
+  /** `isStable` by what a text is made of: of `units` UTF-16 units and these bytes. */
+  isSurelyStable(units: number, bytes: Uint8Array): boolean {
+    if (!this.plan.isNfc || bytes.length === units) return true // ASCII is
+    return units <= scannedMax && !hasNfcRisk(bytes, 0, bytes.length, this.#vocabulary.nfcRisk)
   }
 
   /**

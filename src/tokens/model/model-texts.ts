@@ -7,9 +7,9 @@ import { joinCuts, lastCut } from '../encode/boundaries.js'
 import type { EncoderCounts } from '../encode/encoder.js'
 import { addCounts, Encoder, noEncoderCounts } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
-import { copyInSlices, decodeInSlices, encodeInSlices, nextTurn } from '../next-turn.js'
+import { copyInSlices, decodeInSlices, encodeInSlices, joinInSlices, nextTurn } from '../next-turn.js'
 import type { TokenPool } from '../pool/pool.js'
-import type { EncodeResult } from '../pool/tasks.js'
+import type { EncodeResult, TextBytes } from '../pool/tasks.js'
 import type { Lookup, RememberedText } from '../remember/remembered-texts.js'
 import { hasSpecials, RememberedTexts } from '../remember/remembered-texts.js'
 import type { Rendering } from '../template/rendered-prefixes.js'
@@ -64,6 +64,7 @@ const shortBytesMax = 128
 /** A text that adds less than this to a remembered one is encoded from there again sooner than it is kept. */
 const newBytesMin = 256
 const noIds: Uint32Array = new Uint32Array(0)
+const utf16 = new TextDecoder('utf-8', { ignoreBOM: true }) // a mark is a character here
 
 export class ModelTexts {
   readonly #plan: EncoderPlan | LibraryPlan
@@ -123,6 +124,13 @@ export class ModelTexts {
     if (!encoder.isStable(text, bytes)) return this.#encodeUnstable(bytes, addSpecialTokens, limits)
     const lookup = this.#texts.find(bytes, this.#isWrapped(addSpecialTokens))
     return this.#encodeLoaded(bytes, lookup, addSpecialTokens, limits)
+  }
+
+  /** A text as a thread gave it: a long one is never made a string. */
+  encodeBytes(text: TextBytes, addSpecialTokens: boolean, limits: EncodeLimits): Encoded | Promise<Encoded> {
+    const { bytes, units } = text
+    if (units > this.#turnUnitsMax) return this.#encodeGiven(text, addSpecialTokens, limits)
+    return this.encode(utf16.decode(bytes), addSpecialTokens, limits)
   }
 
   /** A rendered text whose head is remembered: neither made, nor hashed, nor searched for again. */
@@ -185,10 +193,25 @@ export class ModelTexts {
   // ---- texts that take more than a turn
 
   async #encodeInSteps(text: string, addSpecialTokens: boolean, limits: EncodeLimits): Promise<Encoded> {
-    const bytes = await encodeInSlices(text)
-    if (text.length > rememberedUnitsMax) return this.#encodeForgotten(bytes, addSpecialTokens, limits)
-    if (text.length > this.#turnUnitsMax) await nextTurn()
-    if (this.#encoder?.isStable(text, bytes) === false) return this.#encodeForgotten(bytes, addSpecialTokens, limits)
+    return this.#encodeLong(await encodeInSlices(text), text.length, addSpecialTokens, limits)
+  }
+
+  async #encodeGiven({ bytes, units }: TextBytes, addSpecialTokens: boolean, limits: EncodeLimits): Promise<Encoded> {
+    const own = bytes.length === bytes.buffer.byteLength ? bytes : await copyInSlices(bytes)
+    return this.#encodeLong(own, units, addSpecialTokens, limits)
+  }
+
+  /** `bytes` have their memory for themselves. Whether it is stable is not asked of a string: one as long as this is not normalised to see it. */
+  async #encodeLong(
+    bytes: Uint8Array,
+    units: number,
+    addSpecialTokens: boolean,
+    limits: EncodeLimits,
+  ): Promise<Encoded> {
+    if (units > rememberedUnitsMax) return this.#encodeForgotten(bytes, addSpecialTokens, limits)
+    if (units > this.#turnUnitsMax) await nextTurn()
+    if (this.#encoder?.isSurelyStable(units, bytes) === false)
+      return this.#encodeForgotten(bytes, addSpecialTokens, limits)
     const lookup = await this.#texts.findInSlices(bytes, this.#isWrapped(addSpecialTokens))
     return this.#encodeFound(bytes, lookup, addSpecialTokens, limits)
   }
@@ -231,7 +254,7 @@ export class ModelTexts {
 
   async #encodeForgotten(text: Uint8Array, addSpecialTokens: boolean, limits: EncodeLimits): Promise<Encoded> {
     const { ids } = await this.#askThread(text, false, limits)
-    return { ids: this.#around(noIds, ids, addSpecialTokens), kinship: undefined }
+    return { ids: await this.#around(noIds, ids, addSpecialTokens), kinship: undefined }
   }
 
   async #encodeInThread(
@@ -273,33 +296,26 @@ export class ModelTexts {
   }
 
   /** What is known up to the cut, and the rest that was encoded behind it. */
-  #join(
+  async #join(
     bytes: Uint8Array,
     lookup: Lookup,
     cut: number,
     rest: Pick<EncodeResult, 'ids' | 'cuts'>,
     addSpecialTokens: boolean,
-  ): Encoded {
+  ): Promise<Encoded> {
     const known = cut < 0 ? noIds : lookup.match!.text.cuts
     const from = cut < 0 ? 0 : known[cut * 2]!
-    const ids = this.#around(headIds(lookup, cut), rest.ids, addSpecialTokens)
+    const ids = await this.#around(headIds(lookup, cut), rest.ids, addSpecialTokens)
     const cuts = joinCuts(known, cut, rest.cuts, rest.cuts.length / 2, from)
     return this.#remember(bytes, ids, cuts, lookup, cut, addSpecialTokens)
   }
 
   /** Known ids and new ones, between the tokenizer's special tokens where they are wanted. */
-  #around(head: Uint32Array, rest: Uint32Array, addSpecialTokens: boolean): Uint32Array {
+  #around(head: Uint32Array, rest: Uint32Array, addSpecialTokens: boolean): Uint32Array | Promise<Uint32Array> {
     const { specialsBefore, specialsAfter } = this.#plan
-    const first = addSpecialTokens ? specialsBefore : []
-    const last = addSpecialTokens ? specialsAfter : []
-    const count = first.length + head.length + rest.length + last.length
-    if (count === rest.length) return rest
-    const ids = new Uint32Array(count)
-    ids.set(first)
-    ids.set(head, first.length)
-    ids.set(rest, first.length + head.length)
-    ids.set(last, first.length + head.length + rest.length)
-    return ids
+    const before = addSpecialTokens ? Uint32Array.from(specialsBefore) : noIds
+    const after = addSpecialTokens ? Uint32Array.from(specialsAfter) : noIds
+    return before.length + head.length + after.length === 0 ? rest : joinInSlices(before, head, rest, after)
   }
 
   #remember(

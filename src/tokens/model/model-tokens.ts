@@ -13,8 +13,8 @@ import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
-import type { RenderResult, TaskTypes } from '../pool/tasks.js'
-import { copyInSlices, nextTurn } from '../next-turn.js'
+import type { RenderResult, TaskTypes, TextBytes, TextsResult } from '../pool/tasks.js'
+import { copyInSlices, joinInSlices, nextTurn } from '../next-turn.js'
 import type { RememberedText } from '../remember/remembered-texts.js'
 import type { PrefixCounts, Rendering } from '../template/rendered-prefixes.js'
 import { RenderedPrefixes } from '../template/rendered-prefixes.js'
@@ -25,6 +25,7 @@ import { Tokens } from '../tokens.js'
 import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
 import type { LoadedModel } from './loaded-model.js'
 import { readShared } from './loaded-model.js'
+import type { Encoded } from './model-texts.js'
 import { deadlineMsDefault, ModelTexts } from './model-texts.js'
 
 export interface ModelTokensOptions {
@@ -146,8 +147,16 @@ export class ModelTokens {
       return new Tokens({ ids, source: 'request', exactness: 'proven', promptCount: prompt.ids.length, totalCount })
     }
     if (prompt.kind === 'text') {
-      const { texts } = prompt
-      return this.#encodeTexts({ ...prompt, count: texts.length, textAt: (index) => texts[index]! }, options)
+      const { texts, addSpecialTokens } = prompt
+      return this.#encodeTexts(
+        {
+          ...prompt,
+          count: texts.length,
+          unitsOf: (index) => texts[index]!.length,
+          encode: (index) => this.#texts.encode(texts[index]!, addSpecialTokens, options),
+        },
+        options,
+      )
     }
     const started = performance.now()
     const rendered = this.#renderOnLoop(prompt)
@@ -160,14 +169,18 @@ export class ModelTokens {
   async #readInThread(route: Route, raw: Uint8Array, options: TokenizeOptions): Promise<Tokens> {
     const started = performance.now()
     const read = await this.#askThreadToRead(route, raw, options)
-    if (read.kind === 'chat') return this.#encodeRendered({ ...read, rendering: plain(read.text) }, options, started)
-    if (read.kind === 'text') {
-      const { text, ends } = read
-      const textAt = (index: number): string => text.slice(index === 0 ? 0 : ends[index - 1], ends[index])
-      return this.#encodeTexts({ ...read, count: ends.length, textAt }, options)
-    }
+    if (read.kind === 'chat') return this.#encodeRendered({ ...read, rendering: undefined }, options, started)
+    if (read.kind === 'text') return this.#encodeTexts(this.#promptsOf(read, options), options)
     const { ids, promptCount, totalCount } = read
     return new Tokens({ ids, source: 'request', exactness: 'proven', promptCount, totalCount })
+  }
+
+  #promptsOf({ bytes, ends, units, ...how }: TextsResult, options: TokenizeOptions): Prompts {
+    const encode = (index: number): Encoded | Promise<Encoded> => {
+      const text = { bytes: bytes.subarray(index === 0 ? 0 : ends[index - 1], ends[index]), units: units[index]! }
+      return this.#texts.encodeBytes(text, how.addSpecialTokens, options)
+    }
+    return { ...how, count: ends.length, unitsOf: (index) => units[index]!, encode }
   }
 
   /** Ids of a text alone, through every cache. */
@@ -223,10 +236,12 @@ export class ModelTokens {
     const renderedAt = performance.now()
     const { rendering, suffix, addSpecialTokens, truncation, isProven } = rendered
     if (renderedAt - started > turnMsMax) await nextTurn()
-    const encoded = await this.#texts.encodeRendering(rendering, addSpecialTokens, options)
-    if (encoded.kinship?.own) rendering.keep?.(encoded.kinship.own)
+    const encoded = rendering
+      ? await this.#texts.encodeRendering(rendering, addSpecialTokens, options)
+      : await this.#texts.encodeBytes(rendered.text, addSpecialTokens, options)
+    if (encoded.kinship?.own) rendering?.keep?.(encoded.kinship.own)
     const tail = suffix === undefined ? undefined : await this.#texts.encode(suffix, false, options)
-    const ids = truncate(tail ? concat(encoded.ids, tail.ids) : encoded.ids, truncation)
+    const ids = truncate(tail ? await joinInSlices(encoded.ids, tail.ids) : encoded.ids, truncation)
     const kinship = ids === encoded.ids ? encoded.kinship : undefined
     const took = { templateMs: renderedAt - started, encodeMs: performance.now() - renderedAt }
     const exactness = isProven && !this.#texts.isLibrary ? 'proven' : 'expected'
@@ -235,17 +250,16 @@ export class ModelTokens {
 
   /** A batch has any number of texts, and the loop is for others, too: between stretches of them they have their turn. */
   async #encodeTexts(prompts: Prompts, options: TokenizeOptions): Promise<Tokens> {
-    const { count, textAt, addSpecialTokens, truncation } = prompts
+    const { count, unitsOf, encode, truncation } = prompts
     const started = now()
     const endsAt = started + (options.deadlineMs ?? deadlineMsDefault)
-    const first = await this.#texts.encode(textAt(0), addSpecialTokens, options)
+    const first = await encode(0)
     const ids = truncate(first.ids, truncation)
     let totalCount = ids.length
-    let units = textAt(0).length
+    let units = unitsOf(0)
     let turnMs = started
     for (let index = 1; index < count; index++) {
-      const text = textAt(index)
-      units += text.length + unitsPerText
+      units += unitsOf(index) + unitsPerText
       if (units > batchUnitsMax || now() - turnMs > this.#encodeMsMax) {
         await nextTurn()
         units = 0
@@ -253,7 +267,7 @@ export class ModelTokens {
         options.signal?.throwIfAborted()
         if (turnMs > endsAt) throw new WarmrouteError('WR_TOKENS_DEADLINE', { texts: index })
       }
-      const other = await this.#texts.encode(text, addSpecialTokens, options)
+      const other = await encode(index)
       totalCount += truncate(other.ids, truncation).length
     }
     return new Tokens({
@@ -271,27 +285,22 @@ export class ModelTokens {
 /** The texts of one request. */
 interface Prompts {
   readonly count: number
-  readonly textAt: (index: number) => string
-  readonly addSpecialTokens: boolean
+  /** UTF-16 units. */
+  readonly unitsOf: (index: number) => number
+  readonly encode: (index: number) => Encoded | Promise<Encoded>
   readonly truncation: Truncation | undefined
 }
 
-type RenderedPrompt = Omit<RenderResult, 'text'> & { readonly rendering: Rendering<RememberedText> }
+/** By the loop, or by a thread. */
+type RenderedPrompt = Omit<RenderResult, 'text'> &
+  (
+    | { readonly rendering: Rendering<RememberedText>; readonly text?: undefined }
+    | { readonly rendering: undefined; readonly text: TextBytes }
+  )
 
 const now = (): number => performance.now()
 
-function plain(text: string): Rendering<RememberedText> {
-  return { head: undefined, tail: text, keep: undefined }
-}
-
 const noBytes: Uint8Array = new Uint8Array(0)
-
-function concat(a: Uint32Array, b: Uint32Array): Uint32Array {
-  const joined = new Uint32Array(a.length + b.length)
-  joined.set(a)
-  joined.set(b, a.length)
-  return joined
-}
 
 function readyTemplates(loaded: LoadedModel): {
   readonly templates: ChatTemplates

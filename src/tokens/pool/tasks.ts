@@ -45,21 +45,30 @@ export interface RenderTask {
   readonly deadlineMs: number
 }
 
+/** A text on its way to the loop: its bytes are given away, a string would be received in one go. */
+export interface TextBytes {
+  readonly bytes: Uint8Array<ArrayBuffer>
+  /** UTF-16 units of the text. */
+  readonly units: number
+}
+
 export interface RenderResult {
   readonly kind: 'chat'
-  readonly text: string
+  readonly text: TextBytes
   readonly suffix: string | undefined
   readonly addSpecialTokens: boolean
   readonly truncation: Truncation | undefined
   readonly isProven: boolean
 }
 
-/** Texts lie one behind the other: one string is received much faster than a hundred thousand. */
+/** Texts lie one behind the other: one array is received much faster than a hundred thousand strings. */
 export interface TextsResult {
   readonly kind: 'text'
-  readonly text: string
+  readonly bytes: Uint8Array<ArrayBuffer>
   /** Where each of them ends. */
-  readonly ends: Uint32Array
+  readonly ends: Uint32Array<ArrayBuffer>
+  /** UTF-16 units of each. */
+  readonly units: Uint32Array<ArrayBuffer>
   readonly addSpecialTokens: boolean
   readonly truncation: Truncation | undefined
 }

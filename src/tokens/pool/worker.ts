@@ -2,6 +2,7 @@
 import { threadId } from 'node:worker_threads'
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 import { LRUCache } from 'lru-cache'
+import { Tinypool } from 'tinypool'
 import type { ErrorCode } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { buildPrompt } from '../chat/build-prompt.js'
@@ -36,6 +37,7 @@ import type {
 
 const modelsKept = 4
 const pieceCacheBytes = 4 << 20
+const utf8 = new TextEncoder()
 const encoders = new LRUCache<string, TextEncoderOfModel>({ max: modelsKept })
 const templates = new LRUCache<string, ChatTemplates>({ max: modelsKept })
 
@@ -48,10 +50,20 @@ export function load(task: LoadTask): Answer<LoadedModel> {
 }
 
 export function encode(task: EncodeTask): Answer<EncodeResult> {
-  return guarded(() => encoderOf(task.model).encode(task.text, task.isContinued))
+  return given(
+    guarded(() => encoderOf(task.model).encode(task.text, task.isContinued)),
+    ({ ids, cuts }) => [ids, cuts],
+  )
 }
 
 export function render(task: RenderTask): Answer<RenderResult | TextsResult | IdsResult> {
+  return given(readAndRender(task), (it) => {
+    if (it.kind === 'ids') return [it.ids]
+    return it.kind === 'chat' ? [it.text.bytes] : [it.bytes, it.ends, it.units]
+  })
+}
+
+function readAndRender(task: RenderTask): Answer<RenderResult | TextsResult | IdsResult> {
   return guarded(() => {
     const body = readBody(new TextDecoder().decode(task.raw))
     const chats = templatesOf(task)
@@ -67,7 +79,14 @@ export function render(task: RenderTask): Answer<RenderResult | TextsResult | Id
     const clock = new WatchedClock()
     const options = { limits, now: () => performance.now(), date: clock.date }
     const text = renderChat(chats.choose(prompt.render.tools !== null)!, prompt.render, options)
-    return { kind: 'chat', text, suffix, addSpecialTokens, truncation, isProven: isProven && !clock.isRead }
+    return {
+      kind: 'chat',
+      text: { bytes: utf8.encode(text), units: text.length },
+      suffix,
+      addSpecialTokens,
+      truncation,
+      isProven: isProven && !clock.isRead,
+    }
   })
 }
 
@@ -80,16 +99,30 @@ function textsOf({ texts, addSpecialTokens, truncation }: TextPrompt, lengthMax:
   const length = texts.reduce((sum, it) => sum + it.length, 0)
   if (length > lengthMax) throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length, lengthMax })
   let end = 0
-  const ends = Uint32Array.from(texts, (it) => (end += it.length))
-  return { kind: 'text', text: texts.join(''), ends, addSpecialTokens, truncation }
+  const ends = Uint32Array.from(texts, (it) => (end += Buffer.byteLength(it)))
+  const bytes = new Uint8Array(end)
+  texts.forEach((it, index) => utf8.encodeInto(it, bytes.subarray(index === 0 ? 0 : ends[index - 1])))
+  const units = Uint32Array.from(texts, (it) => it.length)
+  return { kind: 'text', bytes, ends, units, addSpecialTokens, truncation }
 }
 
 export function answer({ bytes }: AnswerTask): Answer<TokensAnswer> {
-  return guarded(() => readAnswer(bytes))
+  return given(
+    guarded(() => readAnswer(bytes)),
+    ({ ids }) => (ids ? [ids] : []),
+  )
 }
 
 export function parse(task: ParseTask): Answer<readonly ParsedTemplate[]> {
   return guarded(() => task.map(({ name, source }) => ({ name, source, parsed: parseTemplate(source) })))
+}
+
+/** Its arrays are given to the loop: a copy would be made there, all at once. */
+function given<T>(answer: Answer<T>, arraysOf: (value: T) => readonly ArrayBufferView[]): Answer<T> {
+  if (answer.kind === 'failed') return answer
+  const away = arraysOf(answer.value).map(({ buffer }) => buffer)
+  const moved: object = { [Tinypool.transferableSymbol]: away, [Tinypool.valueSymbol]: answer }
+  return Tinypool.move(moved as ArrayBuffer) as unknown as Answer<T> // its types know of single buffers only
 }
 
 function guarded<T>(work: () => T): Answer<T> {
@@ -139,11 +172,15 @@ function libraryEncoder(model: ModelTables): TextEncoderOfModel {
       config: object,
     ) => { encode(text: string, options: object): { readonly ids: readonly number[] } }
   )(file, config)
-  const none = new Uint32Array(0)
   return {
-    encode(given) {
-      const { ids } = tokenizer.encode(utf16.decode(given), { add_special_tokens: false })
-      return { ids: Uint32Array.from(ids), cuts: none, counted: undefined, held: { thread: threadId, bytes: 0 } }
+    encode(text) {
+      const { ids } = tokenizer.encode(utf16.decode(text), { add_special_tokens: false })
+      return {
+        ids: Uint32Array.from(ids),
+        cuts: new Uint32Array(0),
+        counted: undefined,
+        held: { thread: threadId, bytes: 0 },
+      }
     },
   }
 }
