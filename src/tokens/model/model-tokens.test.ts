@@ -22,6 +22,8 @@ it('does not cut between a word mark and the first character of a text', async (
 
 describe('a body that is only there as bytes', () => {
   const model = new ModelTokens(qwen, pool)
+  const inSteps = new ModelTokens(qwen, pool, { turnUnitsMax: 20 })
+  const onLoop = new ModelTokens(qwen, pool) // remembers nothing of theirs
   const tool = { type: 'function', function: { name: 'f', parameters: { properties: { x: { default: 1 } } } } }
   const halves = ['ends in half \ud83d', '\ude00 begins with the other', '', 'é'.repeat(50)]
 
@@ -36,15 +38,19 @@ describe('a body that is only there as bytes', () => {
     ['a message', 'messages', { messages: [{ role: 'user', content: 'hi' }], system: 'be kind', max_tokens: 9 }],
     ['a text', 'completions', { prompt: prose(900, 2) }],
     ['several texts', 'completions', { prompt: halves, truncate_prompt_tokens: 30 }],
+    ['texts with marks of their order', 'completions', { prompt: ['\ufeffa', `\ufeff${prose(90, 3)}`, '\ufeff'] }],
     ['ids', 'completions', { prompt: [1, 2, 3] }],
     ['several lists of ids', 'completions', { prompt: [[5, 6, 7], [8]], truncate_prompt_tokens: 2 }],
     ['ids of a chat', 'chat', { messages: [], nvext: { token_data: [9, 8, 7] } }],
   ])('has the tokens of the same body: %s', async (_says, route, body) => {
     const raw = new TextEncoder().encode(JSON.stringify(body))
-    const [there, here] = [await model.tokenize(route, undefined, { raw }), await model.tokenize(route, body, { raw })]
+    const here = await onLoop.tokenize(route, body, { raw })
     const { source, exactness, promptCount, totalCount } = here
-    expect(there).toMatchObject({ source, exactness, promptCount, totalCount })
-    expect([...there.ids]).toEqual([...here.ids])
+    for (const thread of [model, inSteps]) {
+      const there = await thread.tokenize(route, undefined, { raw })
+      expect(there).toMatchObject({ source, exactness, promptCount, totalCount })
+      expect([...there.ids]).toEqual([...here.ids])
+    }
   })
 
   it.each<[string, string, string]>([
