@@ -60,7 +60,8 @@ it('wasm: a rank that goes while its table moves to pages that were used before 
     store(1, range(50_001, 58_000)) // its pages, full of names, are the next ones to be taken
     index.clearRank(1)
     while (index.drain(500) > 0);
-    for (let at = 0; at < blocks; at += 20) store(2, growing.slice(at, at + 20), at === 0 ? undefined : growing[at]! + 99) // names are hashes + 100
+    for (let at = 0; at < blocks; at += 20)
+      store(2, growing.slice(at, at + 20), at === 0 ? undefined : growing[at]! + 99) // names are hashes + 100
     expect(depth(2, growing)).toBe(blocks)
     index.clearRank(2)
     while (index.drain(500) > 0);
