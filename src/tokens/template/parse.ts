@@ -69,12 +69,22 @@ function respell(tokens: readonly LexToken[]): LexToken[] {
     return next - at
   }
 
+  function refuseChosenItems(): void {
+    let first = at
+    while (tokens[first] && !isName(tokens[first], 'in')) first++
+    const last = ends.get(first + 1)
+    if (tokens[first + 1]?.type !== 'OpenParen' || last === undefined) return
+    if (isLoneChoice(tokens.slice(first + 2, last)))
+      throw new TemplateSyntaxError('such a choice of items is not known')
+  }
+
   /** `with a = 1` becomes a filter with arguments. */
   function respellStatement(token: LexToken): number {
     if (endings.has(token.value)) {
       out.push({ ...token, value: 'endfilter' })
       return 1
     }
+    if (token.value === 'for') refuseChosenItems()
     const isWith = token.value === 'with'
     if (!isWith && token.value !== 'generation') return 0
     out.push({ ...token, value: 'filter' }, { ...token, value: isWith ? withLabel : generationLabel })
@@ -85,6 +95,12 @@ function respell(tokens: readonly LexToken[]): LexToken[] {
     closesAfter.set(last, (closesAfter.get(last) ?? 0) + 1)
     return 1
   }
+}
+
+/** `(xs if y)` with nothing else: without its parentheses it would be a filter of the loop, and the parser does not tell them apart. */
+function isLoneChoice(tokens: readonly LexToken[]): boolean {
+  const words = tokens.filter((it) => isName(it) && it.group === tokens[0]?.group).map(({ value }) => value)
+  return words.includes('if') && !words.includes('else')
 }
 
 function isName(token: LexToken | undefined, value?: string): token is LexToken {

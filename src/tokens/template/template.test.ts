@@ -88,6 +88,7 @@ it.each([
   '{{ 15 | round(-1) }}',
   '{{ l | batch(2) | list }}',
   '{% for x in l recursive %}{% endfor %}',
+  '{% for x in (l if i) %}{{ x }}{% endfor %}',
   '{% set x | upper %}a{% endset %}',
   '{% for x in l %}{% set y %}{% continue %}{% endset %}{% endfor %}',
   '{% with (a, b) = pairs[0] %}{% endwith %}',
