@@ -39,6 +39,7 @@ describe('a body that is only there as bytes', () => {
     ['a text', 'completions', { prompt: prose(900, 2) }],
     ['several texts', 'completions', { prompt: halves, truncate_prompt_tokens: 30 }],
     ['texts with marks of their order', 'completions', { prompt: ['\ufeffa', `\ufeff${prose(90, 3)}`, '\ufeff'] }],
+    ['a text that is not normal, and empty ones', 'completions', { prompt: ['', 'e\u0301'.repeat(50), '', ''] }],
     ['ids', 'completions', { prompt: [1, 2, 3] }],
     ['several lists of ids', 'completions', { prompt: [[5, 6, 7], [8]], truncate_prompt_tokens: 2 }],
     ['ids of a chat', 'chat', { messages: [], nvext: { token_data: [9, 8, 7] } }],

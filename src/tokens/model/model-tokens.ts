@@ -177,8 +177,10 @@ export class ModelTokens {
 
   #promptsOf({ bytes, ends, units, ...how }: TextsResult, options: TokenizeOptions): Prompts {
     const encode = (index: number): Encoded | Promise<Encoded> => {
-      const text = { bytes: bytes.subarray(index === 0 ? 0 : ends[index - 1], ends[index]), units: units[index]! }
-      return this.#texts.encodeBytes(text, how.addSpecialTokens, options)
+      const from = index === 0 ? 0 : ends[index - 1]!
+      // One that has all of the memory may have taken it to a thread; those behind it are empty then, and need none.
+      const own = from === ends[index] ? noBytes : bytes.subarray(from, ends[index])
+      return this.#texts.encodeBytes({ bytes: own, units: units[index]! }, how.addSpecialTokens, options)
     }
     return { ...how, count: ends.length, unitsOf: (index) => units[index]!, encode }
   }
@@ -300,7 +302,7 @@ type RenderedPrompt = Omit<RenderResult, 'text'> &
 
 const now = (): number => performance.now()
 
-const noBytes: Uint8Array = new Uint8Array(0)
+const noBytes: Uint8Array<ArrayBuffer> = new Uint8Array(0)
 
 function readyTemplates(loaded: LoadedModel): {
   readonly templates: ChatTemplates
