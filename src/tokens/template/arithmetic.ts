@@ -14,6 +14,11 @@ export function arithmetic(left: Value, right: Value, name: Name): Value {
   return isExact ? result + 0 : narrow(ofBigInts(toBigInt(left), toBigInt(right), name))
 }
 
+/** The int that is written there in digits alone; undefined where it is none, or has more digits than Python reads. */
+export function wholeOf(text: string): Value {
+  return /^[+-]?\d{1,4300}$/.test(text) ? narrow(BigInt(text.replace('+', ''))) : undefined
+}
+
 export function divide(left: Value, right: Value): Value {
   const [a, b] = numbers(left, right, '/')
   if (b === 0) throw new TemplateError('division by zero')
@@ -57,16 +62,24 @@ function zeroLike(value: number): number {
 }
 
 const exponentMax = 1024n
+/** Longer ones are not made: a few statements could keep a thread busy for minutes, and Python prints none of 4,300 digits either. */
+const bitsMax = 1 << 16
 
 function ofBigInts(a: bigint, b: bigint, name: Name): bigint {
   if (name === '**') {
-    if (b > exponentMax) throw new TemplateError('so large a power is not known')
+    if (b > exponentMax || bitsOf(a) * Number(b) > bitsMax) throw new TemplateError('so large a power is not known')
     return a ** b
   }
+  if (name === '*' && bitsOf(a) + bitsOf(b) > bitsMax) throw new TemplateError('so large a product is not known')
   if (name !== '//' && name !== '%') return name === '+' ? a + b : name === '-' ? a - b : a * b
   const cut = a % b
   const rest = cut !== 0n && cut < 0n !== b < 0n ? cut + b : cut
   return name === '%' ? rest : (a - rest) / b
+}
+
+/** About as many as it has. */
+function bitsOf(value: bigint): number {
+  return 4 * value.toString(16).length
 }
 
 function toBigInt(value: Value): bigint {

@@ -1,4 +1,5 @@
 /** jinja2's filters and tests, as far as chat templates use them. A name that is not here is refused when the template is compiled. */
+import { arithmetic, wholeOf } from './arithmetic.js'
 import { bindMethod, capitalize, iterate, replace, sorted, splitLines, strip, textLength } from './methods.js'
 import { dumps, repr, str } from './spell.js'
 import type { LoopState, Value } from './values.js'
@@ -31,7 +32,7 @@ type Check = (value: Value, args: readonly Value[]) => boolean
 export type Test = Check
 
 export const filters: Readonly<Record<string, Filter>> = {
-  abs: (value) => (isFloat(value) ? float(Math.abs(number(value))) : Math.abs(number(value))),
+  abs: (value) => absolute(value),
   capitalize: (value) => capitalize(str(value)),
   count: (value) => length(value),
   d: (value, args, named) => orDefault(value, args, named),
@@ -78,10 +79,10 @@ const checks: Readonly<Record<string, Check>> = {
   boolean: (value) => typeof value === 'boolean',
   callable: (value) => value === undefined || typeof value === 'function',
   defined: (value) => value !== undefined,
-  divisibleby: (value, args) => number(value) % number(args[0]) === 0,
+  divisibleby: (value, args) => isEqual(arithmetic(value, args[0], '%'), 0),
   eq: (value, args) => isEqual(value, args[0]),
   equalto: (value, args) => isEqual(value, args[0]),
-  even: (value) => number(value) % 2 === 0,
+  even: (value) => isEqual(arithmetic(value, 2, '%'), 0),
   false: (value) => value === false,
   float: (value) => isFloat(value),
   ge: (value, args) => compare(value, args[0]) >= 0,
@@ -98,7 +99,7 @@ const checks: Readonly<Record<string, Check>> = {
   ne: (value, args) => !isEqual(value, args[0]),
   none: (value) => value === null,
   number: (value) => isNumber(value) || typeof value === 'boolean',
-  odd: (value) => Math.abs(number(value) % 2) === 1,
+  odd: (value) => isEqual(arithmetic(value, 2, '%'), 1),
   sameas: (value, args) => value === args[0],
   sequence: (value) => isSequence(value),
   string: (value) => isText(value),
@@ -206,6 +207,11 @@ function number(value: Value): number {
   return found
 }
 
+function absolute(value: Value): Value {
+  if (typeof value === 'bigint') return value < 0n ? -value : value
+  return isFloat(value) ? float(Math.abs(number(value))) : Math.abs(number(value))
+}
+
 function orDefault(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
   const fallback = args.length > 0 ? args[0] : named.has('default_value') ? named.get('default_value') : ''
   const isBoolean = isTrue(args[1] ?? named.get('boolean'))
@@ -215,6 +221,8 @@ function orDefault(value: Value, args: readonly Value[], named: ReadonlyMap<stri
 function toInt(value: Value, fallback: Value = 0): Value {
   if (value === undefined) throw new TemplateError('undefined is no number')
   if (typeof value === 'bigint') return value
+  const whole = typeof value === 'string' ? wholeOf(strip(value, undefined, true, true)) : undefined
+  if (whole !== undefined) return whole
   const parsed = typeof value === 'string' ? parseNumber(value) : toNumber(value)
   return parsed === undefined || !Number.isFinite(parsed) ? fallback : Math.trunc(parsed)
 }
@@ -284,13 +292,27 @@ function utmost(value: Value, key: (item: Value) => Value, sign: 1 | -1): Value 
 }
 
 function isHashable(value: Value): boolean {
-  return !isDict(value) && (!isList(value) || value instanceof Tuple)
+  return isList(value) ? value instanceof Tuple && value.every(isHashable) : !isDict(value)
 }
 
 function unique(items: readonly Value[], key: (item: Value) => Value): Value[] {
   const keys = items.map(key)
   if (!keys.every(isHashable)) throw new TemplateError('unhashable type')
-  return items.filter((_, index) => keys.findIndex((other) => isEqual(keys[index], other)) === index)
+  const seen = new Set<Value>()
+  const tuples: Value[] = []
+  return items.filter((_, index) => {
+    const plain = plainOf(keys[index])
+    const isKnown = isList(plain) ? tuples.some((other) => isEqual(plain, other)) : seen.has(plain)
+    if (isList(plain)) tuples.push(plain)
+    else seen.add(plain)
+    return !isKnown
+  })
+}
+
+/** The same value for all that are equal, but for tuples: to compare each with each takes minutes for a long list. */
+function plainOf(value: Value): Value {
+  if (value instanceof Markup) return value.text
+  return typeof value === 'bigint' ? value : (toNumber(value) ?? value)
 }
 
 function foldCase(value: Value, isCaseSensitive: boolean): Value {
@@ -327,8 +349,7 @@ function sumItems(value: Value, args: readonly Value[], named: ReadonlyMap<strin
   const start = args[1] ?? named.get('start') ?? 0
   const items = iterate(value).map((item) => (by === undefined || by === null ? item : attribute(item, by)))
   if (isList(start)) return [...start, ...items.flatMap((item) => [...iterate(item)])]
-  const total = items.reduce<number>((sum, item) => sum + number(item), number(start))
-  return items.some(isFloat) || isFloat(start) ? float(total) : total
+  return items.reduce((sum, item) => arithmetic(sum, item, '+'), start)
 }
 
 /** An attribute by path: `a.b`, `0`. Of something undefined there is none to read. */

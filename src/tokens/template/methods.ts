@@ -262,16 +262,16 @@ function rsplit(self: string, separator: Value, times: Value): Value[] {
 }
 
 function rsplitAtSpace(self: string, limit: number): string[] {
-  const parts: string[] = []
+  const parts: string[] = [] // the last first: to put each before the others would move them all
   let rest = strip(self, undefined, false, true)
-  while (rest !== '') {
-    if (limit >= 0 && parts.length === limit) return [rest, ...parts]
+  while (rest !== '' && parts.length !== limit) {
     let start = rest.length
     while (start > 0 && !spaces.includes(rest[start - 1]!)) start--
-    parts.unshift(rest.slice(start))
+    parts.push(rest.slice(start))
     rest = strip(rest.slice(0, start), undefined, false, true)
   }
-  return parts
+  if (rest !== '') parts.push(rest)
+  return parts.reverse()
 }
 
 // Where str.splitlines ends a line.
