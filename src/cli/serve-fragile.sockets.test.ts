@@ -66,6 +66,12 @@ const poison: readonly (readonly [says: string, path: string, body: object])[] =
     { text: 'x', sampling_params: { min_new_tokens: 1, stop_token_ids: [-5] } },
   ],
   ['a beginning before the first token', '/generate', { text: 'x', return_logprob: true, logprob_start_len: -5 }],
+  ['what only its own processes have a form for', '/generate', { text: 'x', positional_embed_overrides: { a: 1 } }],
+  [
+    'a place behind the prompt',
+    '/generate',
+    { text: 'x', token_indices_to_pool: [99_999], sampling_params: { max_new_tokens: 0 } },
+  ],
   ['one to be scored', '/v1/score', { query: [999_999], items: [[5]], label_token_ids: [5] }],
 ]
 

@@ -27,15 +27,30 @@ const ranges: readonly Range[] = [
 const vocabularyUnknown = 20_000
 
 /**
- * Fields of its own that no look at their value makes safe: `stop_regex` is searched with backtracking at every token, on the one thread that
- * serves everybody, and `custom_logit_processor` is code that it runs.
+ * Fields of its own that no look at their value makes safe, unless it says nothing: `stop_regex` is searched with backtracking at every token,
+ * on the one thread that serves everybody, `custom_logit_processor` is code that it runs, and the others are meant for its own processes:
+ * places in a prompt, of whose tokens only the engine knows how many there are, and what has no form in JSON by which its scheduler does not end.
  */
-const unboundedFields = ['stop_regex', 'custom_logit_processor'] as const
+const unboundedFields: Readonly<Record<string, (value: unknown) => boolean>> = {
+  stop_regex: isNothing,
+  custom_logit_processor: isNothing,
+  multi_item_delimiter_indices: isNull,
+  token_indices_to_pool: isNull,
+  positional_embed_overrides: isNull,
+}
 
 /** The first of them that a request has, unless it is allowed. */
 export function unboundedField(body: Fields, allowed: ReadonlySet<string>): string | undefined {
-  const isIn = (fields: Fields, name: string): boolean => Object.hasOwn(fields, name) && !isNothing(fields[name])
-  return unboundedFields.find((name) => !allowed.has(name) && partsOf(body).some((fields) => isIn(fields, name)))
+  for (const name in unboundedFields) {
+    if (allowed.has(name)) continue
+    for (const fields of partsOf(body))
+      if (Object.hasOwn(fields, name) && !unboundedFields[name]!(fields[name])) return name
+  }
+  return undefined
+}
+
+function isNull(value: unknown): boolean {
+  return value === null
 }
 
 function isNothing(value: unknown): boolean {

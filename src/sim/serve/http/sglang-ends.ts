@@ -25,6 +25,7 @@ function endingBy(handler: Handler): Handler {
   }
 }
 
+const placeNames = ['token_indices_to_pool', 'multi_item_delimiter_indices'] as const
 const idNames = ['prompt', 'input_ids', 'input', 'query', 'items'] as const
 
 function isFatal({ options }: SimServer, body: Json): boolean {
@@ -32,10 +33,13 @@ function isFatal({ options }: SimServer, body: Json): boolean {
   const isMissing = (id: number): boolean => !(id >= 0 && id < vocabularySize)
   if (idNames.some((name) => idsOf(body[name], name !== 'input_ids').some(isMissing))) return true
   const sampling = { ...body, ...objectOf(body, 'sampling_params') }
+  const isBehind = (place: number): boolean => place >= String(body['text'] ?? '').length // of its tokens there are fewer
   const isTooMuch = (name: string, most: number): boolean => Number(sampling[name] ?? 0) > most
   return (
     ['logprobs', 'top_logprobs', 'top_logprobs_num'].some((name) => isTooMuch(name, vocabularySize)) ||
     isTooMuch('top_k', 2 ** 31 - 1) ||
+    (body['positional_embed_overrides'] ?? null) !== null ||
+    (sampling['max_new_tokens'] === 0 && placeNames.some((name) => idsOf(body[name], false).some(isBehind))) ||
     (isSet(body, 'return_logprob') && Number(body['logprob_start_len'] ?? 0) < -1) ||
     ((isTooMuch('min_tokens', 0) || isTooMuch('min_new_tokens', 0)) &&
       idsOf(sampling['stop_token_ids'], false).some(isMissing))
