@@ -102,10 +102,11 @@ export class StreamWatch {
       if (has(buffer, doneMark, start, end)) this.hasFinished = true
       return 0
     }
-    if (
-      hasObject(buffer, usageKey, start, end) ||
-      (this.#endpoint === 'generate' && has(buffer, metaMark, start, end))
-    ) {
+    if (this.#endpoint === 'generate') {
+      if (has(buffer, metaMark, start, end)) this.#usageEvent = Buffer.from(buffer.subarray(start, end))
+      // Each has all of the text so far, and stands for a token: to look through it every time would take ever longer.
+      if (this.#hasToken && buffer[brace + 2] !== letterE) return 1
+    } else if (hasObject(buffer, usageKey, start, end)) {
       this.#usageEvent = Buffer.from(buffer.subarray(start, end))
       if (noChoices.test(this.#usageEvent.toString('latin1'))) return 0
     }
