@@ -53,6 +53,7 @@ const poison: readonly (readonly [says: string, path: string, body: object])[] =
   ['one that is written as a text', '/v1/completions', { prompt: ['999999', 5] }],
   ['one in a list of its own', '/v1/completions', { prompt: [['999999']] }],
   ['one behind very many', '/v1/completions', { prompt: [...Array.from({ length: 9000 }, () => 5), 999_999] }],
+  ['a prompt without ids in a batch', '/generate', { input_ids: [[]] }],
   ['one on its own route', '/generate', { input_ids: [999_999] }],
   ['one beside a chat', '/v1/chat/completions', { messages, input_ids: [999_999] }],
   ['more alternatives than there are ids', '/v1/completions', { prompt: 'x', logprobs: 1_000_000 }],

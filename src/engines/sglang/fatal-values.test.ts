@@ -55,8 +55,7 @@ it.each([
   [{ positional_embed_overrides: { a: 1 } }, 'positional_embed_overrides'],
   [{ positional_embed_overrides: [] }, 'positional_embed_overrides'],
   [{ token_indices_to_pool: [99_999] }, 'token_indices_to_pool'],
-  [{ multi_item_delimiter_indices: [[99_999]] }, 'multi_item_delimiter_indices'],
-  [{ positional_embed_overrides: null, token_indices_to_pool: null, multi_item_delimiter_indices: null }, undefined],
+  [{ positional_embed_overrides: null, token_indices_to_pool: null }, undefined],
   [{ stop_regex: null, custom_logit_processor: [null], sampling_params: { stop_regex: '' } }, undefined],
   [{ regex: '(a+)+b', stop: ['a'] }, undefined],
 ])('%j has no bound: %s', (body, name) => {

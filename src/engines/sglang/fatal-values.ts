@@ -34,7 +34,6 @@ const vocabularyUnknown = 20_000
 const unboundedFields: Readonly<Record<string, (value: unknown) => boolean>> = {
   stop_regex: isNothing,
   custom_logit_processor: isNothing,
-  multi_item_delimiter_indices: isNull,
   token_indices_to_pool: isNull,
   positional_embed_overrides: isNull,
 }

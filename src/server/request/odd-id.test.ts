@@ -51,6 +51,8 @@ describe('finds', () => {
     ['an object beside ids', '[1,{"a":1}]', 'an object'],
     ['a list of lists of lists', '[[[1]]]', 'a list'],
     ['a list of ids behind texts that may be numbers', '["1",[5000]]', '5000'],
+    ['an empty list in a batch', '[[1],[ ]]', 'an empty list'],
+    ['the same, alone', '[[]]', 'an empty list'],
     ['a text whose digits are escaped', '["\\u0037",1]', 'a text'],
   ])('%s', (_says, text, odd) => {
     expect(look(text).odd).toBe(odd)
@@ -72,7 +74,7 @@ it('judges as whoever parses the whole list', () => {
     fc.property(list, fc.boolean(), fc.boolean(), (value, mayBeText, isSpaced) => {
       const text = JSON.stringify(value, undefined, isSpaced ? 1 : 0)
       const isOdd = look(text, mayBeText).odd !== undefined
-      if (isReadAsIds(value)) expect(isOdd).toBe(!areIds(value) || hasTexts(value, mayBeText))
+      if (isReadAsIds(value)) expect(isOdd).toBe(!areIds(value) || hasTexts(value, mayBeText) || hasEmpty(value))
       else if (value.every((it) => typeof it === 'string')) expect(isOdd).toBe(!mayBeText && value.length > 0)
     }),
     { numRuns: 3000 },
@@ -89,6 +91,10 @@ function isReadAsIds(value: readonly unknown[]): boolean {
 
 function areIds(value: readonly unknown[]): boolean {
   return value.flat().every((it) => typeof it === 'number' && Number.isInteger(it) && it >= 0 && it <= idMax)
+}
+
+function hasEmpty(value: readonly unknown[]): boolean {
+  return value.some((it) => Array.isArray(it) && it.length === 0)
 }
 
 function hasTexts(value: readonly unknown[], mayBeText: boolean): boolean {

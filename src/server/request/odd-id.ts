@@ -52,6 +52,8 @@ class IdWalk {
   #at: number
   /** 1 in the list itself, 2 in a list of it. */
   #depth = 1
+  /** Of the list in the list. */
+  #isEmpty = false
   #isInText = false
   /** Of the list itself. */
   #hasTexts = false
@@ -83,10 +85,8 @@ class IdWalk {
       else if (byte === quote) this.#openText()
       else if (byte === openBrace) this.#openObject()
       else if (byte === openBracket) this.#openList()
-      else if (byte === closeBracket) {
-        this.#depth--
-        this.#at++
-      } else this.#readWord()
+      else if (byte === closeBracket) this.#closeList()
+      else this.#readWord()
     }
   }
 
@@ -112,8 +112,16 @@ class IdWalk {
   #openList(): void {
     if (this.#depth === 1) {
       this.#depth = 2
+      this.#isEmpty = true
       this.#at++
     } else this.#refuse('a list')
+  }
+
+  /** A list of no ids at all is refused by the engine; one of a batch ends it. */
+  #closeList(): void {
+    if (this.#depth === 2 && this.#isEmpty) this.#refuse('an empty list')
+    this.#depth--
+    this.#at++
   }
 
   #mayHoldText(): boolean {
@@ -146,6 +154,7 @@ class IdWalk {
   #add(id: number, start: number, end: number): void {
     if (this.#hasTexts && this.#depth === 1) return this.#refuse('a text')
     if (this.#depth === 1) this.#hasIds = true
+    this.#isEmpty = false
     this.#at = end
     if (!(Number.isInteger(id) && id >= 0 && id <= this.#rules.idMax)) this.#refuse(textOf(this.#bytes, start, end))
   }

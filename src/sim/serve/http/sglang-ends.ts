@@ -3,7 +3,7 @@
  * server along without an answer. Written from what was seen, and not from what the router looks for.
  */
 import type { SimServer } from '../sim-engine.js'
-import { isSet, objectOf } from './body.js'
+import { isSet, objectOf, textOf } from './body.js'
 
 import type { Handler, Json, Routes } from './exchange.js'
 import { sglangBody } from './sglang-errors.js'
@@ -25,21 +25,22 @@ function endingBy(handler: Handler): Handler {
   }
 }
 
-const placeNames = ['token_indices_to_pool', 'multi_item_delimiter_indices'] as const
 const idNames = ['prompt', 'input_ids', 'input', 'query', 'items'] as const
 
 function isFatal({ options }: SimServer, body: Json): boolean {
   const { vocabularySize } = options.tokenizer
   const isMissing = (id: number): boolean => !(id >= 0 && id < vocabularySize)
   if (idNames.some((name) => idsOf(body[name], name !== 'input_ids').some(isMissing))) return true
+  const ids = body['input_ids']
+  if (Array.isArray(ids) && ids.some((it) => Array.isArray(it) && it.length === 0)) return true
   const sampling = { ...body, ...objectOf(body, 'sampling_params') }
-  const isBehind = (place: number): boolean => place >= String(body['text'] ?? '').length // of its tokens there are fewer
+  const isBehind = (place: number): boolean => place >= (textOf(body, 'text') ?? '').length // of its tokens there are fewer
   const isTooMuch = (name: string, most: number): boolean => Number(sampling[name] ?? 0) > most
   return (
     ['logprobs', 'top_logprobs', 'top_logprobs_num'].some((name) => isTooMuch(name, vocabularySize)) ||
     isTooMuch('top_k', 2 ** 31 - 1) ||
     (body['positional_embed_overrides'] ?? null) !== null ||
-    (sampling['max_new_tokens'] === 0 && placeNames.some((name) => idsOf(body[name], false).some(isBehind))) ||
+    (sampling['max_new_tokens'] === 0 && idsOf(body['token_indices_to_pool'], false).some(isBehind)) ||
     (isSet(body, 'return_logprob') && Number(body['logprob_start_len'] ?? 0) < -1) ||
     ((isTooMuch('min_tokens', 0) || isTooMuch('min_new_tokens', 0)) &&
       idsOf(sampling['stop_token_ids'], false).some(isMissing))
