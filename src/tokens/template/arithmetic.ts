@@ -44,7 +44,8 @@ function ofInts(a: number, b: number, name: Name): number {
 function ofFloats(a: number, b: number, name: Name): number {
   if (name === '**') {
     const power = a ** b
-    if (Number.isNaN(power) || !Number.isFinite(power)) throw new TemplateError('such a power is not known')
+    // Of one that has many digits the last may be another than Python's.
+    if (!Number.isSafeInteger(power * 2 ** 20)) throw new TemplateError('such a power is not known')
     return power
   }
   if (name !== '//' && name !== '%') return name === '+' ? a + b : name === '-' ? a - b : a * b

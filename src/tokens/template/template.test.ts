@@ -85,6 +85,7 @@ it.each([
   '{{ d.keys() == d.keys() }}',
   '{{ big / 2 }}',
   '{{ 2 ** 5000 }}',
+  '{{ 2.5 ** 2.5 }}',
   '{{ (3 ** 1000) ** 1000 }}',
   '{% set ns = namespace(x=3) %}{% for i in range(20) %}{% set ns.x = ns.x * ns.x %}{% endfor %}',
   '{{ 15 | round(-1) }}',
