@@ -17,6 +17,12 @@ it.each([
   [{ logprob_start_len: -2 }, 'logprob_start_len has to be at least -1'],
   [{ logprob_start_len: [0, -2] }, 'logprob_start_len has to be at least -1'],
   [{ logprob_start_len: Symbol('too long to be read') }, 'logprob_start_len is too long'],
+  [{ text: 'a', top_logprobs_num: [1, 2] }, 'top_logprobs_num has to be one number, as there is one prompt'],
+  [{ input_ids: [1, 2], top_logprobs_num: [1] }, 'top_logprobs_num has to be one number, as there is one prompt'],
+  [
+    { input_ids: Uint32Array.of(1), top_logprobs_num: [1] },
+    'top_logprobs_num has to be one number, as there is one prompt',
+  ],
   [{ sampling_params: { stop_token_ids: [5, 32_000] } }, 'stop_token_ids has to be at least 0 and at most 31999'],
   [{ sampling_params: { stop_token_ids: [-5] } }, 'stop_token_ids has to be at least 0 and at most 31999'],
 ])('%j is fatal', (body, said) => {
@@ -31,6 +37,9 @@ it.each([
   [{ logprobs: null, top_k: null, logprob_start_len: null, sampling_params: null }],
   [{ top_logprobs: -1, top_k: 'many', logprob_start_len: { a: 1 }, sampling_params: 'none' }], // which it refuses, or takes
   [{ sampling_params: { stop_token_ids: [0, 31_999, null] }, stop_token_ids: [99_999] }],
+  [{ text: ['a', 'b'], top_logprobs_num: [1, 2], logprob_start_len: [0, -1] }],
+  [{ input_ids: [[1], [2]], top_logprobs_num: [1, 2] }],
+  [{ input_ids: [Uint32Array.of(1)], top_logprobs_num: [1] }],
   [{ sampling_params: [null, 5, { stop_token_ids: 99_999 }] }],
 ])('%j is not', (body) => {
   expect(fatalValue(body, idMax)).toBe(undefined)

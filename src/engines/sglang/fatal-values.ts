@@ -64,7 +64,24 @@ export function fatalValue(body: Fields, idMax: number | undefined): FatalValue 
     const fatal = fatalIn(fields, idMax) ?? (fields === body ? undefined : fatalStop(fields, idMax))
     if (fatal) return fatal
   }
-  return undefined
+  return fatalList(body)
+}
+
+/** What a batch may say of each of its prompts. Of a single one a list is handed on as it is, and compared with a number. */
+const listedFields = ['top_logprobs_num'] as const
+
+function fatalList(body: Fields): FatalValue | undefined {
+  const param = listedFields.find((name) => Array.isArray(body[name]))
+  if (param === undefined || isBatch(body['text']) || isBatchOfIds(body['input_ids'])) return undefined
+  return { param, reason: 'has to be one number, as there is one prompt' }
+}
+
+function isBatch(value: unknown): value is readonly unknown[] {
+  return Array.isArray(value)
+}
+
+function isBatchOfIds(value: unknown): boolean {
+  return isBatch(value) && typeof value[0] === 'object' // a list, or ids that were read
 }
 
 /** Its own route has sampling fields in an object, or in one for each prompt. */

@@ -39,6 +39,7 @@ function isFatal({ options }: SimServer, body: Json): boolean {
   return (
     ['logprobs', 'top_logprobs', 'top_logprobs_num'].some((name) => isTooMuch(name, vocabularySize)) ||
     isTooMuch('top_k', 2 ** 31 - 1) ||
+    (Array.isArray(body['top_logprobs_num']) && textOf(body, 'text') !== undefined) ||
     (body['positional_embed_overrides'] ?? null) !== null ||
     (sampling['max_new_tokens'] === 0 && idsOf(body['token_indices_to_pool'], false).some(isBehind)) ||
     (isSet(body, 'return_logprob') && Number(body['logprob_start_len'] ?? 0) < -1) ||
