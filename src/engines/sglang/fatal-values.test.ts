@@ -18,6 +18,7 @@ it.each([
   [{ logprob_start_len: [0, -2] }, 'logprob_start_len has to be at least -1'],
   [{ logprob_start_len: Symbol('too long to be read') }, 'logprob_start_len is too long'],
   [{ text: 'a', top_logprobs_num: [1, 2] }, 'top_logprobs_num has to be one number, as there is one prompt'],
+  [{ text: 'a', logprob_start_len: [0] }, 'logprob_start_len has to be one number, as there is one prompt'],
   [{ input_ids: [1, 2], top_logprobs_num: [1] }, 'top_logprobs_num has to be one number, as there is one prompt'],
   [
     { input_ids: Uint32Array.of(1), top_logprobs_num: [1] },

@@ -68,7 +68,7 @@ export function fatalValue(body: Fields, idMax: number | undefined): FatalValue 
 }
 
 /** What a batch may say of each of its prompts. Of a single one a list is handed on as it is, and compared with a number. */
-const listedFields = ['top_logprobs_num'] as const
+const listedFields = ['top_logprobs_num', 'logprob_start_len'] as const
 
 function fatalList(body: Fields): FatalValue | undefined {
   const param = listedFields.find((name) => Array.isArray(body[name]))
