@@ -253,6 +253,12 @@ export class TokenService {
     return source instanceof ModelTokens ? source.idMax : undefined
   }
 
+  /** Whether an empty text has tokens; undefined where no files of the model are at hand. */
+  fillsEmptyTexts(model: string): boolean | undefined {
+    const source = this.#models.get(model)?.source
+    return source instanceof ModelTokens ? source.fillsEmptyTexts : undefined
+  }
+
   get counts(): ServiceCounts {
     return {
       tokenized: this.#tokenized,

@@ -27,7 +27,7 @@ it.each([
   [{ sampling_params: { stop_token_ids: [5, 32_000] } }, 'stop_token_ids has to be at least 0 and at most 31999'],
   [{ sampling_params: { stop_token_ids: [-5] } }, 'stop_token_ids has to be at least 0 and at most 31999'],
 ])('%j is fatal', (body, said) => {
-  const fatal = fatalValue(body, idMax)
+  const fatal = fatalValue(body, { idMax })
   expect(fatal && `${fatal.param} ${fatal.reason}`).toBe(said)
 })
 
@@ -43,13 +43,13 @@ it.each([
   [{ input_ids: [Uint32Array.of(1)], top_logprobs_num: [1] }],
   [{ sampling_params: [null, 5, { stop_token_ids: 99_999 }] }],
 ])('%j is not', (body) => {
-  expect(fatalValue(body, idMax)).toBe(undefined)
+  expect(fatalValue(body, { idMax })).toBe(undefined)
 })
 
 it('without the files of a model only what none in use would take is fatal', () => {
-  expect(fatalValue({ top_logprobs: 20_000, sampling_params: { stop_token_ids: [99_999] } }, undefined)).toBe(undefined)
-  expect(fatalValue({ top_logprobs: 20_001 }, undefined)).toMatchObject({ param: 'top_logprobs' })
-  expect(fatalValue({ sampling_params: { stop_token_ids: [-1] } }, undefined)).toMatchObject({
+  expect(fatalValue({ top_logprobs: 20_000, sampling_params: { stop_token_ids: [99_999] } })).toBe(undefined)
+  expect(fatalValue({ top_logprobs: 20_001 })).toMatchObject({ param: 'top_logprobs' })
+  expect(fatalValue({ sampling_params: { stop_token_ids: [-1] } })).toMatchObject({
     param: 'stop_token_ids',
   })
 })
@@ -64,6 +64,8 @@ it.each([
   [{ custom_logit_processor: [null, '{}'] }, 'custom_logit_processor'],
   [{ positional_embed_overrides: { a: 1 } }, 'positional_embed_overrides'],
   [{ positional_embed_overrides: [] }, 'positional_embed_overrides'],
+  [{ query: 'x', items: ['y'], item_embed_overrides: [[[0.5]]] }, 'item_embed_overrides'],
+  [{ query: 'x', items: ['y'], query_embed_overrides: [[0.5]] }, 'query_embed_overrides'],
   [{ token_indices_to_pool: [99_999] }, 'token_indices_to_pool'],
   [{ positional_embed_overrides: null, token_indices_to_pool: null }, undefined],
   [{ stop_regex: null, custom_logit_processor: [null], sampling_params: { stop_regex: '' } }, undefined],
@@ -71,4 +73,13 @@ it.each([
 ])('%j has no bound: %s', (body, name) => {
   expect(unboundedField(body, new Set())).toBe(name)
   expect(unboundedField(body, new Set([name ?? '']))).toBe(undefined)
+})
+
+it('an empty text, where nothing stands around texts', () => {
+  for (const body of [{ text: '' }, { prompt: '' }, { prompt: ['x', ''] }]) {
+    expect(fatalValue(body, { fillsEmptyTexts: false })).toMatchObject({ param: Object.keys(body)[0] })
+    expect(fatalValue(body, { fillsEmptyTexts: true })).toBe(undefined)
+    expect(fatalValue(body)).toBe(undefined)
+  }
+  expect(fatalValue({ prompt: ['x'], text: 'y', input: '' }, { fillsEmptyTexts: false })).toBe(undefined)
 })

@@ -36,6 +36,8 @@ const unboundedFields: Readonly<Record<string, (value: unknown) => boolean>> = {
   custom_logit_processor: isNothing,
   token_indices_to_pool: isNull,
   positional_embed_overrides: isNull,
+  query_embed_overrides: isNull,
+  item_embed_overrides: isNull,
 }
 
 /** The first of them that a request has, unless it is allowed. */
@@ -58,13 +60,28 @@ function isNothing(value: unknown): boolean {
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** `idMax`: the model's highest token id, where that is known. Fields that were too long to be read are symbols. */
-export function fatalValue(body: Fields, idMax: number | undefined): FatalValue | undefined {
+/** What is known of the tokenizer. */
+export interface KnownVocabulary {
+  /** The model's highest token id. */
+  readonly idMax?: number | undefined
+  /** Whether an empty text has tokens: those that stand around every text. */
+  readonly fillsEmptyTexts?: boolean | undefined
+}
+
+/** Fields that were too long to be read are symbols. */
+export function fatalValue(body: Fields, { idMax, fillsEmptyTexts }: KnownVocabulary = {}): FatalValue | undefined {
   for (const fields of partsOf(body)) {
     const fatal = fatalIn(fields, idMax) ?? (fields === body ? undefined : fatalStop(fields, idMax))
     if (fatal) return fatal
   }
-  return fatalList(body)
+  return fatalList(body) ?? (fillsEmptyTexts === false ? emptyText(body) : undefined)
+}
+
+/** A prompt of no tokens at all. */
+function emptyText(body: Fields): FatalValue | undefined {
+  const isEmpty = (value: unknown): boolean => value === '' || (Array.isArray(value) && value.includes(''))
+  const param = ['prompt', 'text'].find((name) => isEmpty(body[name]))
+  return param === undefined ? undefined : { param, reason: 'holds an empty text, which has no tokens with this model' }
 }
 
 /** What a batch may say of each of its prompts. Of a single one a list is handed on as it is, and compared with a number. */

@@ -10,7 +10,7 @@ export function checkValues(
   { allowedEngineFields }: Pick<GatewayContext, 'allowedEngineFields'>,
 ): void {
   if (!model.hasEngine('sglang')) return
-  const fatal = fatalValue(body, model.spec.tokenizer?.idMax)
+  const fatal = fatalValue(body, model.spec.tokenizer)
   if (fatal) throw refused(fatal.param, fatal.reason)
   const unbounded = unboundedField(body, allowedEngineFields)
   if (unbounded !== undefined) throw refused(unbounded, 'is not passed on, unless `allowed_engine_fields` names it')

@@ -60,6 +60,8 @@ export type TokenizerAnswer = PromptTokens | PartlyKnown | undefined
 export interface PromptTokenizer {
   /** The highest token id that the model has, where that is known. */
   readonly idMax?: number | undefined
+  /** Whether an empty text has tokens, where that is known. */
+  readonly fillsEmptyTexts?: boolean | undefined
   tokenize(request: PromptRequest): Promise<TokenizerAnswer> | TokenizerAnswer
 }
 

@@ -22,6 +22,7 @@ it.each([
       tokenizeRequest: () => Promise.resolve(tokens),
       counted: (...said) => service.counted(...said),
       idMax: () => undefined,
+      fillsEmptyTexts: () => undefined,
     },
     { model, others: () => others },
   )
@@ -60,6 +61,7 @@ it.each([
       },
       counted: () => {},
       idMax: () => undefined,
+      fillsEmptyTexts: () => undefined,
     },
     { model: 'm' },
   )

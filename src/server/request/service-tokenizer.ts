@@ -34,7 +34,7 @@ const nobody: readonly OtherDialect[] = []
 
 /** Where the service cannot know the tokens (media, no tokenizer, too slow) the prompt's bytes are used. */
 export function createServiceTokenizer(
-  service: Pick<TokenService, 'tokenizeRequest' | 'counted' | 'idMax'>,
+  service: Pick<TokenService, 'tokenizeRequest' | 'counted' | 'idMax' | 'fillsEmptyTexts'>,
   options: ServiceTokenizerOptions,
 ): PromptTokenizer {
   const { model, deadlineMs = 5_000, others = () => nobody } = options
@@ -70,6 +70,9 @@ export function createServiceTokenizer(
   return {
     get idMax() {
       return service.idMax(model)
+    },
+    get fillsEmptyTexts() {
+      return service.fillsEmptyTexts(model)
     },
     async tokenize(request): Promise<TokenizerAnswer> {
       const route = routes[request.row.endpoint]

@@ -20,6 +20,13 @@ it('does not cut between a word mark and the first character of a text', async (
   expect(second.slice(0, 5)).toEqual(first.slice(0, 5))
 })
 
+it('knows whether an empty text has tokens', async () => {
+  const bare = new ModelTokens(qwen, pool)
+  const begun = new ModelTokens(loadModel(tinyllamaFolder, 'begun'), pool)
+  for (const model of [bare, begun]) expect((await model.encode('', true)).length > 0).toBe(model.fillsEmptyTexts)
+  expect([bare.fillsEmptyTexts, begun.fillsEmptyTexts]).toEqual([false, true])
+})
+
 describe('a body that is only there as bytes', () => {
   const model = new ModelTokens(qwen, pool)
   const inSteps = new ModelTokens(qwen, pool, { turnUnitsMax: 20 })

@@ -131,6 +131,11 @@ export class ModelTokens {
     this.templateProblem = loaded.templateProblem ?? problem
   }
 
+  /** Whether special tokens stand around every text, an empty one too. */
+  get fillsEmptyTexts(): boolean {
+    return this.plan.specialsBefore.length + this.plan.specialsAfter.length > 0
+  }
+
   get counts(): ModelCounts {
     const { counts } = this.#texts
     return { ...counts, prefixes: this.#prefixes.counts, cacheBytes: counts.cacheBytes + this.#prefixes.byteLength }
