@@ -55,6 +55,7 @@ export interface ServeConfig {
   readonly hubToken: string | undefined
   readonly prefillTimes: PrefillTimes | undefined
   readonly log: 'text' | 'json' | 'off'
+  readonly logLevel: 'debug' | 'info' | 'warn'
   /** `auto`: where this system keeps state; `none`: nowhere. */
   readonly snapshotFolder: string
   readonly snapshotIntervalSecs: number
@@ -79,7 +80,7 @@ const prefillTimesSchema = z.union([
 /** How long prefills take: milliseconds as a formula of new and cached tokens, measured points between which is interpolated, or learned. */
 export type PrefillTimes = z.output<typeof prefillTimesSchema>
 
-const routerModes = ['kv', 'round-robin', 'random', 'least-loaded', 'power-of-two', 'token-balance'] as const
+const routerModes = ['kv', 'round-robin', 'random', 'least-loaded', 'power-of-two', 'token-balance', 'direct'] as const
 
 const workerSchema = z.union([
   z.string(),
@@ -122,7 +123,7 @@ const options = {
   routerMode: choice(
     routerModes,
     'kv',
-    'How a worker is chosen. `kv` looks at caches and load, as `routing` says; the others look at no cache.',
+    'How a worker is chosen. `kv` looks at caches and load, as `routing` says; the others look at no cache. `direct` takes the worker that the request names, and refuses one that names none.',
     { env: ['DYN_ROUTER_MODE'] },
   ),
   enforceDisagg: toggle(
@@ -163,6 +164,11 @@ const options = {
   hubEndpoint: text('https://huggingface.co', 'The hub that hub_download asks.', { env: ['HF_ENDPOINT'] }),
   hubToken: optionalText('The key for the hub, sent to hub_endpoint alone. Never shown.', { env: ['HF_TOKEN'] }),
   log: choice(['text', 'json', 'off'], 'text', 'How state changes are logged, on standard error.'),
+  logLevel: choice(
+    ['debug', 'info', 'warn'],
+    'info',
+    'What is logged: with `info` a line for each change of state, with `debug` one for each request as well, by its id; with `warn` only what a person may want to act on. Prompts and keys are in none of them.',
+  ),
   snapshotFolder: text(
     'auto',
     "The folder of a file with what is known of the engines' caches, as hashes and cache salts, so that routing is exact right after a restart; one file per port. `auto` is `$XDG_STATE_HOME/warmroute` or `~/.local/state/warmroute`, and nowhere when the port is 0 or there is no home. `none` keeps nothing.",

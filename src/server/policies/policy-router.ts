@@ -140,7 +140,10 @@ class PolicyRouter implements RouterPort {
       throw new WarmrouteError('WR_REQUEST_CANCELLED', {})
     const { pin } = request
     if (this.#policy === 'direct' && !pin)
-      throw new WarmrouteError('WR_INVALID_ARGUMENT', { reason: 'direct routing needs a worker id in the request' })
+      throw new WarmrouteError('WR_INVALID_ARGUMENT', {
+        reason:
+          'direct routing needs the id of a worker: send x-dynamo-worker-instance-id, or nvext.backend_instance_id',
+      })
     const rows = isOpen(request) ? this.#all : this.#all.filter((row) => this.#mayServe(row, request))
     if (rows.length === 0) {
       const reason = pin
