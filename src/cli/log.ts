@@ -1,17 +1,33 @@
-/** State changes on standard error, for people or for machines. Prompts and keys are never given to it. */
+/** State changes, and single requests where that is asked for, on standard error; for people or for machines. Prompts and keys are never given to it. */
 import type { Log } from '../server/index.js'
-import { createLog } from '../telemetry/index.js'
+import type { LogLevel } from '../telemetry/index.js'
+import { createLog, hiddenText, secretNames } from '../telemetry/index.js'
 
-export function commandLog(form: 'text' | 'json' | 'off'): Log {
+export interface CommandLogOptions {
+  readonly form: 'text' | 'json' | 'off'
+  readonly level: Exclude<LogLevel, 'silent'>
+}
+
+export function commandLog({ form, level }: CommandLogOptions): Log {
   if (form === 'off') return { debug() {}, info() {}, warn() {} }
-  if (form === 'json') return createLog({ to: process.stderr })
-  return { debug() {}, info: write, warn: (fields, sentence) => write(fields, `warning: ${sentence}`) }
+  if (form === 'json') return createLog({ level, to: process.stderr })
+  return {
+    debug: level === 'debug' ? write : () => {},
+    info: level === 'warn' ? () => {} : write,
+    warn: (fields, sentence) => write(fields, `warning: ${sentence}`),
+  }
 }
 
 function write(fields: Record<string, unknown>, sentence: string): void {
   const words = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .map(([name, value]) => [name, withoutSecrets(name, value)] as const)
+    .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value, withoutSecrets)}`)
   const time = new Date().toISOString().slice(11, 19)
   process.stderr.write(`${time} ${sentence}${words.length === 0 ? '' : ` (${words.join(', ')})`}\n`)
+}
+
+/** The same names as in JSON: nobody logs them, and nobody has to be trusted. */
+function withoutSecrets(name: string, value: unknown): unknown {
+  return secretNames.includes(name) ? hiddenText : value
 }

@@ -91,7 +91,7 @@ export async function serve(options: ServeOptions): Promise<Served> {
     ...(options.times ? { times: options.times } : {}),
     usualPorts: options.usualPorts,
     snapshot,
-    log: commandLog(settings.log),
+    log: commandLog({ form: settings.log, level: settings.logLevel }),
   })
   try {
     const address = await assembly.listen()

@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { createBlockHasher } from '../core/hashing/index.js'
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { Metrics } from '../telemetry/index.js'
-import { createMetrics } from '../telemetry/index.js'
+import { createMetrics, installedTracer } from '../telemetry/index.js'
 import type { GatewayContext, UnderWay } from './context.js'
 import { BodyBudget } from './http/body-budget.js'
 import { BufferPool } from './http/buffer-pool.js'
@@ -332,7 +332,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
     buffers: new BufferPool(),
     budget: new BodyBudget(limits.bodiesBytesMax),
     log: options.log ?? silent,
-    tracer: options.tracer,
+    tracer: options.tracer ?? installedTracer(),
     onEnded: options.onEnded,
     now,
     random,

@@ -283,7 +283,8 @@ export class Inference implements Timed, UnderWay {
 
   async #route(prepared: Prepared, prompt: PromptTokens | undefined, request: RouteRequest): Promise<RouteAnswer> {
     const { fleet, spec } = prepared.model
-    const answer = await this.#record.during(this.#context.stages.route, () => spec.router.route(request))
+    const choose = (): Promise<RouteAnswer> => this.#record.inSpan(() => spec.router.route(request))
+    const answer = await this.#record.during(this.#context.stages.route, choose)
     const own = promptOn(prompt, answer.workerId)
     this.#record.routed(prepared, own, answer)
     return asReusable(answer, own, spec.blockSize, fleet)

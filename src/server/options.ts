@@ -288,7 +288,10 @@ export interface GatewayOptions {
   readonly log?: Log
   /** Hears of every request that was sent to a worker, once it is over. Must not throw. */
   readonly onEnded?: ((ended: EndedRequest) => void) | undefined
-  /** Makes a span per request and hands its context to the engine. Without it the client's own context is passed on. */
+  /**
+   * Makes a span per request and hands its context to the engine. That of the SDK which the process had when the gateway was made
+   * unless told; with neither, the client's own context is passed on.
+   */
   readonly tracer?: Tracer | undefined
   /** A clock that only goes forward, in milliseconds. */
   readonly now?: () => number

@@ -1,4 +1,5 @@
 import type { Attributes, Span, Tracer } from '@opentelemetry/api'
+import { propagation, trace } from '@opentelemetry/api'
 import { readFileSync } from 'node:fs'
 import { get } from 'node:https'
 import { describe, expect, it, vi } from 'vitest'
@@ -227,6 +228,34 @@ it('makes one span per request, and tells it how the request ended', async () =>
     },
   })
   expect(ended[1]!.attributes['http.response.status_code']).toBe(404)
+})
+
+it('takes the tracer of the SDK that the process has, and the engine is told our context', async () => {
+  const names: string[] = []
+  const span = { setAttributes() {}, addEvent() {}, setStatus() {}, end() {}, spanContext: () => ({}) }
+  const tracer = {
+    startSpan(name: string) {
+      names.push(name)
+      return span as unknown as Span
+    },
+  } as unknown as Tracer
+  trace.setGlobalTracerProvider({ getTracer: () => tracer })
+  propagation.setGlobalPropagator({
+    extract: (context) => context,
+    inject: (context, carrier: Record<string, string>) => {
+      if (trace.getSpan(context)) carrier['traceparent'] = 'ours'
+    },
+    fields: () => ['traceparent'],
+  })
+  try {
+    const { url, engines } = await open({ engines: 1 })
+    await (await post(url, '/v1/chat/completions', chatBody(), { traceparent: 'theirs' })).text()
+    expect(names).toEqual(['warmroute.request'])
+    expect(engines[0]!.seen[0]!.headers['traceparent']).toBe('ours')
+  } finally {
+    trace.disable()
+    propagation.disable()
+  }
 })
 
 it('logs states and requests, and never a prompt or a key', async () => {

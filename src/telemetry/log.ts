@@ -8,14 +8,27 @@ import { pino } from 'pino'
 export type LogLevel = 'debug' | 'info' | 'warn' | 'silent'
 
 /** Never shown, at any of the first two depths. */
-const secretNames = ['authorization', 'apiKey', 'api_key', 'key', 'password', 'token', 'prompt', 'messages', 'body']
+export const secretNames: readonly string[] = [
+  'authorization',
+  'apiKey',
+  'api_key',
+  'key',
+  'password',
+  'token',
+  'prompt',
+  'messages',
+  'body',
+]
+
+/** In place of what is not shown. */
+export const hiddenText = '[hidden]'
 
 export function createLog(options: { readonly level?: LogLevel; readonly to?: DestinationStream } = {}): Logger {
   const settings = {
     level: options.level ?? 'info',
     base: null,
     timestamp: pino.stdTimeFunctions.isoTime,
-    redact: { paths: secretNames.flatMap((name) => [name, `*.${name}`]), censor: '[hidden]' },
+    redact: { paths: secretNames.flatMap((name) => [name, `*.${name}`]), censor: hiddenText },
   }
   return options.to ? pino(settings, options.to) : pino(settings)
 }

@@ -72,6 +72,11 @@ export class RequestRecord {
     return this.#span?.headersFor(headers) ?? headers
   }
 
+  /** Spans of the router hang below the request's. */
+  inSpan<T>(work: () => T): T {
+    return this.#span ? this.#span.around(work) : work()
+  }
+
   /** A half of the request that goes to a worker of its own. */
   legSpan(name: string, { workerId, dpRank, cachedTokens, waitedMs }: RouteAnswer): LegSpan | undefined {
     return this.#span?.leg(name, {

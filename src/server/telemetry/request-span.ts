@@ -1,6 +1,6 @@
 /** One span per request, and one for a prefill elsewhere: what came, where it went, how it ended. Never a prompt or a key. */
 import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api'
-import { propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import { context as contexts, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { RouteAnswer } from '../../routing/index.js'
 
@@ -42,6 +42,11 @@ export class RequestSpan {
 
   leg(name: string, attributes: Attributes): LegSpan {
     return new LegSpan(this.#tracer, this.#context, name, attributes)
+  }
+
+  /** Spans that the work makes hang below this one, where the SDK follows contexts. */
+  around<T>(work: () => T): T {
+    return contexts.with(this.#context, work)
   }
 
   /** Our context in place of the client's, so that the engine's spans hang below ours. */

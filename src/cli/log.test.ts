@@ -1,0 +1,26 @@
+import { afterEach, expect, it, vi } from 'vitest'
+import { commandLog } from './log.js'
+
+afterEach(() => {
+  vi.restoreAllMocks()
+})
+
+it.each(['text', 'json'] as const)('%s shows no key and no prompt, whoever logs one', (form) => {
+  let text = ''
+  vi.spyOn(process.stderr, 'write').mockImplementation((chunk) => {
+    text += String(chunk)
+    return true
+  })
+  const log = commandLog({ form, level: 'debug' })
+  const fields = {
+    authorization: 's3cret',
+    worker: { id: '7', apiKey: 's3cret' },
+    messages: ['s3cret'],
+    prompt: 's3cret',
+  }
+  for (const level of ['debug', 'info', 'warn'] as const) log[level](fields, 'something happened')
+  expect(text.split('something happened')).toHaveLength(4)
+  expect(text).toContain('7')
+  expect(text.split('[hidden]')).toHaveLength(13)
+  expect(text).not.toContain('s3cret')
+})
