@@ -56,10 +56,8 @@ describe('the log', () => {
       const written = captureStderr()
       const engines = [await engine(), await engine({ engine: 'sglang' })]
       const keys = ['--engine-api-key', 'MARK-engine', '--api-key', 'MARK-client', '--admin-key', 'MARK-admin']
-      const served = await start([
-        ...engines.map(({ url }) => url),
-        ...['--log', form, '--log-level', 'debug', '--host', '127.0.0.1', '--hub-token', 'MARK-hub', ...keys],
-      ])
+      const said = ['--log', form, '--log-level', 'debug', '--host', '127.0.0.1', '--hub-token', 'MARK-hub']
+      const served = await start([...engines.map(({ url }) => url), ...keys, ...said])
       const { url } = served.address
       const send = async (method: string, path: string, text: string | undefined, key: string): Promise<void> => {
         const headers = {
@@ -72,24 +70,15 @@ describe('the log', () => {
         await (await fetch(`${url}${path}`, init)).text()
       }
       const word = 'MARK-prompt'
+      const texts = ['prompt', 'input', 'text', 'query', 'text_1', 'text_2', 'system', 'instructions']
       const prompt = {
-        ...{
-          model: 'sim',
-          prompt: word,
-          input: word,
-          text: word,
-          query: word,
-          documents: [word],
-          tools: [{ name: word }],
-        },
-        ...{
-          text_1: word,
-          text_2: word,
-          system: word,
-          instructions: word,
-          messages: [{ role: 'user', content: word }],
-        },
-        ...{ max_tokens: 4, nvext: { session_control: { session_id: 's', action: word } } },
+        model: 'sim',
+        ...Object.fromEntries(texts.map((name) => [name, word])),
+        documents: [word],
+        tools: [{ name: word }],
+        messages: [{ role: 'user', content: word }],
+        max_tokens: 4,
+        nvext: { session_control: { session_id: 's', action: word } },
       }
       const plain = { ...prompt, tools: undefined, nvext: undefined }
       const bodies = [plain, { ...plain, stream: true }, prompt, { ...plain, model: word }, word].map((it) =>
