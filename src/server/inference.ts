@@ -16,8 +16,7 @@ import { tellFailure } from './relay/tell-failure.js'
 import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
 import type { Prepared } from './request/prepare.js'
-import { checkIds } from './request/check-ids.js'
-import { checkValues } from './request/check-values.js'
+import { checkHarmless } from './request/harmless.js'
 import { prepare, promptOf } from './request/prepare.js'
 import { hashAhead, hashesOf, withHashes } from './request/hash-prompt.js'
 import type { PromptTokens } from './request/prompt.js'
@@ -185,8 +184,7 @@ export class Inference implements Timed, UnderWay {
     if (isStrict) await takeSteps(prepared.checkStrictly())
     requireFree(prepared)
     requireRoute(prepared)
-    checkValues(prepared, this.#context)
-    const checking = takeSteps(checkIds(prepared))
+    const checking = takeSteps(checkHarmless(prepared, this.#context))
     if (checking instanceof Promise) await checking
     const found = this.#preprocess(prepared)
     const prompt = this.#promptIn(found instanceof Promise ? await found : found)

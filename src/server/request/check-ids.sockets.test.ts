@@ -4,6 +4,7 @@ import { InProcessRouter } from '../../routing/index.js'
 import { createMetrics } from '../../telemetry/index.js'
 import { errorOf, houseOfEachTest, openHouse, post } from '../house.case.js'
 import type { HouseOptions } from '../house.case.js'
+import { createPolicyRouter } from '../policies/policy-router.js'
 import type { PromptTokenizer } from './prompt.js'
 
 const open = houseOfEachTest()
@@ -106,6 +107,41 @@ describe('an SGLang worker', () => {
     expect(await ask()).toBe(400)
     gateway.setWorker('m', { id: 2n, url: engines[1]!.url, engine: 'vllm' })
     expect(await ask()).toBe(200)
+  })
+})
+
+describe('an SGLang that joined while a request waited for a worker', () => {
+  it.each([
+    [{ prompt: [1000] }, 'WR_INVALID_TOKEN_ID', 'prompt'],
+    [{ prompt: [...long, 1000] }, 'WR_INVALID_TOKEN_ID', 'prompt'],
+    [{ prompt: 'x', top_k: 2 ** 40 }, 'WR_INVALID_BODY', 'top_k'],
+    [{ prompt: 'x', stop_regex: '(a+)+b' }, 'WR_INVALID_BODY', 'stop_regex'],
+    [{ prompt: [999] }, undefined, undefined],
+  ])('never sees them either: %#', async (asked, code, param) => {
+    const router = createPolicyRouter({ policy: 'round-robin' })
+    const route = router.route.bind(router)
+    let join = (): void => {}
+    const joined = new Promise<void>((resolve) => (join = resolve))
+    const waits = new Promise<void>((resolve) => {
+      router.route = async (request) => {
+        resolve()
+        await joined
+        return route(request)
+      }
+    })
+    const { url, gateway, engines } = await open({ engines: 2, router, ...knows(999) })
+    gateway.removeWorker(2n)
+    const answer = post(url, '/v1/completions', JSON.stringify({ model: 'm', ...asked }))
+    await waits
+    gateway.setWorker('m', { id: 2n, url: engines[1]!.url, engine: 'sglang' })
+    gateway.removeWorker(1n)
+    join()
+    const response = await answer
+    if (code === undefined) expect(response.status).toBe(200)
+    else expect(await errorOf(response)).toMatchObject({ status: 400, code, param })
+    await response.text().catch(() => undefined)
+    expect(engines.map(({ seen }) => seen.length)).toEqual([0, code === undefined ? 1 : 0])
+    expect(gateway.workers()[0]!.is_quarantined).toBe(false)
   })
 })
 

@@ -13,19 +13,16 @@ import type { Prepared } from './prepare.js'
 export const idMaxUnknown: number = 2 ** 31 - 1
 
 /** Throws `WR_INVALID_TOKEN_ID`. */
-export function* checkIds(prepared: Prepared): Steps<void> {
+export function* checkIds(kind: EngineKind, prepared: Prepared): Steps<void> {
   const { model, body, bytes } = prepared
-  for (const engine in idFields) {
-    if (!model.hasEngine(engine as EngineKind)) continue
-    for (const { name, mayBeText } of idFields[engine as EngineKind]!) {
-      const value = Object.hasOwn(body, name) ? body[name] : undefined
-      if (value === undefined || value === null || typeof value === 'string') continue
-      const idMax = model.spec.tokenizer?.idMax ?? idMaxUnknown
-      const odd = isRead(value)
-        ? yield* firstAbove(value, idMax)
-        : yield* oddIdIn(bytes, prepared.fields().findLast((field) => field.name === name)!, { mayBeText, idMax })
-      if (odd !== undefined) throw refused(name, odd, idMax)
-    }
+  for (const { name, mayBeText } of idFields[kind] ?? []) {
+    const value = Object.hasOwn(body, name) ? body[name] : undefined
+    if (value === undefined || value === null || typeof value === 'string') continue
+    const idMax = model.spec.tokenizer?.idMax ?? idMaxUnknown
+    const odd = isRead(value)
+      ? yield* firstAbove(value, idMax)
+      : yield* oddIdIn(bytes, prepared.fields().findLast((field) => field.name === name)!, { mayBeText, idMax })
+    if (odd !== undefined) throw refused(name, odd, idMax)
   }
 }
 

@@ -10,6 +10,7 @@ import { spliceBody } from '../splice-body.js'
 import type { EngineRequest } from '../wire/engine-connection.js'
 import type { Worker } from '../workers/worker.js'
 import { fieldsToRemove, xargsWithoutReport } from './engine-fields.js'
+import { requireHarmless } from './harmless.js'
 import type { Prepared } from './prepare.js'
 
 export interface EngineRequestOptions {
@@ -66,6 +67,7 @@ export function clientLines({
 
 export function engineRequest(options: EngineRequestOptions): EngineRequest {
   const { prepared, worker, rank } = options
+  requireHarmless(worker.spec.engine, prepared, options.context)
   const headers = clientLines({
     context: options.context,
     headers: options.headers,

@@ -1,6 +1,7 @@
 /** From a request's bytes to what routing and dispatch need of it. Parses once, a long body in steps; the bytes stay as they came. */
 import type { IncomingMessage } from 'node:http'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import type { EngineKind } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
 import { invalidBody, parseObject } from '../http/read-body.js'
 import type { Model } from '../model.js'
@@ -32,6 +33,8 @@ export interface Prepared {
   /** The worker that gave the response which this request goes on with, where we know. */
   readonly holderId: bigint | undefined
   readonly isStream: boolean
+  /** Kinds of engines that may get it: whatever would end one of them was looked for, and is not there. */
+  readonly harmlessTo: Set<EngineKind>
   /** What `strict: dynamo` asks of a body, once the model is known to be ready; of an unknown model before that is said (spec/serving.md 1.3). */
   checkStrictly(): Steps<void>
   /** The fields of the body, scanned when first needed. */
@@ -73,6 +76,7 @@ export function* prepare(
     hints: readHints(request.headers, body, nvext, context.limits),
     holderId: holderOf(row, model, body['previous_response_id']),
     isStream: row.generates && body['stream'] === true,
+    harmlessTo: new Set(),
     checkStrictly,
     fields,
     wholeBody: () => (isLight ? parseWhole() : undefined),
