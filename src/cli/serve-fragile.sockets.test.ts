@@ -74,6 +74,7 @@ const poison: readonly (readonly [says: string, path: string, body: object])[] =
     { text: 'x', token_indices_to_pool: [99_999], sampling_params: { max_new_tokens: 0 } },
   ],
   ['a number for each of several prompts, and one prompt', '/generate', { text: 'x', top_logprobs_num: [1, 2] }],
+  ['one that is written as a text and scored', '/v1/score', { query: ['999999'], items: [[5]], label_token_ids: [5] }],
   ['one to be scored', '/v1/score', { query: [999_999], items: [[5]], label_token_ids: [5] }],
 ]
 

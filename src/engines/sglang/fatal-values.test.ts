@@ -76,10 +76,17 @@ it.each([
 })
 
 it('an empty text, where nothing stands around texts', () => {
-  for (const body of [{ text: '' }, { prompt: '' }, { prompt: ['x', ''] }]) {
+  for (const body of [
+    { text: '' },
+    { prompt: '' },
+    { prompt: ['x', ''] },
+    { items: ['x', ''] },
+    { items: [''], query: '' },
+  ]) {
     expect(fatalValue(body, { fillsEmptyTexts: false })).toMatchObject({ param: Object.keys(body)[0] })
     expect(fatalValue(body, { fillsEmptyTexts: true })).toBe(undefined)
     expect(fatalValue(body)).toBe(undefined)
   }
-  expect(fatalValue({ prompt: ['x'], text: 'y', input: '' }, { fillsEmptyTexts: false })).toBe(undefined)
+  for (const body of [{ prompt: ['x'], text: 'y', input: '' }, { items: ['', 'x'], query: 'x' }, { items: '' }])
+    expect(fatalValue(body, { fillsEmptyTexts: false })).toBe(undefined)
 })

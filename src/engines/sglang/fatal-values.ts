@@ -80,7 +80,8 @@ export function fatalValue(body: Fields, { idMax, fillsEmptyTexts }: KnownVocabu
 /** A prompt of no tokens at all. */
 function emptyText(body: Fields): FatalValue | undefined {
   const isEmpty = (value: unknown): boolean => value === '' || (Array.isArray(value) && value.includes(''))
-  const param = ['prompt', 'text'].find((name) => isEmpty(body[name]))
+  const isScored = (body['query'] ?? '') === '' && Array.isArray(body['items']) && isEmpty(body['items']) // what is scored is both, joined
+  const param = isScored ? 'items' : ['prompt', 'text'].find((name) => isEmpty(body[name]))
   return param === undefined ? undefined : { param, reason: 'holds an empty text, which has no tokens with this model' }
 }
 

@@ -34,6 +34,8 @@ describe('an SGLang worker', () => {
     ['/classify', 'input_ids', [1000]],
     ['/v1/classify', 'input', [1000]],
     ['/v1/score', 'query', [1000]],
+    ['/v1/score', 'query', ['1000']],
+    ['/v1/score', 'items', [[1], []]],
     ['/v1/completions', 'stop_token_ids', [1000]],
     ['/v1/score', 'items', [[1], [1000]]],
   ])('never sees what is no id of its model: %s, %s', async (path, name, value) => {
@@ -69,6 +71,7 @@ describe('an SGLang worker', () => {
     ['/v1/embeddings', 'input', [{ text: 'a', n: [5000] }]],
     ['/v1/responses', 'input', [{ role: 'user', content: '5000', n: [5000] }]],
     ['/v1/rerank', 'query', 'a'],
+    ['/v1/rerank', 'query', [{ type: 'text', text: 'a' }]],
   ])('gets everything else as it came: %s, %s', async (path, name, value) => {
     const { url, engines } = await open({ engines: 1, engine: 'sglang', ...knows(999) })
     const body = JSON.stringify({ model: 'm', [name]: value })
@@ -76,6 +79,19 @@ describe('an SGLang worker', () => {
     await response.text()
     expect(response.status).toBe(200)
     expect(engines[0]!.seen.map(({ text }) => text)).toEqual([body])
+  })
+
+  it.each([
+    [[5], 200], // each item stands behind it
+    [[5, ...long], 200],
+    [[], 400],
+    [undefined, 400],
+    ['', 400],
+  ])('may get an empty list among items behind a query that is not: %#', async (query, status) => {
+    const { url, engines } = await open({ engines: 1, engine: 'sglang', ...knows(999) })
+    const response = await post(url, '/v1/score', JSON.stringify({ model: 'm', query, items: [[1], []] }))
+    await response.text()
+    expect({ status: response.status, seen: engines[0]!.seen.length }).toEqual({ status, seen: status === 200 ? 1 : 0 })
   })
 
   it.each([

@@ -4,8 +4,10 @@
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { idFields } from '../../engines/index.js'
-import type { EngineKind } from '../../engines/index.js'
+import type { EngineKind, IdField } from '../../engines/index.js'
+import type { FieldSpan } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
+import type { IdRules } from './odd-id.js'
 import { oddIdIn } from './odd-id.js'
 import type { Prepared } from './prepare.js'
 
@@ -15,13 +17,14 @@ export const idMaxUnknown: number = 2 ** 31 - 1
 /** Throws `WR_INVALID_TOKEN_ID`. */
 export function* checkIds(kind: EngineKind, prepared: Prepared): Steps<void> {
   const { model, body, bytes } = prepared
-  for (const { name, mayBeText } of idFields[kind] ?? []) {
+  for (const field of idFields[kind] ?? []) {
+    const { name } = field
     const value = Object.hasOwn(body, name) ? body[name] : undefined
     if (value === undefined || value === null || typeof value === 'string') continue
     const idMax = model.spec.tokenizer?.idMax ?? idMaxUnknown
     const odd = isRead(value)
       ? yield* firstAbove(value, idMax)
-      : yield* oddIdIn(bytes, prepared.fields().findLast((field) => field.name === name)!, { mayBeText, idMax })
+      : yield* oddIdIn(bytes, spanOf(prepared, name), rulesOf(field, prepared, idMax))
     if (odd !== undefined) throw refused(name, odd, idMax)
   }
 }
@@ -36,6 +39,25 @@ function refused(name: string, odd: string, idMax: number): WarmrouteError {
 /** Many ids, which `parseBody` has read already: each fits into 32 bits. */
 function isRead(value: unknown): value is Uint32Array | readonly Uint32Array[] {
   return value instanceof Uint32Array || (Array.isArray(value) && value[0] instanceof Uint32Array)
+}
+
+function spanOf({ fields }: Prepared, name: string): FieldSpan {
+  return fields().findLast((field) => field.name === name)!
+}
+
+function rulesOf({ mayBeText, mayBeObject, standsBehind }: IdField, prepared: Prepared, idMax: number): IdRules {
+  const mayBeEmpty = standsBehind !== undefined && hasIds(prepared, standsBehind)
+  return { mayBeText, mayBeObject, mayBeEmpty, idMax }
+}
+
+/** Of a list that was looked through already; blanks before its first id are not, beyond some. */
+function hasIds(prepared: Prepared, name: string): boolean {
+  const { body, bytes } = prepared
+  const value = Object.hasOwn(body, name) ? body[name] : undefined
+  if (Array.isArray(value)) return value.length > 0
+  if (typeof value !== 'symbol') return false
+  const { valueStart } = spanOf(prepared, name)
+  return /^\[\s*[^\s\]]/.test(Buffer.from(bytes.subarray(valueStart, valueStart + 64)).toString('latin1'))
 }
 
 /** A quarter of a millisecond. */

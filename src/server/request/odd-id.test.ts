@@ -1,14 +1,22 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { longBytes } from '../scan-fields.js'
+import type { IdRules } from './odd-id.js'
 import { oddIdIn } from './odd-id.js'
 
 const idMax = 999
 
-function look(text: string, mayBeText = true): { readonly odd: string | undefined; readonly steps: number } {
+function look(
+  text: string,
+  rules: Partial<IdRules> = {},
+): { readonly odd: string | undefined; readonly steps: number } {
   const before = '{"prompt":'
   const bytes = new TextEncoder().encode(`${before}${text}}`)
-  const looking = oddIdIn(bytes, { valueStart: before.length, valueEnd: bytes.length - 1 }, { mayBeText, idMax })
+  const looking = oddIdIn(
+    bytes,
+    { valueStart: before.length, valueEnd: bytes.length - 1 },
+    { mayBeText: true, idMax, ...rules },
+  )
   for (let steps = 1; ; steps++) {
     const step = looking.next()
     if (step.done) return { odd: step.value, steps }
@@ -59,7 +67,7 @@ describe('finds', () => {
   })
 
   it.each(['["5000"]', '["a"]', '[{}]'])('%s where texts have no place', (text) => {
-    expect(look(text, false).odd).toBe(text === '[{}]' ? 'an object' : 'a text')
+    expect(look(text, { mayBeText: false }).odd).toBe(text === '[{}]' ? 'an object' : 'a text')
   })
 })
 
@@ -73,7 +81,7 @@ it('judges as whoever parses the whole list', () => {
   fc.assert(
     fc.property(list, fc.boolean(), fc.boolean(), (value, mayBeText, isSpaced) => {
       const text = JSON.stringify(value, undefined, isSpaced ? 1 : 0)
-      const isOdd = look(text, mayBeText).odd !== undefined
+      const isOdd = look(text, { mayBeText }).odd !== undefined
       if (isReadAsIds(value)) expect(isOdd).toBe(!areIds(value) || hasTexts(value, mayBeText) || hasEmpty(value))
       else if (value.every((it) => typeof it === 'string')) expect(isOdd).toBe(!mayBeText && value.length > 0)
     }),

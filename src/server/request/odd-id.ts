@@ -10,6 +10,10 @@ import type { Steps } from '../steps.js'
 export interface IdRules {
   /** Texts may stand here in place of ids. */
   readonly mayBeText: boolean
+  /** Objects may, and no texts: a list of them holds ids, however they are written. */
+  readonly mayBeObject?: boolean | undefined
+  /** A list in the list may be empty. */
+  readonly mayBeEmpty?: boolean
   readonly idMax: number
 }
 
@@ -105,7 +109,7 @@ class IdWalk {
   }
 
   #openObject(): void {
-    if (this.#mayHoldText()) this.#isDone = true
+    if (this.#mayHoldObject()) this.#isDone = true
     else this.#refuse('an object')
   }
 
@@ -119,13 +123,18 @@ class IdWalk {
 
   /** A list of no ids at all is refused by the engine; one of a batch ends it. */
   #closeList(): void {
-    if (this.#depth === 2 && this.#isEmpty) this.#refuse('an empty list')
+    if (this.#depth === 2 && this.#isEmpty && this.#rules.mayBeEmpty !== true) this.#refuse('an empty list')
     this.#depth--
     this.#at++
   }
 
   #mayHoldText(): boolean {
     return this.#rules.mayBeText && this.#depth === 1 && !this.#hasIds
+  }
+
+  #mayHoldObject(): boolean {
+    const { mayBeText, mayBeObject = mayBeText } = this.#rules
+    return mayBeObject && this.#depth === 1 && !this.#hasIds
   }
 
   #readId(): void {

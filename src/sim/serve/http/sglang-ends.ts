@@ -30,7 +30,8 @@ const idNames = ['prompt', 'input_ids', 'input', 'query', 'items'] as const
 function isFatal({ options }: SimServer, body: Json): boolean {
   const { vocabularySize } = options.tokenizer
   const isMissing = (id: number): boolean => !(id >= 0 && id < vocabularySize)
-  if (idNames.some((name) => idsOf(body[name], name !== 'input_ids').some(isMissing))) return true
+  const mayBeTexts = (name: string): boolean => name !== 'input_ids' && name !== 'query'
+  if (idNames.some((name) => idsOf(body[name], mayBeTexts(name)).some(isMissing))) return true
   const ids = body['input_ids']
   if (Array.isArray(ids) && ids.some((it) => Array.isArray(it) && it.length === 0)) return true
   const sampling = { ...body, ...objectOf(body, 'sampling_params') }
