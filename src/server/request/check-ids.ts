@@ -41,8 +41,8 @@ function isRead(value: unknown): value is Uint32Array | readonly Uint32Array[] {
   return value instanceof Uint32Array || (Array.isArray(value) && value[0] instanceof Uint32Array)
 }
 
-function spanOf({ fields }: Prepared, name: string): FieldSpan {
-  return fields().findLast((field) => field.name === name)!
+function spanOf(prepared: Prepared, name: string): FieldSpan {
+  return prepared.fields().findLast((field) => field.name === name)!
 }
 
 function rulesOf({ mayBeText, mayBeObject, standsBehind }: IdField, prepared: Prepared, idMax: number): IdRules {

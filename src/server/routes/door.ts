@@ -30,8 +30,7 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
   const { context, options, serves } = door
   const apiKeys = new KeyRing(options.apiKeyHashes ?? [])
   const adminKeys = new KeyRing(options.adminKeyHashes ?? [])
-  const routes: Route[] = [...operationRoutes(context), ...adminRoutes(door)]
-  if (serves !== 'admin') routes.push(...modelRoutes(context), openApiRoute())
+  const routes = routesOf(door)
 
   return (request, response) => {
     if (context.isEnding) response.shouldKeepAlive = false // its next request belongs to somebody who stays
@@ -117,6 +116,13 @@ function refuseReturn({ headers: { via } }: IncomingMessage, hop: string): void 
   throw new WarmrouteError('WR_ROUTING_LOOP', {
     message: 'This request was here before: a worker of this router is a router that sends it back.',
   })
+}
+
+/** Routes of our own; those that end in an engine are `endpointRows` and stored calls. */
+export function routesOf(door: DoorOptions): readonly Route[] {
+  const { context, serves } = door
+  const ofClients = serves === 'admin' ? [] : [...modelRoutes(context), openApiRoute()]
+  return [...operationRoutes(context), ...adminRoutes(door), ...ofClients]
 }
 
 function adminRoutes(door: DoorOptions): readonly Route[] {

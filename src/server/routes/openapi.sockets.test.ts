@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest'
 import type { House } from '../house.case.js'
 import { chatBody, houseOfEachTest, post } from '../house.case.js'
 import { endpointRows } from '../request/endpoints.js'
+import type { DoorOptions } from './door.js'
+import { routesOf } from './door.js'
 import { ownRoutes } from './openapi.js'
 import type { ShapeName } from './shapes.js'
 import { shapes } from './shapes.js'
@@ -30,6 +32,7 @@ const calls: Readonly<Record<string, { readonly path?: string; readonly body?: o
   'get /live': {},
   'get /ready': {},
   'get /metrics': {},
+  'get /openapi.json': {},
   'get /busy_threshold': {},
   'post /busy_threshold': { body: { model: 'm', active_decode_blocks_threshold: 0.9 } },
   'get /workers': {},
@@ -54,6 +57,15 @@ it('describes every route, and names no shape that it does not have', async () =
   expect(Object.keys(page.paths)).toEqual(
     expect.arrayContaining([...endpointRows, ...ownRoutes].map((route) => route.path)),
   )
+})
+
+it('describes every route of our own that the door has, and none that it has not', () => {
+  const door = { serves: 'all', context: {}, options: { tokenizers }, admin: {} } as unknown as DoorOptions
+  const served = routesOf(door).map(({ method, path, isPrefix }) => `${method} ${path}${isPrefix ? '{id}' : ''}`)
+  // A prefix may have further words behind the id.
+  const behindId = (path: string): string => path.replace(/\{id\}.+/, '{id}')
+  const described = ownRoutes.map(({ method, path }) => `${method.toUpperCase()} ${behindId(path)}`)
+  expect([...new Set(described)].sort()).toEqual([...new Set(served)].sort())
 })
 
 it('describes what may be asked of a response that is kept', async () => {
@@ -82,7 +94,7 @@ it('answers as it is described: every route of our own', async () => {
     if (shape) shapes[shape].parse(JSON.parse(text))
     else open.push(path)
   }
-  expect(open).toEqual(['/metrics'])
+  expect(open).toEqual(['/metrics', '/openapi.json'])
   await (await post(url, '/router', '{"method":"mark_free"}', { 'x-request-id': 'a' })).text()
 })
 
