@@ -68,3 +68,15 @@ it('does not keep a key that is too long', () => {
   cache.write(1, key, 0, 64, new Uint32Array(64), 0, 64)
   expect(cache.entryCount).toBe(0)
 })
+
+it('stays within its bytes however small its entries are', () => {
+  const bytesMax = 2 * 12 * 8192 - 2 // as few slots as a share may have: they are short before the words are
+  const cache = new IdsCache(bytesMax, 64)
+  const ids = new Uint32Array(1)
+  for (let index = 0; index < 50_000; index++) {
+    const key = Uint8Array.of(index, index >>> 8)
+    cache.write(hashBytes(key, 0, 2), key, 0, 2, ids, 0, 1)
+    expect(cache.byteLength).toBeLessThanOrEqual(bytesMax)
+  }
+  expect(cache.counts.evictions).toBeGreaterThan(0)
+})

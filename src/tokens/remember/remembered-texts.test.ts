@@ -148,3 +148,29 @@ it('a text that was forgotten does not come back with its hashes, and does not t
   expect(texts.counts.evictions).toBe(1) // it would have displaced another
   expect(texts.find(bytes, false).match).toEqual({ text: second, common: 1100 })
 })
+
+it('a text that is too large to be kept takes nothing from those that are', () => {
+  const texts = new RememberedTexts(9000)
+  const bytes = bytesOf(2000)
+  const first = texts.add(remembered(bytes), texts.find(bytes, false))
+  const alike = Uint8Array.from({ length: 6000 }, (_, at) => bytes[at % 2000]! ^ (at < 1100 ? 0 : 1))
+  const longer = Uint8Array.from({ length: 6000 }, (_, at) => bytes[at % 2000]!)
+  for (const large of [alike, longer]) {
+    texts.add(remembered(large), texts.find(large, false))
+    expect(texts.count).toBe(1)
+    expect(texts.find(bytes, false).match).toEqual({ text: first, common: 2000 })
+  }
+})
+
+it('a text whose hashes make it too large is forgotten, and counted', () => {
+  const texts = new RememberedTexts(9000)
+  const bytes = bytesOf(2000)
+  const stored = texts.add(remembered(bytes), texts.find(bytes, false))
+  const hashes = new BlockHashes()
+  const ids = Uint32Array.from({ length: 800 }, (_, at) => at)
+  createBlockHasher().hash(ids, createHashScheme({ blockSize: 4 }), hashes)
+  texts.addHashes(stored, hashes)
+  expect(texts.count).toBe(0)
+  expect(texts.counts.evictions).toBe(1)
+  expect(texts.find(bytes, false).match).toBeUndefined()
+})

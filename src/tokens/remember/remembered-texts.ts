@@ -52,13 +52,14 @@ export class RememberedTexts {
   /** Held, since the cache measures anew only what is another object: see `addHashes`. */
   readonly #texts: LRUCache<number, { readonly text: RememberedText }>
   readonly #byMark = new Map<number, number>()
+  readonly #textBytesMax: number
   #nextKey = 1
-  #isReplacing = false
 
   constructor(bytesMax: number) {
+    this.#textBytesMax = Math.max(1, bytesMax >>> 1)
     this.#texts = new LRUCache({
       maxSize: Math.max(1, bytesMax),
-      maxEntrySize: Math.max(1, bytesMax >>> 1),
+      maxEntrySize: this.#textBytesMax,
       sizeCalculation: ({ text }) => sizeOf(text),
       dispose: ({ text }, key, reason) => this.#forget(text, key, reason),
       noDisposeOnSet: true,
@@ -113,11 +114,10 @@ export class RememberedTexts {
   /** Stores a text; its arrays must not change afterwards. `lookup` is what was found for it; a text that it continues is replaced. */
   add(text: NewText, { marks, match: replaced }: Lookup): RememberedText {
     const stored: RememberedText = { ...text, key: this.#nextKey++, marks, hashes: [] }
-    if (text.bytes.length < rememberedBytesMin) return stored
+    // One that is too large to be kept must not take the place of others, nor their marks.
+    if (text.bytes.length < rememberedBytesMin || sizeOf(stored) > this.#textBytesMax) return stored
     if (replaced && replaced.common + wholeMarkBytes / 4 > replaced.text.bytes.length) {
-      this.#isReplacing = true
       this.#texts.delete(replaced.text.key)
-      this.#isReplacing = false
     }
     for (const mark of marks) this.#byMark.set(mark, stored.key)
     this.#texts.set(stored.key, { text: stored })
@@ -137,7 +137,8 @@ export class RememberedTexts {
   }
 
   #forget(text: RememberedText, key: number, reason: string): void {
-    if (reason === 'evict' && !this.#isReplacing) this.counts.evictions++
+    // `set`: its hashes have made it too large.
+    if (reason === 'evict' || reason === 'set') this.counts.evictions++
     for (const mark of text.marks) if (this.#byMark.get(mark) === key) this.#byMark.delete(mark)
   }
 }
