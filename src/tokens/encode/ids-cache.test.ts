@@ -79,4 +79,19 @@ it('stays within its bytes however small its entries are', () => {
     expect(cache.byteLength).toBeLessThanOrEqual(bytesMax)
   }
   expect(cache.counts.evictions).toBeGreaterThan(0)
+  expect(cache.byteLength).toBeGreaterThan(bytesMax / 2) // both generations are there, and both are counted
+})
+
+it('keeps what is used, however much else comes and goes', () => {
+  const cache = new IdsCache(4096, 64)
+  const used = Uint8Array.of(1, 2, 3)
+  const out = new Uint32Array(8)
+  cache.write(9, used, 0, 3, Uint32Array.of(5, 6), 0, 2)
+  for (let index = 0; index < 5000; index++) {
+    const other = Uint8Array.of(index, index >>> 8)
+    cache.write(hashBytes(other, 0, 2), other, 0, 2, out, 4, 1)
+    if (index % 20 === 0) expect(cache.read(9, used, 0, 3, out, 0)).toBe(2)
+  }
+  expect([...out.subarray(0, 2)]).toEqual([5, 6])
+  expect(cache.counts.evictions).toBeGreaterThan(4000)
 })
