@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
@@ -87,6 +87,46 @@ it('says what is wrong with a template that cannot be parsed, and keeps the toke
   const { plain, problem } = rendered({ jinja: '{% if %}' })
   expect(plain).toBeUndefined()
   expect(problem).toBeTruthy()
+})
+
+it('says that a chat template is neither a text nor a list of named ones', () => {
+  const problem = 'chat_template is neither a text nor a list of named ones'
+  for (const template of [5, { default: 'C' }, ['C'], [null], [{ name: 'default' }], [{ template: 'C' }]])
+    expect(rendered({ config: { chat_template: template } })).toEqual({ plain: undefined, tools: undefined, problem })
+})
+
+it.each(['tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja'])('does not read a huge %s', (name) => {
+  const other = mkdtempSync(join(tmpdir(), 'warmroute-model-'))
+  try {
+    copyFileSync(join(tinyllamaFolder, 'tokenizer.json.gz'), join(other, 'tokenizer.json.gz'))
+    writeFileSync(join(other, name), '')
+    truncateSync(join(other, name), 3 * 2 ** 30) // takes no room: nothing was written
+    const reason = `${name} is too large`
+    expect(() => loadModel(other, 'test')).toThrow(expect.objectContaining({ details: { reason, folder: other } }))
+  } finally {
+    rmSync(other, { recursive: true })
+  }
+})
+
+const words = { type: 'WordPiece', unk_token: '[UNK]', continuing_subword_prefix: '##', vocab: { '[UNK]': 0, a: 1 } }
+const spacesToMarks = { type: 'Replace', pattern: { String: ' ' }, content: '▁' }
+it.each([
+  { says: 'whose model is none that there is', file: { model: { ...words, type: 'Whole' } } },
+  { says: 'for one of whose steps it has none', file: { model: words, normalizer: { type: 'Odd' } } },
+  ...[1.5, -1, '7', null, 200_000_000].map((id) => ({
+    says: `with a token whose id is ${id}`,
+    file: { model: { type: 'BPE', byte_fallback: true, vocab: { a: id }, merges: [] }, normalizer: spacesToMarks },
+  })),
+  { says: 'whose steps are none', file: { model: words, pre_tokenizer: { type: 'Sequence', pretokenizers: 5 } } },
+])('refuses a tokenizer $says', ({ file }) => {
+  const other = mkdtempSync(join(tmpdir(), 'warmroute-model-'))
+  try {
+    const steps = { normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null }
+    writeFileSync(join(other, 'tokenizer.json'), JSON.stringify({ added_tokens: [], ...steps, ...file }))
+    expect(() => loadModel(other, 'test')).toThrow(expect.objectContaining({ code: 'WR_TOKENS_BAD_TOKENIZER' }))
+  } finally {
+    rmSync(other, { recursive: true })
+  }
 })
 
 it.each([

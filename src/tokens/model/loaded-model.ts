@@ -1,9 +1,10 @@
 /** A model's tokenizer files, read and prepared: plain data that threads hand to each other, most of it shared and not copied. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
+import { LibraryTokenizer } from '../encode/library-tokenizer.js'
 import { parseTemplate } from '../template/parse.js'
 import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
 import { idMaxOf } from '../vocabulary/id-max.js'
@@ -29,7 +30,8 @@ export interface LoadedModel {
   readonly idMax: number | undefined
 }
 
-const filesBytesMax = 256 << 20
+const fileBytesMax = 256 << 20
+const templateBytesMax = 4 << 20
 
 /** Reads a folder with `tokenizer.json` (or `tokenizer.json.gz`), `tokenizer_config.json`, `config.json` and templates. Slow: for a thread. */
 export function loadModel(folder: string, key: string, options: PlanOptions = {}): LoadedModel {
@@ -37,7 +39,7 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
   const problem = file === undefined ? 'there is no tokenizer.json' : whatIsWrongWith(file)
   if (file === undefined || problem) throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: problem, folder })
   const config = (readJson(folder, 'tokenizer_config.json') ?? {}) as TokenizerConfigFile
-  const built = planAndBuild(file, config, options)
+  const built = buildOrRefuse(folder, () => planAndBuild(file, config, options))
   const { templates, problem: templateProblem } = readTemplates(folder, config)
   return {
     key,
@@ -62,15 +64,26 @@ function share(text: string): SharedArrayBuffer {
   return buffer
 }
 
-function planAndBuild(
-  file: TokenizerFile,
-  config: TokenizerConfigFile,
-  options: PlanOptions,
-): { readonly plan: EncoderPlan | LibraryPlan; readonly vocabulary: SharedArrayBuffer | undefined } {
+interface Built {
+  readonly plan: EncoderPlan | LibraryPlan
+  readonly vocabulary: SharedArrayBuffer | undefined
+}
+
+/** A file may have any shape inside, and what stumbles over it says so in words of its own. */
+function buildOrRefuse(folder: string, build: () => Built): Built {
+  try {
+    return build()
+  } catch (cause) {
+    const reason = `tokenizer.json cannot be used: ${cause instanceof Error ? cause.message : String(cause)}`
+    throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason, folder }, { cause })
+  }
+}
+
+function planAndBuild(file: TokenizerFile, config: TokenizerConfigFile, options: PlanOptions): Built {
   const plan = planEncoder(file, config, options)
-  if (plan.kind === 'library') return { plan, vocabulary: undefined }
-  const vocabulary = buildVocabulary(file.model, plan.kind)
+  const vocabulary = plan.kind === 'library' ? plan.reason : buildVocabulary(file.model, plan.kind)
   if (typeof vocabulary !== 'string') return { plan, vocabulary: vocabulary.buffer }
+  new LibraryTokenizer(file, config) // now: a source that comes after this one may serve where the library does not
   const { specialsBefore, specialsAfter } = plan
   return { plan: { kind: 'library', reason: vocabulary, specialsBefore, specialsAfter }, vocabulary: undefined }
 }
@@ -80,14 +93,12 @@ function readTemplates(
   folder: string,
   config: TokenizerConfigFile,
 ): { readonly templates: readonly ParsedTemplate[]; readonly problem: string | undefined } {
-  const file = join(folder, 'chat_template.jinja')
+  const file = readBytes(folder, 'chat_template.jinja', templateBytesMax)
   const fromJson = readJson(folder, 'chat_template.json') as { readonly chat_template?: unknown } | undefined
-  const entry = existsSync(file) ? readFileSync(file, 'utf8') : (fromJson?.chat_template ?? config.chat_template)
+  const entry = file?.toString('utf8') ?? fromJson?.chat_template ?? config.chat_template
   if (entry === undefined || entry === null) return { templates: [], problem: undefined }
-  const named =
-    typeof entry === 'string'
-      ? [{ name: 'default', template: entry }, ...moreTemplates(folder)]
-      : (entry as readonly { readonly name: string; readonly template: string }[])
+  const named = typeof entry === 'string' ? [{ name: 'default', template: entry }, ...moreTemplates(folder)] : entry
+  if (!isNamedList(named)) return { templates: [], problem: 'chat_template is neither a text nor a list of named ones' }
   try {
     const templates = named.map(({ name, template }) => ({ name, source: template, parsed: parseTemplate(template) }))
     return { templates, problem: undefined }
@@ -96,14 +107,25 @@ function readTemplates(
   }
 }
 
+interface NamedTemplate {
+  readonly name: string
+  readonly template: string
+}
+
+function isNamedList(value: unknown): value is readonly NamedTemplate[] {
+  const isNamed = (it: Partial<NamedTemplate> | null): boolean =>
+    typeof it?.name === 'string' && typeof it.template === 'string'
+  return Array.isArray(value) && value.every(isNamed)
+}
+
 /** `additional_chat_templates/NAME.jinja`, where newer tools write named templates. */
-function moreTemplates(folder: string): { readonly name: string; readonly template: string }[] {
+function moreTemplates(folder: string): NamedTemplate[] {
   const more = join(folder, 'additional_chat_templates')
   if (!existsSync(more)) return []
   const files = readdirSync(more).filter((name) => name.endsWith('.jinja'))
   return files.map((file) => ({
     name: file.slice(0, -'.jinja'.length),
-    template: readFileSync(join(more, file), 'utf8'),
+    template: readBytes(more, file, templateBytesMax)!.toString('utf8'),
   }))
 }
 
@@ -128,19 +150,31 @@ function readModelConfig(folder: string): unknown {
 }
 
 function readJson(folder: string, name: string): unknown {
-  const path = join(folder, name)
-  const packed = `${path}.gz`
-  const bytes = existsSync(path)
-    ? readFileSync(path)
-    : existsSync(packed)
-      ? gunzipSync(readFileSync(packed))
-      : undefined
+  const bytes = readBytes(folder, name, fileBytesMax)
   if (bytes === undefined) return undefined
-  if (bytes.length > filesBytesMax)
-    throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: `${name} is too large`, folder })
   try {
     return JSON.parse(bytes.toString('utf8')) as unknown
   } catch (cause) {
     throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: `${name} is no JSON`, folder }, { cause })
+  }
+}
+
+/** A file, packed or not; undefined where there is none. How long it is is known before its memory is taken. */
+function readBytes(folder: string, name: string, bytesMax: number): Buffer | undefined {
+  const path = join(folder, name)
+  const packed = `${path}.gz`
+  const found = [path, packed].find((it) => existsSync(it))
+  if (found === undefined) return undefined
+  const refuse = (cause?: unknown): never => {
+    throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: `${name} is too large`, folder }, { cause })
+  }
+  if (statSync(found).size > bytesMax) return refuse()
+  const bytes = readFileSync(found)
+  if (found === path) return bytes
+  try {
+    return gunzipSync(bytes, { maxOutputLength: bytesMax })
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') return refuse(cause)
+    throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: `${name}.gz cannot be unpacked`, folder }, { cause })
   }
 }

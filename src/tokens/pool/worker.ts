@@ -1,6 +1,5 @@
 /** The thread's side: loads tokenizers, encodes long texts, renders what is too much for the loop. Keeps encoders for a few models. */
 import { threadId } from 'node:worker_threads'
-import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers'
 import { LRUCache } from 'lru-cache'
 import { Tinypool } from 'tinypool'
 import type { ErrorCode } from '../../core/protocol/index.js'
@@ -12,6 +11,7 @@ import { ChatTemplates, renderChat } from '../chat/chat-template.js'
 import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { IdsPrompt, LoadOnlyReason, TextPrompt } from '../chat/request.js'
 import { Encoder } from '../encode/encoder.js'
+import { LibraryTokenizer } from '../encode/library-tokenizer.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import { loadModel, readShared } from '../model/loaded-model.js'
 import type { TokensAnswer } from '../sources/read-answer.js'
@@ -46,12 +46,12 @@ interface TextEncoderOfModel {
 }
 
 export function load(task: LoadTask): Answer<LoadedModel> {
-  return guarded(() => loadModel(task.folder, task.key, task.options))
+  return guarded(() => loadModel(task.folder, task.key, task.options), 'WR_TOKENS_BAD_TOKENIZER')
 }
 
 export function encode(task: EncodeTask): Answer<EncodeResult> {
   return given(
-    guarded(() => encoderOf(task.model).encode(task.text, task.isContinued)),
+    guarded(() => encoderOf(task.model).encode(task.text, task.isContinued), 'WR_TOKENS_SOURCE_FAILED'),
     ({ ids, cuts }) => [ids, cuts],
   )
 }
@@ -108,7 +108,7 @@ function textsOf({ texts, addSpecialTokens, truncation }: TextPrompt, lengthMax:
 
 export function answer({ bytes }: AnswerTask): Answer<TokensAnswer> {
   return given(
-    guarded(() => readAnswer(bytes)),
+    guarded(() => readAnswer(bytes), 'WR_TOKENS_SOURCE_FAILED'),
     ({ ids }) => (ids ? [ids] : []),
   )
 }
@@ -125,20 +125,20 @@ function given<T>(answer: Answer<T>, arraysOf: (value: T) => readonly ArrayBuffe
   return Tinypool.move(moved as ArrayBuffer) as unknown as Answer<T> // its types know of single buffers only
 }
 
-function guarded<T>(work: () => T): Answer<T> {
+/** `code` is for errors that have none of their own. */
+function guarded<T>(work: () => T, code: ErrorCode = 'WR_TOKENS_TEMPLATE_FAILED'): Answer<T> {
   try {
     return { kind: 'done', value: work() }
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
     if (error instanceof WarmrouteError)
       return { kind: 'failed', code: error.code, reason, details: { ...error.details } }
-    return { kind: 'failed', code: codeOf(error), reason, details: {} }
+    return { kind: 'failed', code: reasonOf(error) ?? code, reason, details: {} }
   }
 }
 
-function codeOf(error: unknown): LoadOnlyReason | ErrorCode {
-  if (error instanceof LoadOnlyError) return error.reason
-  return error instanceof JsonError ? error.reason : 'WR_TOKENS_TEMPLATE_FAILED'
+function reasonOf(error: unknown): LoadOnlyReason | undefined {
+  return error instanceof LoadOnlyError || error instanceof JsonError ? error.reason : undefined
 }
 
 function encoderOf(model: ModelTables): TextEncoderOfModel {
@@ -166,21 +166,11 @@ const utf16 = new TextDecoder('utf-8', { ignoreBOM: true }) // a mark is a chara
 
 function libraryEncoder(model: ModelTables): TextEncoderOfModel {
   const [file, config] = JSON.parse(readShared(model.library!)) as [object, object]
-  const tokenizer = new (
-    LibraryTokenizer as unknown as new (
-      file: object,
-      config: object,
-    ) => { encode(text: string, options: object): { readonly ids: readonly number[] } }
-  )(file, config)
+  const tokenizer = new LibraryTokenizer(file, config)
   return {
     encode(text) {
-      const { ids } = tokenizer.encode(utf16.decode(text), { add_special_tokens: false })
-      return {
-        ids: Uint32Array.from(ids),
-        cuts: new Uint32Array(0),
-        counted: undefined,
-        held: { thread: threadId, bytes: 0 },
-      }
+      const ids = tokenizer.encode(utf16.decode(text))
+      return { ids, cuts: new Uint32Array(0), counted: undefined, held: { thread: threadId, bytes: 0 } }
     },
   }
 }

@@ -252,6 +252,18 @@ it('refuses files that are no tokenizer', async () => {
   }
 })
 
+it('leaves a model to its engine where nobody here can make its tokenizer', async () => {
+  const folder = newFolder()
+  const steps = { normalizer: { type: 'Odd' }, pre_tokenizer: null, post_processor: null, decoder: null }
+  const model = { type: 'WordPiece', unk_token: '[UNK]', vocab: { '[UNK]': 0 } }
+  writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify({ added_tokens: [], ...steps, model }))
+  const url = await listen((_, __, response) => void response.writeHead(200).end('{"tokens":[5,6],"count":2}'))
+  const status = await service.setModel('odd steps', { path: folder, engine: { url, dialect: 'sglang' } })
+  expect(status).toMatchObject({ source: 'engine', from: url })
+  expect(status.tried).toEqual([expect.stringContaining('Odd')])
+  expect(await idsOf('odd steps', 'completions', { prompt: 'x' })).toEqual([5, 6])
+})
+
 describe('an engine', () => {
   const messages = [
     { role: 'system', content: 'You are terse.' },

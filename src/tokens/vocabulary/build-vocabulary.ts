@@ -12,6 +12,7 @@ const encoder = new TextEncoder()
 /** The vocabulary, or the reason why this model needs the library. */
 export function buildVocabulary(model: ModelEntry, kind: EncoderPlan['kind']): Vocabulary | string {
   const entries = Object.entries(model.vocab)
+  for (const [token, id] of entries) if (!isId(id)) throw new Error(`the token ${token} has the id ${String(id)}`)
   const spelled = spellTokens(entries, kind)
   const merges = readMerges(model)
   const tokenCount = entries.reduce((most, [, id]) => Math.max(most, id + 1), 0)
@@ -33,6 +34,13 @@ export function buildVocabulary(model: ModelEntry, kind: EncoderPlan['kind']): V
   fillCharTables(vocabulary.classes, vocabulary.nfcRisk)
   markWholeTokens(vocabulary, kind)
   return vocabulary
+}
+
+/** Far more than any model has; the tables have a place for each. */
+const idsMax = 1 << 24
+
+function isId(id: number): boolean {
+  return Number.isInteger(id) && id >= 0 && id < idsMax
 }
 
 interface MergeEntry {

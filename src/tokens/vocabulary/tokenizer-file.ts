@@ -54,11 +54,15 @@ export function specialTokenText(entry: unknown): string | undefined {
   return undefined
 }
 
+/** Of others the library makes what they look like to it. */
+const modelTypes: ReadonlySet<string> = new Set(['BPE', 'WordPiece', 'WordLevel', 'Unigram'])
+
 /** A file that cannot be a tokenizer is refused here, once, so that the rest may trust its shape. */
 export function whatIsWrongWith(file: unknown): string | undefined {
   if (typeof file !== 'object' || file === null) return 'it is not an object'
   const { model, added_tokens: added } = file as Partial<TokenizerFile>
   if (typeof model !== 'object' || model === null) return 'it has no model'
+  if (model.type !== undefined && !modelTypes.has(model.type)) return `no model is a ${String(model.type)}`
   if (typeof model.vocab !== 'object' || model.vocab === null) return 'its model has no vocabulary'
   if (added !== undefined && !Array.isArray(added)) return 'added_tokens is not a list'
   for (const token of added ?? []) {
