@@ -40,7 +40,7 @@ export const ownRoutes: readonly DescribedRoute[] = [
   { method: 'get', path: '/live', summary: 'Whether the process lives', answers: { 200: ['OK', 'Live'] }, isOpen: true },
   { method: 'get', path: '/ready', summary: 'Whether any model can serve', answers: { 200: ['One can', 'Readiness'], 503: ['None can', 'Readiness'] }, isOpen: true },
   { method: 'get', path: '/metrics', summary: 'Prometheus text', answers: { 200: ['OK'] }, isOpen: true },
-  { method: 'get', path: '/openapi.json', summary: 'This page', answers: { 200: ['OK'] }, isOpen: true },
+  { method: 'get', path: '/openapi.json', summary: 'This page', answers: { 200: ['OK', 'OpenApi'] }, isOpen: true },
   { method: 'get', path: '/busy_threshold', summary: 'When workers count as busy', answers: { 200: ['OK', 'BusyThresholds'] }, isAdmin: true },
   { method: 'post', path: '/busy_threshold', summary: 'Change when workers count as busy', takes: 'ThresholdChange', isAdmin: true,
     answers: { 200: ['OK', 'ModelThresholds'], 400: ['Out of range', 'ThresholdError'], 404: ['No such model', 'ThresholdError'], 422: ['Not such an object', 'ThresholdError'] } },

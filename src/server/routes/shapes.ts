@@ -231,6 +231,7 @@ const answers = {
       }),
     ),
   }),
+  OpenApi: z.looseObject({ openapi: z.string(), paths: z.looseObject({}) }),
   Live: z.strictObject({ status: z.string(), message: z.string() }),
   Health: z.strictObject({
     status: z.literal('healthy'),
