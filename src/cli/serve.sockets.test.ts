@@ -147,6 +147,26 @@ describe('workers that come and go', () => {
     expect(served.assembly.gateway.workers().map((it) => it.state)).toEqual(['ready', 'ready'])
   })
 
+  it('says of those who were down at the start what it says of the others, once they are there', async () => {
+    const lines: string[] = []
+    const [first, second] = [await engine(), await engine()]
+    const { port } = first
+    const other = { port: second.port, events: { port: second.eventPorts[0]!, replayPort: second.replayPorts[0]! } }
+    await first.close()
+    await second.close()
+    const served = await start([first.url, second.url], lines, { events: 1, replay: [1] })
+    expect(lines.join('\n')).toMatch(/1 +http:\S+ +- .*waiting\n +2 +http:\S+ +- .*waiting\n/)
+    const before = lines.length
+    await engine({ port, events: false })
+    await engine(other)
+    const isShown = (): boolean => /^ +2 +http.*exact$/m.test(lines.slice(before).join('\n'))
+    expect(await served.assembly.until(isShown, 10_000)).toBe(true)
+    const said = lines.slice(before).join('\n')
+    expect(said).toMatch(/^ +1 +http:\S+ +vllm \S+ +sim +off +engine, whole +approximate$/m)
+    expect(said).toContain('to make it exact, add: --kv-events-config')
+    expect(said).toContain('tokenizes every new prompt from its start')
+  })
+
   it('forgets what a restarted engine had', async () => {
     const only = await engine()
     const served = await start([only.url])

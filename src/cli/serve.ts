@@ -3,7 +3,7 @@ import { access, constants } from 'node:fs/promises'
 import { dirname, isAbsolute, join } from 'node:path'
 import { Command } from 'commander'
 import { WarmrouteError } from '../core/protocol/index.js'
-import type { GatewayAddress, WorkerMode } from '../server/index.js'
+import type { GatewayAddress } from '../server/index.js'
 import type { AssemblyOptions } from './assemble/assembly-options.js'
 import { Assembly } from './assemble/assembly.js'
 import { makeFolder } from './assemble/make-folder.js'
@@ -15,11 +15,8 @@ import { commandLog } from './log.js'
 import { proveSettings } from './serve-settings.js'
 import type { Settings } from './settings.js'
 import { needsKey, readSettings, settingsHelp } from './settings.js'
-import { startTable } from './start-table.js'
+import { settled, showWorkers } from './show-workers.js'
 import { stopSignal } from './stop-signal.js'
-
-/** How long the first table waits for events, so that it shows what holds a moment later. */
-const settleMs = 2_000
 
 export interface Served {
   readonly assembly: Assembly
@@ -97,25 +94,12 @@ export async function serve(options: ServeOptions): Promise<Served> {
     const address = await assembly.listen()
     await Promise.race([settled(assembly), ...(options.stopped ? [options.stopped] : [])])
     say(greeting(address, loaded))
-    for (const line of ['', ...startTable(assembly.reports()), '']) say(line)
-    return { assembly, address, close: () => assembly.close() }
+    const showing = showWorkers(assembly, say)
+    return { assembly, address, close: () => assembly.close().then(() => showing) }
   } catch (error) {
     await assembly.close()
     throw error
   }
-}
-
-/** Every engine was looked at, and what is not exact yet has had its moment to become so. */
-async function settled(assembly: Assembly): Promise<void> {
-  await assembly.looked()
-  await assembly.until(
-    (reports) => reports.every(({ verdict }) => !verdict || verdict.fix !== undefined || isSettled(verdict.mode)),
-    settleMs,
-  )
-}
-
-function isSettled(mode: WorkerMode): boolean {
-  return mode === 'exact' || mode === 'load-only'
 }
 
 /** One file per port: two routers on one machine have two ports. A port that changes has no file to come back to. */

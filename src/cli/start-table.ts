@@ -3,14 +3,15 @@ import type { AddressReport } from './assemble/assembly-options.js'
 import { whyThoughtsUnknown } from '../tokens/index.js'
 import { table } from './table.js'
 
-export function startTable(reports: readonly AddressReport[]): string[] {
-  const hasPairs = reports.some(({ role }) => role !== undefined && role !== 'aggregated')
+/** `all`: where it shows only some of those who are there. */
+export function startTable(reports: readonly AddressReport[], all: readonly AddressReport[] = reports): string[] {
+  const hasPairs = all.some(({ role }) => role !== undefined && role !== 'aggregated')
   const head = ['worker', 'address', 'engine', 'model', 'events', 'tokenizer', 'mode', ...(hasPairs ? ['role'] : [])]
   const rows = reports.map((report) => [...rowOf(report), ...(hasPairs ? [report.role ?? '-'] : [])])
   const lines = table(head, rows).map((line) => `  ${line}`)
   const advice = [
     ...reports.flatMap(adviceOf),
-    ...wholePrompts(reports),
+    ...wholePrompts(reports, all),
     ...passedOver(reports),
     ...reports.flatMap(unknownThoughts),
   ]
@@ -33,9 +34,9 @@ function rowOf(report: AddressReport): string[] {
 }
 
 /** Models whose engine is asked to tokenize the whole of every new prompt, and what would make its end enough. */
-function wholePrompts(reports: readonly AddressReport[]): string[] {
+function wholePrompts(reports: readonly AddressReport[], all: readonly AddressReport[]): string[] {
   const asked = reports.filter(({ tokens, url }) => tokens?.asks === 'whole' && tokens.from === url)
-  const hasSeveral = new Set(reports.flatMap(({ model }) => model ?? [])).size > 1
+  const hasSeveral = new Set(all.flatMap(({ model }) => model ?? [])).size > 1
   return asked.flatMap(({ model, tokens, facts }) => {
     const ours = hasSeveral ? `--tokenizers '{"${model}":"<folder>"}'` : '--tokenizer <folder>'
     return [

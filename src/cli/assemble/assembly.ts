@@ -152,6 +152,11 @@ export class Assembly implements KeeperHouse {
     })
   }
 
+  /** Nobody joins any more. */
+  get isOver(): boolean {
+    return this.#stop.signal.aborted
+  }
+
   reports(): AddressReport[] {
     const viewOf = this.#tokenHosts.viewer()
     return [...this.#keepers.values()].map((keeper) => {

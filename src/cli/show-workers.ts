@@ -1,0 +1,47 @@
+/** When `serve` says who is there: once at the start, and of those who were not there then, once they are. */
+import type { WorkerMode } from '../server/index.js'
+import type { AddressReport } from './assemble/assembly-options.js'
+import type { Assembly } from './assemble/assembly.js'
+import { startTable } from './start-table.js'
+
+/** How long a table waits for events, so that it shows what holds a moment later. */
+const settleMs = 2_000
+/** A timer can wait no longer. */
+const foreverMs = 2 ** 31 - 1
+
+type Say = (line: string) => void
+
+/** Settles when every engine was looked at, and what is not exact yet has had its moment to become so. */
+export async function settled(assembly: Assembly): Promise<void> {
+  await assembly.looked()
+  await assembly.until((reports) => reports.every(({ verdict }) => !verdict || isSettled(verdict)), settleMs)
+}
+
+/** Whoever has joined by now is in the first table, and whoever has not is named under it. Settles when it is over. */
+export async function showWorkers(assembly: Assembly, say: Say): Promise<void> {
+  const first = assembly.reports()
+  const shown = new Set(first.filter(({ verdict }) => verdict).map(({ workerId }) => workerId))
+  write(startTable(first), say)
+  const isNew = ({ workerId, verdict }: AddressReport): boolean => verdict !== undefined && !shown.has(workerId)
+  for (;;) {
+    await assembly.until((reports) => reports.some(isNew), foreverMs)
+    await assembly.until((reports) => reports.every(isAtRest), settleMs) // those who come together are shown together
+    if (assembly.isOver) return
+    const all = assembly.reports()
+    const late = all.filter(isNew)
+    for (const { workerId } of late) shown.add(workerId)
+    if (late.length > 0) write(startTable(late, all), say)
+  }
+}
+
+function write(table: readonly string[], say: Say): void {
+  for (const line of ['', ...table, '']) say(line)
+}
+
+function isAtRest({ state, verdict }: AddressReport): boolean {
+  return verdict ? isSettled(verdict) : state === 'dismissed'
+}
+
+function isSettled({ mode, fix }: { readonly mode: WorkerMode; readonly fix?: string | undefined }): boolean {
+  return fix !== undefined || mode === 'exact' || mode === 'load-only'
+}
