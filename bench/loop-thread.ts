@@ -7,31 +7,24 @@ export interface LoopThread {
   readonly waitedMs: number
 }
 
-/** How often the thread touched memory that it had to be given first. A fault costs 0.2 us where nothing is virtual, and up to 12 us in a virtual machine that gives memory back to its host. */
-export function loopFaults(): (() => number) | undefined {
-  const bytes = Buffer.alloc(1024)
-  try {
-    const file = openSync(`/proc/${process.pid}/task/${process.pid}/stat`, 'r')
-    return () => {
-      const size = readSync(file, bytes, 0, bytes.length, 0)
-      const text = bytes.toString('latin1', 0, size)
-      return Number(text.slice(text.lastIndexOf(')') + 2).split(' ')[7])
-    }
-  } catch {
-    return undefined
-  }
-}
-
 /** A way to ask, for a few microseconds each time; none where the system does not tell. */
 export function loopThread(): (() => LoopThread) | undefined {
-  const bytes = Buffer.alloc(128)
+  return ofThread('schedstat', (text) => {
+    const [computed, waited] = text.split(' ')
+    return { computedMs: Number(computed) / 1e6, waitedMs: Number(waited) / 1e6 }
+  })
+}
+
+/** How often the thread touched memory that it had to be given first. A fault costs 0.2 us where nothing is virtual, and up to 12 us in a virtual machine that gives memory back to its host. */
+export function loopFaults(): (() => number) | undefined {
+  return ofThread('stat', (text) => Number(text.slice(text.lastIndexOf(')') + 2).split(' ')[7]))
+}
+
+function ofThread<T>(file: 'schedstat' | 'stat', read: (text: string) => T): (() => T) | undefined {
+  const bytes = Buffer.alloc(1024)
   try {
-    const file = openSync(`/proc/${process.pid}/task/${process.pid}/schedstat`, 'r')
-    return () => {
-      const size = readSync(file, bytes, 0, bytes.length, 0)
-      const [computed, waited] = bytes.toString('latin1', 0, size).split(' ')
-      return { computedMs: Number(computed) / 1e6, waitedMs: Number(waited) / 1e6 }
-    }
+    const open = openSync(`/proc/${process.pid}/task/${process.pid}/${file}`, 'r')
+    return () => read(bytes.toString('latin1', 0, readSync(open, bytes, 0, bytes.length, 0)))
   } catch {
     return undefined
   }
