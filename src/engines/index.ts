@@ -16,7 +16,7 @@ export type { RankLoad } from './load-signals.js'
 export { HttpProbe } from './probe.js'
 export type { HttpProbeOptions, Probe, ProbeReply } from './probe.js'
 export { engineRoute } from './routes.js'
-export { fatalValue, unboundedField } from './sglang/fatal-values.js'
+export { fatalValue, textLists, unboundedField } from './sglang/fatal-values.js'
 export type { FatalValue } from './sglang/fatal-values.js'
 export { Sighting } from './sighting.js'
 export {

@@ -2,13 +2,19 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { stepBytes } from './scan-fields.js'
 import type { ItemSpans } from './scan-list.js'
-import { scanList } from './scan-list.js'
+import type { Steps } from './steps.js'
+import { holdsEmptyText, scanList } from './scan-list.js'
+
+function endOf<T>(steps: Steps<T>): T {
+  let step = steps.next()
+  while (!step.done) step = steps.next()
+  return step.value
+}
 
 function itemsOf(bytes: Buffer, start: number, end: number, itemsMax: number): unknown {
-  const steps = scanList(bytes, start, end, itemsMax)
-  let step: IteratorResult<undefined, ItemSpans | undefined> = steps.next()
-  while (!step.done) step = steps.next()
-  return step.value?.map(([from, to]) => JSON.parse(bytes.toString('utf8', from, to)) as unknown)
+  return endOf<ItemSpans | undefined>(scanList(bytes, start, end, itemsMax))?.map(
+    ([from, to]) => JSON.parse(bytes.toString('utf8', from, to)) as unknown,
+  )
 }
 
 it('finds the items that JSON.parse finds, as many as are wanted', () => {
@@ -22,6 +28,21 @@ it('finds the items that JSON.parse finds, as many as are wanted', () => {
       expect(itemsOf(bytes, before.length, end, itemsMax)).toEqual((JSON.parse(text) as unknown[]).slice(0, itemsMax))
     }),
   )
+})
+
+it('finds an empty text among them, and no other', () => {
+  const value = fc.oneof(fc.jsonValue({ maxDepth: 2 }), fc.constantFrom('""', '\\"', [''], { '': '' }, ''))
+  const found = { true: 0, false: 0 }
+  fc.assert(
+    fc.property(fc.array(value), fc.nat(2), (list, indent) => {
+      const bytes = Buffer.from(JSON.stringify(list, undefined, indent))
+      const isThere = endOf(holdsEmptyText(bytes, 0, bytes.length))
+      found[`${isThere}`]++
+      expect(isThere).toBe(list.includes(''))
+    }),
+  )
+  expect(Math.min(found.true, found.false)).toBeGreaterThan(10)
+  expect(endOf(holdsEmptyText(Buffer.from('""'), 0, 2))).toBe(false)
 })
 
 it.each(['{}', '"[1]"', '1'])('%s is no list', (text) => {

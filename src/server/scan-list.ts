@@ -14,11 +14,30 @@ export function* scanList(
 ): Steps<ItemSpans | undefined> {
   if (bytes[start] !== openBracket) return undefined
   const spans: [number, number][] = []
+  if (itemsMax > 0) yield* walkItems(bytes, start, end, (...span) => spans.push(span) < itemsMax)
+  return spans
+}
+
+/** Whether one of its items is `""`. */
+export function* holdsEmptyText(bytes: Uint8Array, start: number, end: number): Steps<boolean> {
+  if (bytes[start] !== openBracket) return false
+  let isFound = false
+  yield* walkItems(bytes, start, end, (item) => !(isFound = bytes[item] === quote && bytes[item + 1] === quote))
+  return isFound
+}
+
+/** For as long as `goesOn` says so. */
+function* walkItems(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  goesOn: (start: number, end: number) => boolean,
+): Steps<void> {
   let itemStart = -1 // no byte of the item was seen
   let depth = 0
   let isInText = false
   let stepEnd = end - start > longBytes ? start + stepBytes : end
-  for (let at = start + 1; at < end && spans.length < itemsMax; at++) {
+  for (let at = start + 1; at < end; at++) {
     if (at >= stepEnd) {
       yield
       stepEnd = at + stepBytes
@@ -31,7 +50,7 @@ export function* scanList(
     }
     if (byte <= 0x20) continue
     if (depth === 0 && (byte === comma || byte === closeBracket)) {
-      if (itemStart >= 0) spans.push([itemStart, at])
+      if (itemStart >= 0 && !goesOn(itemStart, at)) return
       itemStart = -1
       continue
     }
@@ -40,7 +59,6 @@ export function* scanList(
     else if (byte === openBrace || byte === openBracket) depth++
     else if (byte === closeBrace || byte === closeBracket) depth--
   }
-  return spans
 }
 
 const quote = 0x22

@@ -77,6 +77,9 @@ export function fatalValue(body: Fields, { idMax, fillsEmptyTexts }: KnownVocabu
   return fatalList(body) ?? (fillsEmptyTexts === false ? emptyText(body) : undefined)
 }
 
+/** Fields that may hold many prompts as texts. */
+export const textLists = ['prompt', 'text', 'items'] as const
+
 /** A prompt of no tokens at all. */
 function emptyText(body: Fields): FatalValue | undefined {
   const isEmpty = (value: unknown): boolean => value === '' || (Array.isArray(value) && value.includes(''))

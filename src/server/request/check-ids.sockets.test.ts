@@ -94,6 +94,29 @@ describe('an SGLang worker', () => {
     expect({ status: response.status, seen: engines[0]!.seen.length }).toEqual({ status, seen: status === 200 ? 1 : 0 })
   })
 
+  const manyTexts = Array.from({ length: 9000 }, (_, at) => `text ${at} "",`)
+
+  it.each([
+    ['/v1/completions', { prompt: '' }, 400],
+    ['/v1/completions', { prompt: ['a', ''] }, 400],
+    ['/v1/completions', { prompt: [...manyTexts, ''] }, 400],
+    ['/generate', { text: ['', ...manyTexts] }, 400],
+    ['/v1/score', { query: '', items: [...manyTexts, ''] }, 400],
+    ['/v1/score', { query: 'a', items: [...manyTexts, ''] }, 200],
+    ['/v1/completions', { prompt: manyTexts }, 200],
+    ['/v1/completions', { prompt: 'a "",'.repeat(9000) }, 200],
+  ])('gets no empty text where nothing stands around texts: %s, %#', async (path, fields, status) => {
+    for (const fillsEmptyTexts of [false, true]) {
+      const tokenizer: PromptTokenizer = { fillsEmptyTexts, tokenize: () => undefined }
+      const house = await openHouse({ engines: 1, engine: 'sglang', model: { tokenizer } })
+      const response = await post(house.url, path, JSON.stringify({ model: 'm', ...fields }))
+      await response.text()
+      expect(response.status).toBe(fillsEmptyTexts ? 200 : status)
+      expect(house.engines[0]!.seen.length).toBe(response.status === 200 ? 1 : 0)
+      await house.close()
+    }
+  })
+
   it.each([
     ['an id that 31 bits do not hold', 2 ** 31, 400],
     ['a negative one', -1, 400],

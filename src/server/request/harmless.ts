@@ -26,7 +26,7 @@ export function requireHarmless(kind: EngineKind, prepared: Prepared, context: C
 }
 
 function* checkFor(kind: EngineKind, prepared: Prepared, context: Context): Steps<void> {
-  checkValues(kind, prepared, context)
+  yield* checkValues(kind, prepared, context)
   yield* checkIds(kind, prepared)
   prepared.harmlessTo.add(kind)
 }
