@@ -1,5 +1,6 @@
 import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
+import { InProcessRouter } from '../routing/index.js'
 import { createMetrics } from '../telemetry/index.js'
 import type { Responder } from './fake-engine.case.js'
 import { answerChat, chatFrames, startFakeEngine, startThen } from './fake-engine.case.js'
@@ -107,6 +108,33 @@ describe('a worker that fails before its first byte', () => {
     await response.text()
   })
 
+  it.each(['random', 'kv'] as const)(
+    'is left out of the second choice though it is not in quarantine, and the router would take it again: %s',
+    async (kind) => {
+      const router =
+        kind === 'kv'
+          ? await InProcessRouter.create({ blockSize: 16, config: { useKvEvents: false } })
+          : createPolicyRouter({ policy: 'random', random: () => 0 })
+      const { url, engines, gateway } = await open({ router, engines: 3 })
+      const body = chatBody({
+        messages: [{ role: 'user', content: 'the same words as before, every time. '.repeat(40) }],
+      })
+      const ask = async (): Promise<{ status: number; worker: number }> => {
+        const response = await post(url, '/v1/chat/completions', body)
+        await response.text()
+        return { status: response.status, worker: Number(response.headers.get('x-warmroute-worker-id')) }
+      }
+      const { worker: favourite } = await ask()
+      expect((await ask()).worker).toBe(favourite) // it would go there again
+      engines[favourite - 1]!.respond = (_request, response) => void response.writeHead(503).end()
+      const moved = await ask()
+      expect(moved.status).toBe(200)
+      expect(moved.worker).not.toBe(favourite)
+      expect(engines.map((engine) => engine.seen.length).sort((a, b) => b - a)).toEqual([3, 1, 0])
+      expect(gateway.workers().some((it) => it.is_quarantined)).toBe(false)
+    },
+  )
+
   it('is replaced at most once: the second failure is the answer', async () => {
     const { url, engines } = await open({ engines: 3, respond: (_request, response) => void response.destroy() })
     const response = await post(url, '/v1/chat/completions', chatBody())
@@ -146,14 +174,17 @@ describe('a worker that fails before its first byte', () => {
 })
 
 describe('a worker that fails in the middle', () => {
-  it('ends the stream with an error frame', async () => {
-    const { url } = await open({ respond: startThen((response) => response.destroy()) })
+  it('ends the stream with an error frame, and nobody else is asked', async () => {
+    const { url, engines } = await open({ respond: startThen((response) => response.destroy()) })
     const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
     expect(response.status).toBe(200)
     const text = await response.text()
-    expect(text.startsWith(frames.slice(0, 2).join(''))).toBe(true)
-    expect(text).toContain('"code":"WR_ENGINE_DISCONNECTED"')
-    expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
+    const began = frames.slice(0, 2).join('')
+    expect(text.startsWith(began)).toBe(true)
+    expect(text.slice(began.length)).toMatch(
+      /^data: \{"error":\{[^\n]*"code":"WR_ENGINE_DISCONNECTED"[^\n]*\n\ndata: \[DONE\]\n\n$/,
+    )
+    expect(engines.reduce((sum, engine) => sum + engine.seen.length, 0)).toBe(1)
   })
 
   it("ends an Anthropic stream with Anthropic's error event", async () => {
