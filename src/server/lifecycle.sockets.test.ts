@@ -174,7 +174,7 @@ describe('a worker that fails before its first byte', () => {
 })
 
 describe('a worker that fails in the middle', () => {
-  it('ends the stream with an error frame, and nobody else is asked', async () => {
+  it('ends the stream with an error frame', async () => {
     const { url, engines } = await open({ respond: startThen((response) => response.destroy()) })
     const response = await post(url, '/v1/chat/completions', chatBody({ stream: true }))
     expect(response.status).toBe(200)
