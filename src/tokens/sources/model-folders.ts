@@ -42,7 +42,7 @@ async function modelFolder(model: string): Promise<FoundFolder | undefined> {
 
 async function hubCache(model: string, folders: ModelFolders): Promise<FoundFolder | undefined> {
   for (const cache of [folders.hubCache, folders.hub?.cacheFolder]) {
-    const folder = cache === undefined ? undefined : await findInHubCache(cache, model, folders.hub?.revision ?? 'main')
+    const folder = cache === undefined ? undefined : await findInHubCache(cache, model, folders.hub?.revision)
     if (folder !== undefined) return { name: 'hub-cache', folder }
   }
   return undefined

@@ -1,5 +1,5 @@
 // The sources behind real sockets: a hub and engines that answer what real ones were recorded to answer.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -212,6 +212,37 @@ it('finds a snapshot in the cache that other tools keep, or the folder itself', 
   const found = await service.setModel('cached', { model: 'org/tiny', hubCache: cache })
   expect(found).toMatchObject({ source: 'hub-cache', from: snapshot })
   expect(await service.setModel('by path', { model: snapshot })).toMatchObject({ source: 'folder' })
+})
+
+it('of several snapshots takes the one that is asked for, else the newest, and never another than the one asked for', async () => {
+  const cache = newFolder()
+  const repository = join(cache, 'models--org--many')
+  const snapshots = ['ccc', 'bbb', 'aaa', 'ddd', 'eee'].map((name, age) => {
+    const folder = join(repository, 'snapshots', name)
+    mkdirSync(folder, { recursive: true })
+    if (name !== 'ddd') writeFileSync(join(folder, 'tokenizer.json'), tokenizerJson)
+    utimesSync(folder, 2000 - age, name === 'bbb' ? 9000 : name === 'ddd' ? 9999 : 2000 - age)
+    return folder
+  })
+  const asked: string[] = []
+  const endpoint = await listen((request, _, response) => {
+    asked.push(request.url!)
+    response.writeHead(404).end()
+  })
+  const found = async (revision?: string): Promise<string | undefined> => {
+    const hub = { endpoint, cacheFolder: cache, revision }
+    return (await service.setModel('org/many', { hub })).from
+  }
+  expect(await found()).toBe(snapshots[1])
+  mkdirSync(join(repository, 'refs'))
+  writeFileSync(join(repository, 'refs', 'main'), 'aaa\n')
+  writeFileSync(join(repository, 'refs', 'v2'), 'ccc')
+  expect(await found()).toBe(snapshots[2])
+  expect(await found('v2')).toBe(snapshots[0])
+  expect(await found('eee')).toBe(snapshots[4])
+  expect(asked).toEqual([])
+  expect(await found('v3')).toBeUndefined()
+  expect(asked.at(-1)).toBe('/org/many/resolve/v3/tokenizer.json')
 })
 
 it('takes a tokenizer that our own paths do not know through the library', async () => {
