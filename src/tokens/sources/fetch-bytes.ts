@@ -34,7 +34,7 @@ export async function fetchBytes(url: string, options: FetchOptions): Promise<Fe
   } catch (cause) {
     if (stop.signal.aborted) throw stop.signal.reason
     if (cause instanceof WarmrouteError) throw cause
-    throw failed(url, cause instanceof Error ? cause.message : String(cause), cause)
+    throw failed(url, messageOf(cause), cause)
   } finally {
     clearTimeout(timer)
     options.signal?.removeEventListener('abort', onAbort)
@@ -50,6 +50,14 @@ async function readAtMost(response: Response, bytesMax: number, url: string): Pr
     chunks.push(chunk)
   }
   return Buffer.concat(chunks)
+}
+
+/** `fetch failed` says nothing; what is behind it does. */
+function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const { message, cause } = error
+  const behind = cause instanceof Error ? cause.message || (cause as NodeJS.ErrnoException).code : undefined
+  return behind ? `${message}: ${behind}` : message
 }
 
 function failed(url: string, reason: string, cause?: unknown): WarmrouteError {

@@ -3,7 +3,7 @@ import type { Body } from '../chat/request.js'
 import type { Value } from '../template/values.js'
 
 export interface TokensAnswer {
-  /** Undefined where there are none, or what stands there are no ids. */
+  /** Undefined where there are none, what stands there are no ids, or not as many as the engine says. */
   readonly ids: Uint32Array | undefined
   /** Where media lie, as the engine says it. */
   readonly features: Value
@@ -20,9 +20,11 @@ export function readAnswer(bytes: Uint8Array): TokensAnswer {
     return nothing
   }
   const first = (Array.isArray(value) ? (value as readonly Value[])[0] : value) as Body | null | undefined
-  const { token_ids: rendered, tokens, features } = first ?? {}
+  const { token_ids: rendered, tokens, count, features } = first ?? {}
   const said = rendered ?? tokens
-  return { ids: idsOf(Array.isArray(said) && Array.isArray(said[0]) ? (said[0] as Value) : said), features }
+  const ids = idsOf(Array.isArray(said) && Array.isArray(said[0]) ? (said[0] as Value) : said)
+  const isCounted = typeof count !== 'number' || count === ids?.length // of several texts it is a list
+  return { ids: isCounted ? ids : undefined, features }
 }
 
 /** How many tokens an engine counted. Undefined where it says none. */

@@ -114,6 +114,34 @@ describe('a hub', () => {
     expect(status.tried.join()).toContain('404')
   })
 
+  it.each([
+    { says: 'knows nobody', reply: (it: ServerResponse) => it.writeHead(401).end('{}'), why: 'the hub answered 401' },
+    {
+      says: 'sends everybody to itself',
+      reply: (it: ServerResponse) => it.writeHead(302, { location: '/org/odd/resolve/main/tokenizer.json' }).end(),
+      why: 'fetch failed: redirect count exceeded',
+    },
+    {
+      says: 'never ends a file',
+      reply: (it: ServerResponse) => void it.writeHead(200).write('{'),
+      why: 'no answer within 1000 ms',
+    },
+    {
+      says: 'sends pages in place of files',
+      reply: (it: ServerResponse) => it.writeHead(200).end('<html>'),
+      why: 'tokenizer.json is no JSON',
+    },
+  ])('that $says leaves the model to its engine, and says why', async ({ reply, why }) => {
+    const endpoint = await listen((request, _, response) => {
+      if (request.url === '/v1/tokenize') return void response.writeHead(200).end('{"tokens":[5,6],"count":2}')
+      reply(response)
+    })
+    const hub = { endpoint, cacheFolder: newFolder(), deadlineMs: 1000 }
+    const engine = { url: endpoint, dialect: 'sglang' } as const
+    expect(await service.setModel('org/odd', { hub, engine })).toMatchObject({ source: 'engine', tried: [why] })
+    expect(await idsOf('org/odd', 'completions', { prompt: 'x' })).toEqual([5, 6])
+  })
+
   it('that never answers ends at the deadline', async () => {
     const endpoint = await listen(() => undefined)
     const hub = { endpoint, cacheFolder: newFolder(), deadlineMs: 50 }
@@ -407,6 +435,28 @@ describe('an engine', () => {
     { says: 'is broken', reply: (it: ServerResponse) => it.writeHead(500).end('{}'), loadOnly: 'source-failed' },
     { says: 'hangs up', reply: (it: ServerResponse) => it.destroy(), loadOnly: 'source-failed' },
     { says: 'never answers', reply: () => undefined, loadOnly: 'source-failed' },
+    {
+      says: 'never ends its answer',
+      reply: (it: ServerResponse) => void it.writeHead(200).write('{"tokens":[1,2'),
+      loadOnly: 'source-failed',
+    },
+    {
+      says: 'sends everybody to itself',
+      reply: (it: ServerResponse) => it.writeHead(307, { location: '/v1/tokenize' }).end(),
+      loadOnly: 'source-failed',
+    },
+    ...[
+      '{"tokens":[1,2],"count":3}',
+      '{"tokens":[1,2.5]}',
+      '{"tokens":[-1]}',
+      '{"tokens":["1"]}',
+      '{"tokens":[]}',
+      '[[]]',
+    ].map((text) => ({
+      says: `answers ${text}`,
+      reply: (it: ServerResponse) => it.writeHead(200).end(text),
+      loadOnly: 'source-failed',
+    })),
   ])('that $says makes the request load-only', async ({ reply, loadOnly }) => {
     const url = await listen((_, __, response) => void reply(response))
     await service.setModel('odd', { engine: { url, dialect: 'sglang', deadlineMs: 80 } })
@@ -450,7 +500,7 @@ describe('an engine', () => {
     server!.closeAllConnections()
     await new Promise((resolve) => server!.close(resolve))
     for (let failed = 0; failed < 3; failed++) expect(await ask()).toMatchObject({ loadOnly: 'source-failed' })
-    expect(service.status('t').trouble).toContain('fetch failed')
+    expect(service.status('t').trouble).toMatch(/fetch failed: .*ECONNREFUSED/)
     const stop = AbortSignal.abort(new Error('over'))
     await expect(service.tokenizeRequest('t', 'completions', { prompt: 'y' }, { signal: stop })).rejects.toThrow('over')
   })
