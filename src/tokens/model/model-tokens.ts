@@ -16,6 +16,7 @@ import type { TokenPool } from '../pool/pool.js'
 import type { RenderResult, TaskTypes, TextBytes, TextsResult } from '../pool/tasks.js'
 import { copyInSlices, joinInSlices, nextTurn } from '../next-turn.js'
 import type { RememberedText } from '../remember/remembered-texts.js'
+import { sizeOfText } from '../remember/remembered-texts.js'
 import type { PrefixCounts, Rendering } from '../template/rendered-prefixes.js'
 import { RenderedPrefixes } from '../template/rendered-prefixes.js'
 import { TemplateLimitError } from '../template/run.js'
@@ -113,7 +114,7 @@ export class ModelTokens {
     this.idMax = loaded.idMax
     this.#pool = pool
     this.plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan | LibraryPlan
-    this.#prefixes = new RenderedPrefixes(options.keepsRenderings === false ? 0 : cacheBytes / 8)
+    this.#prefixes = new RenderedPrefixes(options.keepsRenderings === false ? 0 : cacheBytes / 8, { sizeOfText })
     this.#textMax = options.textMax ?? textMaxDefault
     this.#renderMsMax = options.loopMsMax ?? renderMsMax
     this.#encodeMsMax = options.loopMsMax ?? encodeMsMax

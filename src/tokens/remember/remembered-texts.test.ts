@@ -174,3 +174,19 @@ it('a text whose hashes make it too large is forgotten, and counted', () => {
   expect(texts.counts.evictions).toBe(1)
   expect(texts.find(bytes, false).match).toBeUndefined()
 })
+
+it('counts the bytes, the ids, the cuts and the marks of a text, and forgets its marks with it', () => {
+  const texts = new RememberedTexts(1 << 20)
+  const bytes = bytesOf(5000)
+  const text = { ...remembered(bytes), ids: new Uint32Array(100), cuts: new Uint32Array(40) }
+  const { marks } = texts.add(text, texts.find(bytes, false))
+  expect(marks).toHaveLength(6) // at 128, 256, 512, 1024, 2048 and 4096
+  expect(texts.byteLength).toBe(5000 + 400 + 160 + 6 * 72 + 512)
+  expect(texts.markCount).toBe(6)
+  for (let seed = 1; seed <= 400; seed++) {
+    const other = bytes.map((byte) => byte ^ seed)
+    texts.add(remembered(other), texts.find(other, false))
+  }
+  expect(texts.counts.evictions).toBeGreaterThan(100)
+  expect(texts.markCount).toBe(6 * texts.count)
+})

@@ -60,7 +60,7 @@ export class RememberedTexts {
     this.#texts = new LRUCache({
       maxSize: Math.max(1, bytesMax),
       maxEntrySize: this.#textBytesMax,
-      sizeCalculation: ({ text }) => sizeOf(text),
+      sizeCalculation: ({ text }) => sizeOfText(text),
       dispose: ({ text }, key, reason) => this.#forget(text, key, reason),
       noDisposeOnSet: true,
     })
@@ -72,6 +72,11 @@ export class RememberedTexts {
 
   get count(): number {
     return this.#texts.size
+  }
+
+  /** Of all of them: no more than the texts have. */
+  get markCount(): number {
+    return this.#byMark.size
   }
 
   /** The stored text that shares the most leading bytes. Texts with special tokens around them and others do not meet: their ids are counted differently. */
@@ -115,7 +120,7 @@ export class RememberedTexts {
   add(text: NewText, { marks, match: replaced }: Lookup): RememberedText {
     const stored: RememberedText = { ...text, key: this.#nextKey++, marks, hashes: [] }
     // One that is too large to be kept must not take the place of others, nor their marks.
-    if (text.bytes.length < rememberedBytesMin || sizeOf(stored) > this.#textBytesMax) return stored
+    if (text.bytes.length < rememberedBytesMin || sizeOfText(stored) > this.#textBytesMax) return stored
     if (replaced && replaced.common + wholeMarkBytes / 4 > replaced.text.bytes.length) {
       this.#texts.delete(replaced.text.key)
     }
@@ -143,7 +148,8 @@ export class RememberedTexts {
   }
 }
 
-function sizeOf(text: RememberedText): number {
+/** Bytes that it holds in memory, about. */
+export function sizeOfText(text: RememberedText): number {
   const hashed = text.hashes.reduce((sum, it) => sum + it.local.byteLength + it.sequence.byteLength, 0)
   return (
     text.bytes.length + text.ids.byteLength + text.cuts.byteLength + text.marks.length * bytesPerMark + hashed + 512

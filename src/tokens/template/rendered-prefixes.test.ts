@@ -295,6 +295,15 @@ describe('what is kept', () => {
     expect(heavy! - plain!).toBeGreaterThanOrEqual(9 * 1000)
   })
 
+  it('counts all that its text holds, which nobody else may hold any more', () => {
+    const sizes = [undefined, (text: Kept) => text.bytes.length + 5000].map((sizeOfText) => {
+      const prefixes = new RenderedPrefixes<Kept>(1 << 20, sizeOfText ? { sizeOfText } : {})
+      keep(prefixes.render(template, { messages: conversation(9) }, options))
+      return prefixes.byteLength
+    })
+    expect(sizes[1]! - sizes[0]!).toBe(5000)
+  })
+
   it('is forgotten within its bytes, and counted', () => {
     const first = new RenderedPrefixes<Kept>(1 << 20)
     const render = (prefixes: RenderedPrefixes<Kept>, start: string): string =>

@@ -50,7 +50,9 @@ interface Kept<Text extends KeptText> {
   readonly size: number
 }
 
-export interface PrefixOptions {
+export interface PrefixOptions<Text extends KeptText> {
+  /** Bytes that a text holds; left out: those of its bytes. */
+  readonly sizeOfText?: (text: Text) => number
   /** Of each template so many renderings are made twice, and after them one in so many. */
   readonly comparedFirst?: number
   readonly comparedEvery?: number
@@ -72,12 +74,14 @@ export class RenderedPrefixes<Text extends KeptText> {
   readonly #refuted = new WeakSet<Template>()
   readonly #seeds = new WeakMap<Template, number>()
   readonly #bytesMax: number
+  readonly #sizeOfText: (text: Text) => number
   readonly #comparedFirst: number
   readonly #comparedEvery: number
   #nextKey = 1
 
-  constructor(bytesMax: number, options: PrefixOptions = {}) {
+  constructor(bytesMax: number, options: PrefixOptions<Text> = {}) {
     this.#bytesMax = bytesMax
+    this.#sizeOfText = options.sizeOfText ?? (({ bytes }) => bytes.length)
     this.#comparedFirst = options.comparedFirst ?? comparedFirstDefault
     this.#comparedEvery = options.comparedEvery ?? comparedEveryDefault
     this.#kept = new LRUCache({
@@ -172,7 +176,7 @@ export class RenderedPrefixes<Text extends KeptText> {
     const { bytes } = text
     const extra = sizeOfAll(notIn(made, messages))
     if (extra === undefined) return // what cannot be measured and compared is not kept
-    const size = bytes.length + turnBytes + extra + marks.length * bytesPerMark + 512
+    const size = this.#sizeOfText(text) + turnBytes + extra + marks.length * bytesPerMark + 512
     // One that goes on takes the place of the one before.
     if (known && marks[known.marks.length - 1] === known.marks.at(-1)) this.#kept.delete(known.key)
     const key = this.#nextKey++
