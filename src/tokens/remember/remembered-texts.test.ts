@@ -190,3 +190,28 @@ it('counts the bytes, the ids, the cuts and the marks of a text, and forgets its
   expect(texts.counts.evictions).toBeGreaterThan(100)
   expect(texts.markCount).toBe(6 * texts.count)
 })
+
+it('a text that another went on from was used: it outlives one that was not', () => {
+  const texts = new RememberedTexts(7500) // two of them, and not three
+  const [first, second, third] = [0, 1, 2].map((seed) => bytesOf(2000).map((byte) => byte ^ seed))
+  const stored = texts.add(remembered(first!), texts.find(first!, false))
+  texts.add(remembered(second!), texts.find(second!, false))
+  texts.findAfter(stored, first!, 1000)
+  texts.add(remembered(third!), texts.find(third!, false))
+  expect(texts.counts.evictions).toBe(1)
+  expect(texts.find(first!, false).match?.text).toBe(stored)
+  expect(texts.find(second!, false).match).toBeUndefined()
+})
+
+it('keeps the hashes of a text in the two forms that were asked for last', () => {
+  const texts = new RememberedTexts(1 << 20)
+  const bytes = bytesOf(2000)
+  const stored = texts.add(remembered(bytes), texts.find(bytes, false))
+  const hashes = [4, 8, 16, 32].map((blockSize) => {
+    const made = new BlockHashes()
+    createBlockHasher().hash(Uint32Array.from({ length: 800 }), createHashScheme({ blockSize }), made)
+    texts.addHashes(stored, made)
+    return made
+  })
+  expect(stored.hashes).toEqual(hashes.slice(2))
+})
