@@ -75,7 +75,7 @@ it.each([
   expect(unboundedField(body, new Set([name ?? '']))).toBe(undefined)
 })
 
-it('an empty text, where nothing stands around texts', () => {
+it('an empty text, unless something is known to stand around texts', () => {
   for (const body of [
     { text: '' },
     { prompt: '' },
@@ -85,7 +85,7 @@ it('an empty text, where nothing stands around texts', () => {
   ]) {
     expect(fatalValue(body, { fillsEmptyTexts: false })).toMatchObject({ param: Object.keys(body)[0] })
     expect(fatalValue(body, { fillsEmptyTexts: true })).toBe(undefined)
-    expect(fatalValue(body)).toBe(undefined)
+    expect(fatalValue(body)).toMatchObject({ param: Object.keys(body)[0] })
   }
   for (const body of [{ prompt: ['x'], text: 'y', input: '' }, { items: ['', 'x'], query: 'x' }, { items: '' }])
     expect(fatalValue(body, { fillsEmptyTexts: false })).toBe(undefined)

@@ -74,18 +74,20 @@ export function fatalValue(body: Fields, { idMax, fillsEmptyTexts }: KnownVocabu
     const fatal = fatalIn(fields, idMax) ?? (fields === body ? undefined : fatalStop(fields, idMax))
     if (fatal) return fatal
   }
-  return fatalList(body) ?? (fillsEmptyTexts === false ? emptyText(body) : undefined)
+  return fatalList(body) ?? (fillsEmptyTexts ? undefined : emptyText(body))
 }
 
 /** Fields that may hold many prompts as texts. */
 export const textLists = ['prompt', 'text', 'items'] as const
 
-/** A prompt of no tokens at all. */
+/** A prompt of no tokens at all; of a tokenizer that nobody knows it may be one. */
 function emptyText(body: Fields): FatalValue | undefined {
   const isEmpty = (value: unknown): boolean => value === '' || (Array.isArray(value) && value.includes(''))
   const isScored = (body['query'] ?? '') === '' && Array.isArray(body['items']) && isEmpty(body['items']) // what is scored is both, joined
   const param = isScored ? 'items' : ['prompt', 'text'].find((name) => isEmpty(body[name]))
-  return param === undefined ? undefined : { param, reason: 'holds an empty text, which has no tokens with this model' }
+  return param === undefined
+    ? undefined
+    : { param, reason: 'holds an empty text, which is not known to have tokens with this model' }
 }
 
 /** What a batch may say of each of its prompts. Of a single one a list is handed on as it is, and compared with a number. */

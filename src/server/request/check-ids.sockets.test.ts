@@ -104,9 +104,10 @@ describe('an SGLang worker', () => {
     ['/v1/score', { query: '', items: [...manyTexts, ''] }, 400],
     ['/v1/score', { query: 'a', items: [...manyTexts, ''] }, 200],
     ['/v1/completions', { prompt: manyTexts }, 200],
+    ['/tokenize', { prompt: '' }, 200], // of which its scheduler never hears
     ['/v1/completions', { prompt: 'a "",'.repeat(9000) }, 200],
-  ])('gets no empty text where nothing stands around texts: %s, %#', async (path, fields, status) => {
-    for (const fillsEmptyTexts of [false, true]) {
+  ])('gets no empty text unless something is known to stand around texts: %s, %#', async (path, fields, status) => {
+    for (const fillsEmptyTexts of [false, undefined, true]) {
       const tokenizer: PromptTokenizer = { fillsEmptyTexts, tokenize: () => undefined }
       const house = await openHouse({ engines: 1, engine: 'sglang', model: { tokenizer } })
       const response = await post(house.url, path, JSON.stringify({ model: 'm', ...fields }))

@@ -17,8 +17,7 @@ export function* checkValues(
   if (kind !== 'sglang') return
   const { model, body } = prepared
   const { tokenizer } = model.spec
-  const isEmptyFatal = tokenizer?.fillsEmptyTexts === false
-  const fatal = fatalValue(isEmptyFatal ? yield* withEmptyTexts(prepared) : body, tokenizer)
+  const fatal = fatalValue(tokenizer?.fillsEmptyTexts ? body : yield* withEmptyTexts(prepared), tokenizer)
   if (fatal) throw refused(fatal.param, fatal.reason)
   const unbounded = unboundedField(body, allowedEngineFields)
   if (unbounded !== undefined) throw refused(unbounded, 'is not passed on, unless `allowed_engine_fields` names it')

@@ -26,7 +26,9 @@ export function requireHarmless(kind: EngineKind, prepared: Prepared, context: C
 }
 
 function* checkFor(kind: EngineKind, prepared: Prepared, context: Context): Steps<void> {
-  yield* checkValues(kind, prepared, context)
-  yield* checkIds(kind, prepared)
+  if (!prepared.row.isIdle) {
+    yield* checkValues(kind, prepared, context)
+    yield* checkIds(kind, prepared)
+  }
   prepared.harmlessTo.add(kind)
 }
