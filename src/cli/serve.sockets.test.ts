@@ -160,7 +160,7 @@ describe('workers that come and go', () => {
     await engine({ port, events: false })
     await engine(other)
     const isShown = (): boolean => /^ +2 +http.*exact$/m.test(lines.slice(before).join('\n'))
-    expect(await served.assembly.until(isShown, 10_000)).toBe(true)
+    expect(await served.assembly.until(isShown, 10_000), lines.slice(before).join('\n')).toBe(true)
     const said = lines.slice(before).join('\n')
     expect(said).toMatch(/^ +1 +http:\S+ +vllm \S+ +sim +off +engine, whole +approximate$/m)
     expect(said).toContain('to make it exact, add: --kv-events-config')
@@ -371,6 +371,23 @@ describe('models that answer with numbers', () => {
     })
     expect((await fetch(`${only.url}/health`)).status).toBe(200) // an SGLang that got it would be down
   })
+})
+
+it('a model has the names of all its engines, whoever answers first, and adapters only where they are', async () => {
+  const [plain, named] = [await engine(), await engine({ models: ['sim', 'short'], adapters: ['french'] })]
+  for (const urls of [
+    [plain.url, named.url],
+    [named.url, plain.url],
+  ]) {
+    const served = await start(urls)
+    const ai = client(served)
+    const models = await ai.models.list()
+    expect(models.data.map(({ id }) => id).sort()).toEqual(['french', 'short', 'sim'])
+    const messages = [{ role: 'user', content: 'a' }] as const
+    for (const model of ['short', 'french', 'short', 'french', 'french'])
+      await ai.chat.completions.create({ model, messages: [...messages], max_tokens: 1 })
+    await served.close()
+  }
 })
 
 describe('what it refuses', () => {

@@ -22,7 +22,8 @@ export async function showWorkers(assembly: Assembly, say: Say): Promise<void> {
   const first = assembly.reports()
   const shown = new Set(first.filter(({ verdict }) => verdict).map(({ workerId }) => workerId))
   write(startTable(first), say)
-  const isNew = ({ workerId, verdict }: AddressReport): boolean => verdict !== undefined && !shown.has(workerId)
+  const isNew = ({ workerId, verdict, isJoining }: AddressReport): boolean =>
+    verdict !== undefined && !isJoining && !shown.has(workerId)
   for (;;) {
     await assembly.until((reports) => reports.some(isNew), foreverMs)
     await assembly.until((reports) => reports.every(isAtRest), settleMs) // those who come together are shown together
@@ -38,8 +39,8 @@ function write(table: readonly string[], say: Say): void {
   for (const line of ['', ...table, '']) say(line)
 }
 
-function isAtRest({ state, verdict }: AddressReport): boolean {
-  return verdict ? isSettled(verdict) : state === 'dismissed'
+function isAtRest({ state, verdict, isJoining }: AddressReport): boolean {
+  return verdict ? !isJoining && isSettled(verdict) : state === 'dismissed'
 }
 
 function isSettled({ mode, fix }: { readonly mode: WorkerMode; readonly fix?: string | undefined }): boolean {

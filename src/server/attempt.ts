@@ -210,7 +210,8 @@ export class Attempt {
       wantsStream: prepared.isStream,
       editedBytesMax: context.limits.editedBytesMax,
       isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (context.isStrict && isHidden(status)),
-      canMove: () => !isLast && !pair && prepared.model.fleet.hasOther(answer.workerId, prepared.row),
+      canMove: () =>
+        !isLast && !pair && prepared.model.fleet.hasOther(answer.workerId, prepared.row, prepared.loraName),
       editEvent,
       bodyEdit,
     }

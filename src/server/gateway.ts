@@ -163,10 +163,19 @@ class HttpGateway implements Gateway {
       storedResponsesMax: limits.storedResponsesMax,
     })
     this.#context.hub.add(model)
+    for (const worker of spec.workers ?? []) this.#learnNames(model, worker)
   }
 
   setWorker(model: string, spec: WorkerSpec): void {
-    this.#context.hub.resolve(model).model.setWorker(spec)
+    const served = this.#context.hub.resolve(model).model
+    served.setWorker(spec)
+    this.#learnNames(served, spec)
+  }
+
+  /** A name that another model has keeps nobody from serving. */
+  #learnNames(model: Model, spec: WorkerSpec): void {
+    for (const name of this.#context.hub.learn(model, spec))
+      this.#context.log.debug({ worker: String(spec.id), model: model.name, name }, 'a name belongs to another model')
   }
 
   removeWorker(workerId: bigint): boolean {

@@ -1,6 +1,7 @@
 /** Which model a name means. Names, aliases and adapters are reserved across all models: a taken one is refused. */
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { Model } from './model.js'
+import type { WorkerSpec } from './options.js'
 
 export interface Resolved {
   readonly model: Model
@@ -36,6 +37,19 @@ export class ModelHub {
     this.#models.set(name, model)
     for (const own of [name, ...aliases]) this.#names.set(own, { model, loraName: undefined })
     for (const adapter of adapters) this.#names.set(adapter, { model, loraName: adapter })
+  }
+
+  /** A worker has told more names. Those of other models stay theirs, and are answered. */
+  learn(model: Model, { aliases = [], adapters = [] }: Pick<WorkerSpec, 'aliases' | 'adapters'>): readonly string[] {
+    const taken: string[] = []
+    const learn = (name: string, loraName: string | undefined): void => {
+      const known = this.#names.get(name)
+      if (!known) this.#names.set(name, { model, loraName })
+      else if (known.model !== model) taken.push(name)
+    }
+    for (const alias of aliases) learn(alias, undefined)
+    for (const adapter of adapters) learn(adapter, adapter)
+    return taken
   }
 
   /** By any of a model's names. */

@@ -25,6 +25,10 @@ export interface WorkerSpec {
   readonly config?: WorkerConfig | undefined
   /** What the engine calls the model, where that differs from the name that clients use; spliced into the body. */
   readonly servedModel?: string | undefined
+  /** Further names under which the engine serves the model; the model has those of all its workers. */
+  readonly aliases?: readonly string[] | undefined
+  /** LoRA adapters that the engine has. Absent: nobody knows, and it is asked for any. */
+  readonly adapters?: readonly string[] | undefined
   /** Requests that the engine runs at once, where it says so. */
   readonly maxNumSeqs?: number | undefined
   /** What we claim about our knowledge of its cache; it is shown, and set again as that changes. */

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, it, vi } from 'vitest'
 import { defaultWorkerConfig } from '../core/protocol/index.js'
 import { createMetrics } from '../telemetry/index.js'
+import { createPolicyRouter } from './policies/policy-router.js'
 import { chatBody, errorOf, houseOfEachTest, json, openHouse, post } from './house.case.js'
 
 const open = houseOfEachTest()
@@ -48,6 +49,56 @@ describe('models', () => {
       reason: 'no workers',
     })
     expect(await json(await fetch(`${url}/v1/models`))).toEqual({ object: 'list', data: [] })
+  })
+
+  it('have the names of all their workers, whoever came first, and none that is another model', async () => {
+    const { url, gateway, engines } = await open({ engines: 2 })
+    const router = createPolicyRouter({ policy: 'random' })
+    gateway.addModel({ name: 'taken', blockSize: 16, router })
+    const ids = async (): Promise<string[]> => {
+      const { data } = (await json(await fetch(`${url}/v1/models`))) as unknown as { data: { id: string }[] }
+      return data.map(({ id }) => id)
+    }
+    expect(await ids()).toEqual(['m'])
+    const second = { id: 2n, url: engines[1]!.url, engine: 'vllm' } as const
+    gateway.setWorker('m', { ...second, aliases: ['short', 'taken'], adapters: ['french'] })
+    expect(await ids()).toEqual(['m', 'short', 'french'])
+    gateway.removeWorker(2n)
+    const response = await post(url, '/v1/chat/completions', chatBody({ model: 'short' }))
+    expect([response.status, response.headers.get('x-warmroute-worker-id')]).toEqual([200, '1'])
+    await response.text()
+    expect(JSON.parse(engines[0]!.seen[0]!.text)).toMatchObject({ model: 'm' })
+    await router.close()
+  })
+
+  it('send a request for an adapter only to workers that have it, where that is known', async () => {
+    const { url, gateway, engines } = await open({ engines: 3 })
+    const worker = (at: number, adapters?: readonly string[]) =>
+      gateway.setWorker('m', { id: BigInt(at), url: engines[at - 1]!.url, engine: 'vllm', adapters })
+    worker(1, [])
+    worker(2, ['french'])
+    const ask = async (headers: Record<string, string> = {}): Promise<readonly [number, string | null]> => {
+      const response = await post(url, '/v1/chat/completions', chatBody({ model: 'french' }), headers)
+      const text = await response.text()
+      return [response.status, response.headers.get('x-warmroute-worker-id') ?? text]
+    }
+    const asked = new Set<string>()
+    for (let at = 0; at < 6; at++) asked.add(String(await ask()))
+    expect(asked).toEqual(new Set(['200,2', '200,3'])) // of the third nobody said what it has
+    worker(3, [])
+    for (let at = 0; at < 3; at++) expect(await ask()).toEqual([200, '2'])
+    engines[1]!.respond = (_request, response) => void response.destroy()
+    expect((await ask())[0]).toBe(502) // and nobody else is asked
+    expect(await ask({ 'x-worker-instance-id': '1' })).toEqual([
+      404,
+      expect.stringContaining('Worker 1 has no adapter `french`.') as string,
+    ])
+    worker(2, [])
+    expect(await ask()).toEqual([
+      404,
+      expect.stringContaining('No worker has the adapter `french` any more.') as string,
+    ])
+    expect(engines[0]!.seen).toEqual([])
   })
 
   it("come in Anthropic's shape to Anthropic's clients", async () => {

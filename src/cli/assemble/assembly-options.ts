@@ -53,6 +53,8 @@ export interface AddressReport {
   readonly role: WorkerRole | undefined
   readonly tokens: ModelStatus | undefined
   readonly verdict: ModeVerdict | undefined
+  /** It takes requests, and its tokens are still being looked for. */
+  readonly isJoining: boolean
   /** Event batches applied since it joined. */
   readonly batches: number
   /** How often the engine was seen to be another process. */

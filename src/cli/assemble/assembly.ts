@@ -172,6 +172,7 @@ export class Assembly implements KeeperHouse {
         role: joined?.role,
         tokens: joined && viewOf(joined).status,
         verdict: joined?.verdict,
+        isJoining: joined?.isJoining ?? false,
         batches: joined ? joined.runtime.batchesOf(keeper.id) : 0,
         restarts: keeper.restarts,
       }
@@ -203,14 +204,14 @@ export class Assembly implements KeeperHouse {
     const main = await this.#runtimes.of(facts, name)
     const runtime = role === 'prefill' ? await this.#runtimes.prefillOf(keeper, facts, main) : main
     if (this.#stop.signal.aborted || this.#keepers.get(keeper.id) !== keeper || keeper.state === 'dismissed') return
-    const first = { found: [], verdict: starting, judged: undefined, batches: 0 }
+    const first = { found: [], verdict: starting, judged: undefined, batches: 0, isJoining: true }
     const joined: Joined = { keeper, runtime, role, facts, added, ...first }
     this.#joined.set(keeper.id, joined)
     this.#admit(joined)
     this.#refusals.delete(keeper.id)
     this.#follow(joined)
     this.#findSockets(joined)
-    await this.#tokenHosts.find(runtime.name)
+    await this.#tokenHosts.find(runtime.name).finally(() => (joined.isJoining = false))
     if (this.#joined.get(keeper.id) === joined) this.#judge(joined, this.#tokenHosts.viewer()(joined))
     this.#changed()
     if (role !== 'prefill') await this.#joinEarly(name)

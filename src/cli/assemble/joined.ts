@@ -24,6 +24,8 @@ export interface Joined {
   /** What the verdict was made of. */
   judged: Judged | undefined
   batches: number
+  /** Its tokens are still being looked for: what is not known of it is no fault. */
+  isJoining: boolean
 }
 
 export const starting: ModeVerdict = { mode: 'approximate', reason: 'it has just joined', fix: undefined }
@@ -61,7 +63,13 @@ export function conditionalOf(config: RouterConfig): ConditionalSettings {
   }
 }
 
-export function specOf({ keeper, facts, verdict, role, added }: Joined): WorkerSpec {
+/** Under a name that the engine does not know, its own names are not this model's: another may have them here. */
+export function aliasesOf(facts: EngineFacts, name: string): readonly string[] {
+  const names = facts.models!.value.map((model) => model.name)
+  return names.includes(name) ? names.filter((it) => it !== name) : []
+}
+
+export function specOf({ keeper, facts, verdict, role, added, runtime }: Joined): WorkerSpec {
   const { url, apiKey, taints, ...places } = keeper.address
   const config: WorkerConfig = {
     dataParallelStartRank: 0,
@@ -90,6 +98,8 @@ export function specOf({ keeper, facts, verdict, role, added }: Joined): WorkerS
     givesBlockUp: facts.kind.value === 'vllm' && facts.isEagle?.value === true,
     blockSize: added?.spec.blockSize ?? facts.blockSize?.value,
     generates: facts.generates?.value,
+    aliases: aliasesOf(facts, runtime.name),
+    adapters: facts.adapters?.value.map((adapter) => adapter.name),
   }
 }
 

@@ -5,6 +5,7 @@ import type { DisaggSpec, ModelSpec, OtherDialect } from '../../server/index.js'
 import { createServiceTokenizer } from '../../server/index.js'
 import type { TokenService } from '../../tokens/index.js'
 import type { Joined } from './joined.js'
+import { aliasesOf } from './joined.js'
 import type { ModelRuntime } from './model-runtime.js'
 
 export interface ModelSpecParts {
@@ -22,12 +23,10 @@ export interface ModelSpecParts {
 export function modelSpecOf(parts: ModelSpecParts): ModelSpec {
   const { runtime, facts, disagg, config, rules, tokens, others, joined } = parts
   const { name, blockSize, isEagle } = runtime
-  const names = facts.models!.value.map((model) => model.name)
   return {
     name,
-    // Under a name that the engine does not know, its own names are not this model's: another may have them here.
-    aliases: names.includes(name) ? names.filter((it) => it !== name) : [],
-    adapters: (facts.adapters?.value ?? []).map((adapter) => adapter.name),
+    aliases: aliasesOf(facts, name),
+    adapters: facts.adapters?.value.map((adapter) => adapter.name) ?? [],
     blockSize,
     isEagle,
     router: runtime.port,

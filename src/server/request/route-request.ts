@@ -46,7 +46,7 @@ export function placeOf(
       : { isFixed: true, allowedWorkerIds: new Set([workerId]) }
   }
   const target = tiedTo ?? peeked(model, hints)
-  const unfit = model.fleet.unfitFor(prepared.row)
+  const unfit = model.fleet.unfitFor(prepared.row, prepared.loraName)
   const mayBe = (id: bigint): boolean => !failed.has(id) && !excluded?.has(id) && !unfit.has(id)
   if (target && mayBe(target.workerId)) return { isFixed: false, pin: target }
   return { isFixed: false, excludedWorkerIds: leftOut(model, failed, excluded, unfit) }
@@ -97,14 +97,14 @@ const noPrefill = { trackPrefillTokens: false } as const
 /** Why nobody could be chosen: where a busy worker would have done, the fleet is overloaded and not absent. */
 export function refusalFor(
   error: unknown,
-  { model, row, hints }: Prepared,
+  { model, row, loraName, hints }: Prepared,
   place: Place,
   failed: ReadonlySet<bigint>,
   terms: RouteTerms = noTerms,
 ): unknown {
   const isNobody = error instanceof WarmrouteError && error.code === 'WR_NO_ENDPOINTS'
   if (!isNobody || place.isFixed || place.pin || !model.monitor.isConfigured) return error
-  const unfit = model.fleet.unfitFor(row)
+  const unfit = model.fleet.unfitFor(row, loraName)
   const needed = [...(hints.requiredTaints ?? []), ...(terms.requiredTaints ?? [])]
   for (const workerId of model.monitor.excludedWorkers()) {
     const worker = model.fleet.get(workerId)

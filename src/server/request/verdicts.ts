@@ -111,8 +111,11 @@ export function holderGone(holderId: bigint, param: 'previous_response_id' | 're
   })
 }
 
-/** Somebody who serves the model has the route; a request for text never reaches a model that pools. */
-export function requireRoute({ model: { fleet, name }, row, hints }: Prepared): void {
+/** Somebody who serves the model has the route, and the adapter; a request for text never reaches a model that pools. */
+export function requireRoute(prepared: Prepared): void {
+  const { model, row, hints, loraName } = prepared
+  const { fleet, name } = model
+  if (loraName !== undefined) requireAdapter(prepared, loraName)
   const unfit = fleet.unfitFor(row)
   if (unfit.size === 0) return
   const pin = hints.decodeWorkerId ?? hints.backendWorkerId
@@ -123,6 +126,20 @@ export function requireRoute({ model: { fleet, name }, row, hints }: Prepared): 
           ? `No engine that serves \`${name}\` has a route for POST ${row.path}.`
           : `Worker ${pin} has no route for POST ${row.path}.`,
     })
+}
+
+function requireAdapter({ model: { fleet }, row, hints }: Prepared, loraName: string): void {
+  const unfit = fleet.unfitFor(row, loraName)
+  const pin = hints.decodeWorkerId ?? hints.backendWorkerId
+  const isMissing = pin === undefined ? unfit.size === fleet.size : unfit.has(pin)
+  if (!isMissing || unfit.size === fleet.unfitFor(row).size) return // or it is the route that is missing
+  throw new WarmrouteError('WR_MODEL_NOT_FOUND', {
+    message:
+      pin === undefined
+        ? `No worker has the adapter \`${loraName}\` any more.`
+        : `Worker ${pin} has no adapter \`${loraName}\`.`,
+    param: 'model',
+  })
 }
 
 /** An id that is short and plain, or under upstream's older name a UUID; anything else is replaced by our own. */

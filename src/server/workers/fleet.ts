@@ -52,14 +52,15 @@ export class Fleet {
     return this.#unavailable
   }
 
-  /** Workers that have no such route, whoever else may serve. The same set until something changes. */
-  unfitFor(row: EndpointRow): ReadonlySet<bigint> {
-    const known = this.#unfit.get(row.path)
+  /** Workers that have no such route, or not the adapter, whoever else may serve. The same set until something changes. */
+  unfitFor(row: EndpointRow, loraName?: string): ReadonlySet<bigint> {
+    const key = loraName === undefined ? row.path : `${row.path} ${loraName}`
+    const known = this.#unfit.get(key)
     if (known) return known
     const out = new Set<bigint>()
-    for (const worker of this.#workers.values()) if (!isFit(worker, row)) out.add(worker.id)
+    for (const worker of this.#workers.values()) if (!isFit(worker, row, loraName)) out.add(worker.id)
     const unfit = out.size === 0 ? nobody : out
-    this.#unfit.set(row.path, unfit)
+    this.#unfit.set(key, unfit)
     return unfit
   }
 
@@ -68,10 +69,10 @@ export class Fleet {
     return this.#engines.has(kind)
   }
 
-  /** Besides this one somebody may serve, and has such a route. */
-  hasOther(id: bigint, row: EndpointRow): boolean {
+  /** Besides this one somebody may serve, and has such a route and the adapter. */
+  hasOther(id: bigint, row: EndpointRow, loraName?: string): boolean {
     for (const worker of this.#workers.values())
-      if (worker.id !== id && worker.mayServe && isFit(worker, row)) return true
+      if (worker.id !== id && worker.mayServe && isFit(worker, row, loraName)) return true
     return false
   }
 
@@ -232,7 +233,8 @@ export class Fleet {
   }
 }
 
-/** Its engine has the route, and its model does what the route asks for. */
-function isFit({ spec }: Worker, { path, generates }: EndpointRow): boolean {
+/** Its engine has the route and, as far as is known, the adapter; and its model does what the route asks for. */
+function isFit({ spec }: Worker, { path, generates }: EndpointRow, loraName: string | undefined): boolean {
+  if (loraName !== undefined && spec.adapters?.includes(loraName) === false) return false
   return engineRoute(spec.engine, path) !== undefined && !(generates && spec.generates === false)
 }
