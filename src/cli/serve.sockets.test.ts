@@ -361,7 +361,10 @@ describe('engines that cannot be exact', () => {
 describe('models that answer with numbers', () => {
   it.each(['vllm', 'sglang'] as const)('are served for what they do, and never asked for text: %s', async (kind) => {
     const only = await engine({ engine: kind, task: 'embed', healthMs: 1 })
-    const served = await start([only.url])
+    const lines: string[] = []
+    const served = await start([only.url], lines)
+    expect(lines.join('\n')).toMatch(/approximate\n\n +worker 1 is approximate: its model answers with numbers/)
+    expect(lines.join('\n')).not.toContain('tokenizes every new prompt')
     const ai = client(served)
     const { data } = await ai.embeddings.create({ model: 'sim', input: 'How deep is the snow?' })
     expect(data[0]!.embedding).toHaveLength(64)

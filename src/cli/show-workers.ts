@@ -1,5 +1,4 @@
 /** When `serve` says who is there: once at the start, and of those who were not there then, once they are. */
-import type { WorkerMode } from '../server/index.js'
 import type { AddressReport } from './assemble/assembly-options.js'
 import type { Assembly } from './assemble/assembly.js'
 import { startTable } from './start-table.js'
@@ -14,7 +13,7 @@ type Say = (line: string) => void
 /** Settles when every engine was looked at, and what is not exact yet has had its moment to become so. */
 export async function settled(assembly: Assembly): Promise<void> {
   await assembly.looked()
-  await assembly.until((reports) => reports.every(({ verdict }) => !verdict || isSettled(verdict)), settleMs)
+  await assembly.until((reports) => reports.every((report) => !report.verdict || isSettled(report)), settleMs)
 }
 
 /** Whoever has joined by now is in the first table, and whoever has not is named under it. Settles when it is over. */
@@ -39,10 +38,12 @@ function write(table: readonly string[], say: Say): void {
   for (const line of ['', ...table, '']) say(line)
 }
 
-function isAtRest({ state, verdict, isJoining }: AddressReport): boolean {
-  return verdict ? !isJoining && isSettled(verdict) : state === 'dismissed'
+function isAtRest(report: AddressReport): boolean {
+  return report.verdict ? !report.isJoining && isSettled(report) : report.state === 'dismissed'
 }
 
-function isSettled({ mode, fix }: { readonly mode: WorkerMode; readonly fix?: string | undefined }): boolean {
-  return fix !== undefined || mode === 'exact' || mode === 'load-only'
+/** No event would change it. */
+function isSettled({ verdict, facts }: AddressReport): boolean {
+  const isKnown = verdict?.mode === 'exact' || verdict?.mode === 'load-only'
+  return isKnown || verdict?.fix !== undefined || facts?.generates?.value === false
 }

@@ -35,7 +35,9 @@ function rowOf(report: AddressReport): string[] {
 
 /** Models whose engine is asked to tokenize the whole of every new prompt, and what would make its end enough. */
 function wholePrompts(reports: readonly AddressReport[], all: readonly AddressReport[]): string[] {
-  const asked = reports.filter(({ tokens, url }) => tokens?.asks === 'whole' && tokens.from === url)
+  const asked = reports.filter(
+    ({ tokens, url, facts }) => tokens?.asks === 'whole' && tokens.from === url && facts?.generates?.value !== false,
+  )
   const hasSeveral = new Set(all.flatMap(({ model }) => model ?? [])).size > 1
   return asked.flatMap(({ model, tokens, facts }) => {
     const ours = hasSeveral ? `--tokenizers '{"${model}":"<folder>"}'` : '--tokenizer <folder>'

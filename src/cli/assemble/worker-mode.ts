@@ -59,9 +59,16 @@ export function judgeMode(input: ModeInput): ModeVerdict {
   const { facts, blockSize, feeds, wasExact } = input
   if (blockSize === undefined) return verdict('load-only', 'the chosen policy does not look at caches', undefined)
   if (input.keepsNoPrompts) return verdict('load-only', 'it only decodes, and its prompts come from others', undefined)
+  const isCacheOff = facts.hasPrefixCache?.value === false
+  if (facts.generates?.value === false && !isCacheOff)
+    return verdict(
+      'approximate',
+      'its model answers with numbers, whose prompts are compared by their bytes',
+      undefined,
+    )
   const lacks = lacksOf(input, blockSize)
   if (lacks.length > 0) {
-    const mode = facts.hasPrefixCache?.value === false ? 'load-only' : 'approximate'
+    const mode = isCacheOff ? 'load-only' : 'approximate'
     const fixes = lacks.flatMap(({ fix }) => fix ?? [])
     const fix = fixes.length === 0 ? undefined : fixes.join(', and ')
     return verdict(mode, lacks.map(({ reason }) => reason).join('; '), fix)
