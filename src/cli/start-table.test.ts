@@ -58,6 +58,10 @@ it('each kind of engine of a mixed fleet says where its own tokens come from', (
   const both = startTable([report(1, 'vllm'), report(2, 'sglang', { tokens: sglang })]).join('\n')
   expect(both).toContain('the vllm engine of m tokenizes every new prompt')
   expect(both).toContain('the sglang engine of m tokenizes every new prompt')
+  const late = report(2, 'sglang', { tokens: sglang })
+  const shown = startTable([late], [report(1, 'vllm'), late]).join('\n')
+  expect(shown).toContain('the sglang engine of m tokenizes every new prompt')
+  expect(shown).not.toContain('vllm')
 })
 
 it('what an engine cannot be asked for is said beside the flag that mends it', () => {

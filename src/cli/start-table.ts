@@ -35,11 +35,13 @@ function rowOf(report: AddressReport): string[] {
 
 /** Models whose engine is asked to tokenize the whole of every new prompt, and what would make its end enough. */
 function wholePrompts(reports: readonly AddressReport[], all: readonly AddressReport[]): string[] {
-  const asked = reports.filter(
+  const asked = all.filter(
     ({ tokens, url, facts }) => tokens?.asks === 'whole' && tokens.from === url && facts?.generates?.value !== false,
   )
   const hasSeveral = new Set(all.flatMap(({ model }) => model ?? [])).size > 1
-  return asked.flatMap(({ model, tokens, facts }) => {
+  return asked.flatMap((report) => {
+    if (!reports.includes(report)) return []
+    const { model, tokens, facts } = report
     const ours = hasSeveral ? `--tokenizers '{"${model}":"<folder>"}'` : '--tokenizer <folder>'
     return [
       `  ${asked.filter((it) => it.model === model).length > 1 ? `the ${facts?.kind.value} engine` : 'the engine'} of ${model} tokenizes every new prompt from its start: ${tokens!.reason}.`,
