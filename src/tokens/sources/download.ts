@@ -1,5 +1,6 @@
 /** Downloads a model's tokenizer files from a hub into a cache folder laid out as Hugging Face tools lay it out. */
-import { mkdir, rename, writeFile } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { fetchBytes } from './fetch-bytes.js'
@@ -44,9 +45,19 @@ export async function downloadTokenizer(model: string, hub: HubOptions, signal?:
     if (status === 404 && !isNeeded) continue
     if (status !== 200)
       throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the hub answered ${status}`, url })
-    const path = join(folder, name)
-    await writeFile(`${path}.part`, bytes)
-    await rename(`${path}.part`, path)
+    await writeWhole(join(folder, name), bytes)
   }
   return folder
+}
+
+/** A file that is there is whole. Others may write the same one meanwhile: for another model, or in another process. */
+async function writeWhole(path: string, bytes: Uint8Array): Promise<void> {
+  const part = `${path}.${randomUUID()}.part`
+  try {
+    await writeFile(part, bytes)
+    await rename(part, path)
+  } catch (error) {
+    await rm(part, { force: true })
+    throw error
+  }
 }

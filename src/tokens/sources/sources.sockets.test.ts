@@ -1,5 +1,5 @@
 // The sources behind real sockets: a hub and engines that answer what real ones were recorded to answer.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -90,6 +90,20 @@ describe('a hub', () => {
     const before = asked.length
     expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'hub-cache' })
     expect(asked.length).toBe(before)
+  })
+
+  it('serves two models at once that have the same files, and leaves nothing half written behind', async () => {
+    const waiting: (() => void)[] = []
+    const endpoint = await listen((request, _, response) => {
+      const file = files[request.url ?? '']
+      waiting.push(() => void response.writeHead(file ? 200 : 404).end(file ?? ''))
+      if (waiting.length === 2) for (const answer of waiting.splice(0)) answer() // both are written at the same time
+    })
+    const hub = { endpoint, cacheFolder: newFolder(), deadlineMs: 10_000 }
+    const found = await Promise.all(['one', 'other'].map((name) => service.setModel(name, { model: 'org/tiny', hub })))
+    expect(found).toMatchObject(Array(2).fill({ source: 'hub', tried: [] }))
+    const kept = readdirSync(found[0]!.from!).toSorted()
+    expect(kept).toEqual(['chat_template.jinja', 'config.json', 'tokenizer.json', 'tokenizer_config.json'])
   })
 
   it('is not asked for a name that is no repository, nor when it is not allowed', async () => {
