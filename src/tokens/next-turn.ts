@@ -10,6 +10,22 @@ export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(setImmediate, resolve))
 }
 
+/** For many steps of which each is short: lets others have their turn whenever this one has lasted long enough. */
+export class Turn {
+  #endsAt = performance.now() + turnMsMax
+
+  get isOver(): boolean {
+    return performance.now() > this.#endsAt
+  }
+
+  async next(): Promise<void> {
+    await nextTurn()
+    this.#endsAt = performance.now() + turnMsMax
+  }
+}
+
+const turnMsMax = 2
+
 /**
  * Memory that holds anything, to be written before it is read. `new Uint8Array` would write zeros to all of it at once, and most of what a
  * long array costs is its memory when it is first written to (docs/decisions/0264).

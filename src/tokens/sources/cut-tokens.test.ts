@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { Tokenizer as RustTokenizer } from 'tokenizers'
 import { describe, expect, it } from 'vitest'
+import { turnsDuring } from '../turns.case.js'
 import { CutTokens, cutCandidates, isFoundEverywhere, probeText } from './cut-tokens.js'
 import type { ToldToken } from './tokenizer-info.js'
 
@@ -18,15 +19,24 @@ it.each([
   { says: 'not where another may begin', added: ['<a>', '>x'], cut: [] },
   { says: 'not where another may end', added: ['<a>', 'x<a'], cut: [] },
   { says: 'not where it may begin inside of itself', added: ['<a]<a]'], cut: [] },
-])('tokens that a text may be cut at: $says', ({ added, cut }) => {
-  expect(cutCandidates(named(...added), [added.join('')]).map(({ text }) => text)).toEqual(cut)
+])('tokens that a text may be cut at: $says', async ({ added, cut }) => {
+  const candidates = await cutCandidates(named(...added), [added.join('')])
+  expect(candidates.map(({ text }) => text)).toEqual(cut)
 })
 
-it('only those are asked about that a template or a special token has', () => {
-  expect(cutCandidates(named('<a>', '<b>', '<c>'), ['{{ "<a>" }}', '<c>']).map(({ text }) => text)).toEqual([
-    '<a>',
-    '<c>',
-  ])
+it('only those are asked about that a template or a special token has', async () => {
+  const candidates = await cutCandidates(named('<a>', '<b>', '<c>'), ['{{ "<a>" }}', '<c>'])
+  expect(candidates.map(({ text }) => text)).toEqual(['<a>', '<c>'])
+})
+
+it('looks through the tokens of Gemma, which are 6,400, while others have their turn of the loop', async () => {
+  const unused = Array.from({ length: 6400 }, (_, index) => `<unused${index}>`)
+  const turns = '<start_of_turn>{{ role }}<end_of_turn>'
+  const template = "{%- if messages[0]['role'] == 'system' and loop.index < 2 -%}".repeat(250) + turns
+  const added = named(...unused, '<start_of_turn>', '<end_of_turn>')
+  const { result, turns: others } = await turnsDuring(() => cutCandidates(added, [template]))
+  expect(result.map(({ text }) => text)).toEqual(['<start_of_turn>', '<end_of_turn>'])
+  expect(others).toBeGreaterThan(2)
 })
 
 // The flags of an added token are not told; the answer to the probe shows those that matter. The Rust binding is what engines ask.
@@ -121,8 +131,8 @@ it('cuts change no token, whatever the flags of added tokens and the steps of th
   expect(cuts).toBeGreaterThan(100)
 })
 
-it('finds nothing where text and ids do not have the same tokens', () => {
-  const cuts = new CutTokens(cutCandidates(named('<s>', '</s>'), ['<s></s>']))
+it('finds nothing where text and ids do not have the same tokens', async () => {
+  const cuts = new CutTokens(await cutCandidates(named('<s>', '</s>'), ['<s></s>']))
   const bytes = new TextEncoder().encode('<s>hello</s>\nworld</s>')
   const align = (...ids: number[]): number[] | undefined => {
     const pairs = cuts.align(bytes, Uint32Array.from(ids))
@@ -145,8 +155,8 @@ it.each([
   expect(isFoundEverywhere({ id: 7, text: '<x>' }, Uint32Array.from(ids))).toBe(isFound)
 })
 
-describe('lines a text up with its ids', () => {
-  const cuts = new CutTokens(cutCandidates(named('<s>', '[X]'), ['<s>[X]']))
+describe('lines a text up with its ids', async () => {
+  const cuts = new CutTokens(await cutCandidates(named('<s>', '[X]'), ['<s>[X]']))
   const align = (text: string, ...ids: number[]): number[] => [
     ...cuts.align(new TextEncoder().encode(text), Uint32Array.from(ids))!,
   ]

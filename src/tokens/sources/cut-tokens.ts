@@ -12,6 +12,7 @@
  *     engine, once, for a text in which S stands in such places. S begins and ends with a bracket, to which no letter or accent
  *     but U+0338 can be joined, and that one is asked for.
  */
+import { Turn } from '../next-turn.js'
 import type { ToldToken } from './tokenizer-info.js'
 
 export interface CutToken extends ToldToken {
@@ -28,13 +29,29 @@ const marksCount = 4096
 const bracketed = /^[<[].+[>\]]$/su
 const brackets = [0x3c, 0x5b] // "<" and "["
 
-/** The told tokens that `mentions` (templates, names of special tokens) has and whose spelling keeps them apart from all others. */
-export function cutCandidates(added: readonly ToldToken[], mentions: readonly string[]): CutToken[] {
-  return added
-    .filter(({ text }) => bracketed.test(text) && mentions.some((it) => it.includes(text)))
-    .filter((it) => added.every((other) => !mayOverlap(it, other)))
-    .slice(0, candidatesMax)
-    .map((it) => ({ ...it, bytes: new TextEncoder().encode(it.text) }))
+/**
+ * The told tokens that `mentions` (templates, names of special tokens) has and whose spelling keeps them apart from all others. A
+ * tokenizer may have thousands (Gemma: 6,400): others have their turn of the loop meanwhile.
+ */
+export async function cutCandidates(added: readonly ToldToken[], mentions: readonly string[]): Promise<CutToken[]> {
+  const turn = new Turn()
+  const candidates: CutToken[] = []
+  for (const it of added) {
+    if (candidates.length === candidatesMax) break
+    if (turn.isOver) await turn.next()
+    if (!bracketed.test(it.text) || !mentions.some((mention) => mention.includes(it.text))) continue
+    if (await overlapsAny(it, added, turn)) continue
+    candidates.push({ ...it, bytes: new TextEncoder().encode(it.text) })
+  }
+  return candidates
+}
+
+async function overlapsAny(it: ToldToken, added: readonly ToldToken[], turn: Turn): Promise<boolean> {
+  for (const other of added) {
+    if (turn.isOver) await turn.next()
+    if (mayOverlap(it, other)) return true
+  }
+  return false
 }
 
 /** Whether characters of one can be characters of the other, in any text. */

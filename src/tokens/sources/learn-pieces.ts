@@ -53,7 +53,7 @@ function never(reason: string): Unlearnt {
 async function learnFrom(told: ToldTokenizer, parts: LearnParts): Promise<EnginePieces | Unlearnt> {
   const { parse, encode, askInfo: _, ...others } = parts
   const mentions = [...told.templates.map(({ source }) => source), ...Object.values(told.specials)]
-  const candidates = cutCandidates(told.added, mentions)
+  const candidates = await cutCandidates(told.added, mentions)
   const isCut = await Promise.all(
     candidates.map(async (it) => isFoundEverywhere(it, await encode(probeText(it), false))),
   )
