@@ -1,5 +1,5 @@
 // Every way to run out of time, by a clock of the test's own: connect and body have deadlines where they are waited for.
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { WarmrouteError } from '../../core/protocol/index.js'
 import { defaultDeadlines } from '../options.js'
 import type { Timed } from './deadlines.js'
@@ -10,6 +10,15 @@ const limits = { totalMs: 1_000, idleMs: 100, noProgressMs: 300 }
 /** What becomes of a request that stands as described when it is so late; `comment` where it is only kept alive. */
 function fateAt(nowMs: number, stands: Partial<Timed>, changes: Partial<typeof limits> = {}, keepAliveMs = 0): string {
   const clock = new DeadlineClock({ ...defaultDeadlines, ...limits, ...changes }, keepAliveMs, () => nowMs)
+  const { timed, fate } = request(stands)
+  clock.add(timed)
+  clock.tick()
+  clock.delete(timed)
+  return fate()
+}
+
+/** A request that was sent at 10 and heard nothing of since, unless told; and what has become of it. */
+function request(stands: Partial<Timed>): { readonly timed: Timed; readonly fate: () => string } {
   let fate = 'goes on'
   const timed: Timed = {
     countsFromMs: 0,
@@ -23,10 +32,7 @@ function fateAt(nowMs: number, stands: Partial<Timed>, changes: Partial<typeof l
     expire: (error: WarmrouteError) => (fate = `${error.code}: ${String(error.details['reason'])}`),
     ...stands,
   }
-  clock.add(timed)
-  clock.tick()
-  clock.delete(timed)
-  return fate
+  return { timed, fate: () => fate }
 }
 
 const tooLong = 'WR_REQUEST_TIMEOUT: not finished within 1000 ms'
@@ -76,4 +82,41 @@ it.each<[string, number, Partial<Timed>, string]>([
   ['one whose client does not read', 50, { isHeldUp: true }, 'goes on'],
 ])('keeps alive: %s', (_says, nowMs, stands, fate) => {
   expect(fateAt(nowMs, stands, {}, 50)).toBe(fate)
+})
+
+describe('after a standstill of the whole process, as of a machine that was asleep,', () => {
+  /** What becomes of a request that was silent for so long before, while and after everything stood still. */
+  function fateAfter(beforeMs: number, standstillMs: number, afterMs: number, stands: Partial<Timed>): string {
+    let nowMs = 0
+    const deadlines = { ...defaultDeadlines, totalMs: 100_000, idleMs: 0, noProgressMs: 3_000 }
+    const clock = new DeadlineClock(
+      deadlines,
+      0,
+      () => nowMs,
+      () => nowMs,
+    )
+    const { timed, fate } = request(stands)
+    clock.add(timed)
+    const pass = (ms: number): void => {
+      for (const endMs = nowMs + ms; nowMs + 750 <= endMs; clock.tick()) nowMs += 750 // a quarter of the shortest limit
+    }
+    pass(beforeMs)
+    nowMs += standstillMs
+    clock.tick() // timers come first, and sockets are read afterwards
+    pass(afterMs)
+    clock.delete(timed)
+    return fate()
+  }
+
+  it.each<[string, number, number, Partial<Timed>, string]>([
+    ['a stream of which bytes may wait unread goes on', 5_000, 2_250, {}, 'goes on'],
+    ['so does a whole answer', 5_000, 2_250, { isStream: false }, 'goes on'],
+    ['so does one whose client was not heard', 5_000, 2_250, { isHeldUp: true }, 'goes on'],
+    ['so does one whose first token may be there', 5_000, 0, { answerBeforeMs: 4_000 }, 'goes on'],
+    ['a first token that is not there is late', 5_000, 1_500, { answerBeforeMs: 4_000 }, 'WR_ENGINE_TIMEOUT'],
+    ['what stays silent is given up, after a time of its own', 5_000, 3_750, {}, 'WR_ENGINE_TIMEOUT'],
+    ['a short one changes nothing', 1_000, 1_500, {}, 'WR_ENGINE_TIMEOUT'],
+  ])('%s', (_says, standstillMs, afterMs, stands, fate) => {
+    expect(fateAfter(1_500, standstillMs, afterMs, stands)).toContain(fate)
+  })
 })

@@ -34,15 +34,33 @@ export class DeadlineClock {
   readonly #deadlines: Deadlines
   readonly #keepAliveMs: number
   readonly #now: () => number
+  /** The clock of the timers, whatever time the gateway is told. */
+  readonly #timerNow: () => number
+  readonly #periodMs: number
+  /** A tick that is later than this was not late by work: the process stood still. */
+  readonly #standstillMs: number
   readonly #running = new Roster<'clockSeat', Timed>('clockSeat')
   #timer: NodeJS.Timeout | undefined
   #tickedAtMs = Number.NEGATIVE_INFINITY
   #tickedBeforeMs = Number.NEGATIVE_INFINITY
+  /** By the clock of the timers. */
+  #dueAtMs = 0
+  /** When it last went on after a standstill. Nobody was heard before that, so that nobody was silent. */
+  #wokeAtMs = Number.NEGATIVE_INFINITY
 
-  constructor(deadlines: Deadlines, keepAliveMs: number, now: () => number) {
+  constructor(
+    deadlines: Deadlines,
+    keepAliveMs: number,
+    now: () => number,
+    timerNow: () => number = () => performance.now(),
+  ) {
     this.#deadlines = deadlines
     this.#keepAliveMs = keepAliveMs
     this.#now = now
+    this.#timerNow = timerNow
+    this.#periodMs = this.#period()
+    const silences = [deadlines.idleMs, deadlines.noProgressMs].filter((ms) => ms > 0)
+    this.#standstillMs = Math.max(this.#periodMs, Math.min(...silences) / 4)
   }
 
   get size(): number {
@@ -59,7 +77,9 @@ export class DeadlineClock {
 
   add(timed: Timed): void {
     this.#running.add(timed)
-    this.#timer ??= setInterval(() => this.tick(), this.#period()).unref()
+    if (this.#timer) return
+    this.#dueAtMs = this.#timerNow() + this.#periodMs
+    this.#timer = setInterval(() => this.tick(), this.#periodMs).unref()
   }
 
   delete(timed: Timed): void {
@@ -73,6 +93,9 @@ export class DeadlineClock {
     const now = this.#now()
     this.#tickedBeforeMs = this.#tickedAtMs
     this.#tickedAtMs = now
+    const timerNow = this.#timerNow()
+    if (timerNow - this.#dueAtMs > this.#standstillMs) this.#wokeAtMs = now
+    this.#dueAtMs = timerNow + this.#periodMs
     for (const timed of this.#running) {
       const error = this.#verdict(timed, now)
       if (error) timed.expire(error)
@@ -85,21 +108,26 @@ export class DeadlineClock {
     return now - timed.silentSinceMs >= this.#keepAliveMs
   }
 
-  /** Too long in all is nobody's fault; silence is the worker's, and another one may do better. */
+  /**
+   * Too long in all is nobody's fault; silence is the worker's, and another one may do better. It counts from when we could hear:
+   * a machine that slept, or a process that was stopped, would otherwise blame every worker at once for its own silence.
+   */
   #verdict(timed: Timed, now: number): WarmrouteError | undefined {
     const { totalMs, idleMs, noProgressMs } = this.#deadlines
     if (now - timed.countsFromMs > totalMs)
       return new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: `not finished within ${totalMs} ms` })
     if (timed.dispatchedAtMs === 0) return undefined
+    const heardMs = Math.max(timed.byteAtMs, this.#wokeAtMs)
     if (timed.isHeldUp)
-      return noProgressMs > 0 && now - timed.byteAtMs > noProgressMs
+      return noProgressMs > 0 && now - heardMs > noProgressMs
         ? new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: `the client read nothing within ${noProgressMs} ms` })
         : undefined
-    if (timed.answerBeforeMs !== undefined && now > timed.answerBeforeMs)
+    // What came during a standstill is read behind the tick that ends it.
+    if (timed.answerBeforeMs !== undefined && now > Math.max(timed.answerBeforeMs, this.#wokeAtMs + this.#periodMs))
       return silent(`no answer within ${Math.round(timed.answerBeforeMs - timed.dispatchedAtMs)} ms`)
-    if (idleMs > 0 && timed.isStream && now - timed.byteAtMs > idleMs) return silent(`no byte within ${idleMs} ms`)
+    if (idleMs > 0 && timed.isStream && now - heardMs > idleMs) return silent(`no byte within ${idleMs} ms`)
     const moved = timed.isStream ? Math.max(timed.byteAtMs, timed.workerProgressAtMs) : timed.workerProgressAtMs
-    if (noProgressMs > 0 && now - Math.max(moved, timed.dispatchedAtMs) > noProgressMs)
+    if (noProgressMs > 0 && now - Math.max(moved, timed.dispatchedAtMs, this.#wokeAtMs) > noProgressMs)
       return silent(`no progress within ${noProgressMs} ms`)
     return undefined
   }
