@@ -205,6 +205,13 @@ describe('what an engine is sent', () => {
 const asksOf = ({ seen }: FakeEngine): boolean[] => seen.map(({ text }) => text.includes('"include_usage":true'))
 
 describe('usage that we ask for', () => {
+  it('is asked for in one stream of eight unless told', async () => {
+    const { url, engines } = await open({ engines: 1, gateway: { usageSampleEvery: undefined as never } })
+    for (let at = 0; at < 16; at++) await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
+    const isAsked = engines[0]!.seen.map(({ text }) => text.includes('include_usage'))
+    expect(isAsked.flatMap((asked, at) => (asked ? [at] : []))).toEqual([1, 9]) // the first one shows whether the worker tells it unasked
+  })
+
   it('is asked for in one stream of a few, and the client does not see it', async () => {
     const { url, engines } = await open({ engines: 1, gateway: { usageSampleEvery: 2 } })
     const texts: string[] = []

@@ -1,4 +1,6 @@
-import { connect } from 'node:net'
+import { once } from 'node:events'
+import type { AddressInfo, Socket } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { InProcessRouter } from '../routing/index.js'
 import { createMetrics } from '../telemetry/index.js'
@@ -63,6 +65,34 @@ describe('a client that leaves', () => {
     expect([sent(), metrics.requestsRetried.with({ model: 'm' }).value]).toEqual([1, 0])
     expect(metrics.requests.with({ ...labels, status: 'error', error_type: 'cancelled' }).value).toBe(1)
   })
+
+  it.each(['end', 'close'] as const)(
+    'takes the engine with it in the very turn in which it is heard of: %s',
+    async (event) => {
+      const toEngine: Socket[] = []
+      const dial = ({ port, host }: { port: number; host: string }): Socket => {
+        const socket = connect(port, host)
+        toEngine.push(socket)
+        return socket
+      }
+      const { gateway } = await open({ engines: 1, respond: startThen(() => {}), gateway: { connect: dial } })
+      const door = createServer().listen(0, '127.0.0.1')
+      const accepted = new Promise<Socket>((resolve) => door.once('connection', resolve))
+      await once(door, 'listening')
+      const client = connect((door.address() as AddressInfo).port, '127.0.0.1')
+      const socket = await accepted
+      gateway.accept(socket)
+      const body = chatBody({ stream: true })
+      client.write(`POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+      await once(client, 'data')
+      expect(toEngine.map(({ destroyed }) => destroyed)).toEqual([false])
+      socket.emit(event)
+      expect(toEngine.map(({ destroyed }) => destroyed)).toEqual([true]) // nothing was awaited
+      client.destroy()
+      socket.destroy()
+      door.close()
+    },
+  )
 
   it('may leave in the middle of its own body', async () => {
     const { url, gateway, engines } = await open({ engines: 1 })
@@ -220,10 +250,10 @@ describe('time', () => {
       respond: startThen(() => {}),
       gateway: { deadlines: { noProgressMs: 60 } },
     })
-    const aborted = engines[0]!.nextAbort()
     const text = await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
     expect(text).toContain('no progress within 60 ms')
-    await aborted
+    await until(() => engines[0]!.sockets() === 0)
+    expect(engines[0]!.aborted()).toBe(engines[0]!.seen.length) // on a busy machine it may be given up before it was seen
   })
 
   it('does not give up while the worker shows signs of life', async () => {
@@ -290,8 +320,9 @@ describe('time', () => {
     })
     const { url } = await open({ engines: 1, respond, gateway: { keepAliveMs: 20 } })
     const text = await (await post(url, '/v1/chat/completions', chatBody({ stream: true }))).text()
-    expect(text).toContain(':\n\n')
-    expect(text.replaceAll(/(?<=\n\n):\n\n/g, '')).toBe(frames.join(''))
+    expect(text.slice(text.indexOf(frames[1]!))).toContain('\n\n:\n\n')
+    // On a busy machine the first frames may take so long that comments stand before them, too.
+    expect(text.replaceAll(/(?:^:.*\n)+\n/gm, '')).toBe(frames.join(''))
   })
 
   it('refuses a body that does not arrive', async () => {
@@ -411,7 +442,11 @@ it('holds the engine back when the client does not read, and loses nothing', asy
   const response = await post(url, '/v1/completions', JSON.stringify({ model: 'm', prompt: 'x', stream: true }))
   const reader = response.body!.getReader()
   await reader.read()
-  for (let at = 0; at < 50; at++) await new Promise((resolve) => setTimeout(resolve, 4))
+  // Until the engine stands still, however long a busy machine takes to fill what is on the way.
+  for (let before = -1, quiet = 0; quiet < 12 && sent < count; before = sent) {
+    await new Promise((resolve) => setTimeout(resolve, 25))
+    quiet = sent === before ? quiet + 1 : 0
+  }
   expect(sent).toBeLessThan(count) // 32 MB would not fit into any buffer on the way
   let size = 0
   for (;;) {
