@@ -13,7 +13,7 @@ import { firstTokenMsMax } from './pairs/index.js'
 import type { RelayHooks, RelayOutcome, RelayRequest } from './relay/answer-relay.js'
 import { AnswerRelay } from './relay/answer-relay.js'
 import { editsFor, ownHeaders } from './relay/own-marks.js'
-import { engineRequest } from './request/engine-request.js'
+import { choosesRankItself, engineRequest } from './request/engine-request.js'
 import { guardOf } from './request/guard-of.js'
 import type { Prepared } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
@@ -56,6 +56,8 @@ export class Attempt {
   #relay: AnswerRelay | undefined
   #session: SessionUse | undefined
   #asksForUsage = false
+  /** Its engine takes a rank by itself: what was foretold of the one that is booked means nothing. */
+  readonly #isRankUnknown: boolean
   /** 0 until the worker is asked. */
   dispatchedAtMs = 0
   byteAtMs = 0
@@ -67,6 +69,7 @@ export class Attempt {
     this.#options = options
     this.#routedAtMs = context.now()
     this.#worker = prepared.model.fleet.get(answer.workerId)
+    this.#isRankUnknown = !!this.#worker && !options.pair && choosesRankItself(this.#worker, prepared)
     this.#guard = guardOf(context, prepared, prompt, {
       requestId: id,
       startedAtMs: record.startedAtMs,
@@ -206,7 +209,13 @@ export class Attempt {
       response,
       requestId: publicId,
       endpoint: prepared.row.endpoint,
-      headers: ownHeaders(context, { publicId, model: prepared.model, answer, pair }),
+      headers: ownHeaders(context, {
+        publicId,
+        model: prepared.model,
+        answer,
+        pair,
+        isRankUnknown: this.#isRankUnknown,
+      }),
       wantsStream: prepared.isStream,
       editedBytesMax: context.limits.editedBytesMax,
       isWithheld: (status) => (!isLast && isRetriable(status, isRemote)) || (context.isStrict && isHidden(status)),
@@ -266,7 +275,7 @@ export class Attempt {
       this.#progress(worker, usage?.outputTokens ?? 1)
     if (status < 400 && !hasError) pair?.hasRead()
     if (!hasError && !this.#asksForUsage && isUsageUnasked(prepared)) worker.tellsUsageUnasked = usage !== undefined
-    const isForetold = prepared.model.looksAtPrompts && mayForetell(prompt, worker)
+    const isForetold = prepared.model.looksAtPrompts && !this.#isRankUnknown && mayForetell(prompt, worker)
     const foretold = isForetold ? (pair?.prefilled ?? answer).cachedTokens : undefined
     record.settled(usage, { label: pair?.prefilled?.label ?? worker.label, cachedTokens: foretold })
     const { routerMetrics, prefill } = prepared.model

@@ -12,19 +12,21 @@ export interface Marked {
   readonly model: Pick<Model, 'looksAtPrompts'>
   readonly answer: RouteAnswer
   readonly pair: PairedRequest | undefined
+  /** The engine takes one of its ranks by itself. */
+  readonly isRankUnknown?: boolean
 }
 
 export function ownHeaders(
   { showsWorker }: GatewayContext,
-  { publicId, model, answer, pair }: Marked,
+  { publicId, model, answer, pair, isRankUnknown = false }: Marked,
 ): readonly (readonly [name: string, value: string])[] {
   if (!showsWorker) return [['x-request-id', publicId]]
   return [
     ['x-request-id', publicId],
     ['x-warmroute-worker-id', String(answer.workerId)],
-    ['x-warmroute-dp-rank', String(answer.dpRank)],
-    // A router that looks at no cache foretells nothing, which is not the same as 0.
-    ...(model.looksAtPrompts
+    ...(isRankUnknown ? [] : [['x-warmroute-dp-rank', String(answer.dpRank)] as const]),
+    // A router that looks at no cache foretells nothing, which is not the same as 0; nor can it for a rank that it does not choose.
+    ...(model.looksAtPrompts && !isRankUnknown
       ? [['x-warmroute-cached-tokens', String((pair?.prefilled ?? answer).cachedTokens)] as const]
       : []),
     ...(pair?.headers() ?? []),

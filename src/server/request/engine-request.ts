@@ -111,6 +111,13 @@ function localRank({ config }: Worker, { dpRank }: WorkerRank): number | undefin
   return config.dataParallelSize > 1 ? dpRank - config.dataParallelStartRank : undefined
 }
 
+/** Of several ranks the engine takes one by itself, as no pin is read on this route: nobody knows which. */
+export function choosesRankItself({ spec, config }: Worker, { row }: Prepared): boolean {
+  if (config.dataParallelSize === 1) return false
+  const path = engineRoute(spec.engine, row.path)
+  return path !== undefined && !requestControls({ engine: spec.engine, path, dpRank: 0 }).isPinned
+}
+
 /** Reaches the engine only where configuration allows it; in our queue it counts anyway. */
 function priorityOf({ prepared, context }: EngineRequestOptions): number | undefined {
   return context.allowedEngineFields.has('priority') ? prepared.hints.priority : undefined
