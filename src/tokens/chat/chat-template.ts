@@ -121,8 +121,8 @@ function markFinal(messages: RenderInput['messages']): { messages: RenderInput['
 
 function cutAtTag(text: string, final: string): string {
   const at = text.lastIndexOf(tag.trim())
-  if (at < 0 || !text.includes(strip(final, undefined, true, true)))
+  if (at < 0 || !text.includes(strip(final, null, true, true)))
     throw new Error('the final message does not appear in the rendered chat')
   const before = text.slice(0, at)
-  return text.startsWith(tag, at) ? before : strip(before, undefined, false, true)
+  return text.startsWith(tag, at) ? before : strip(before, null, false, true)
 }

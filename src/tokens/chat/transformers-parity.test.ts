@@ -37,7 +37,10 @@ function recorded(name: string): unknown {
 }
 
 const chats = recorded('chats') as RecordedChats
-const atRandom = recorded('random') as { readonly values: Values; readonly cases: readonly Case[] }
+const atRandom = ['random', 'numbers'].map((name) => ({
+  name,
+  ...(recorded(name) as { readonly values: Values; readonly cases: readonly Case[] }),
+}))
 
 const options = {
   limits: { stepsMax: 1_000_000, outputMax: 1 << 22, deadlineMs: 1000 },
@@ -96,15 +99,15 @@ it.each(chats.language)('$template', (recordedCase) => {
   expect(ours).toEqual(asHere(recordedCase))
 })
 
-it('renders no template at random to another text', () => {
+it.each(atRandom)('renders no template at random to another text: $name', ({ values, cases }) => {
   let equal = 0
-  for (const recordedCase of atRandom.cases) {
+  for (const recordedCase of cases) {
     const { template } = recordedCase
-    const ours = outcome(() => new Template(parseTemplate(template)).render(atRandom.values, options))
+    const ours = outcome(() => new Template(parseTemplate(template)).render(values, options))
     const isRefused = ours.output === undefined
     if (!isRefused || recordedCase.output === undefined)
       expect({ template, ...ours }).toEqual({ template, ...asHere(recordedCase) })
     if (!isRefused) equal++
   }
-  expect(equal).toBeGreaterThan(atRandom.cases.length / 3) // what is refused is the exception
+  expect(equal).toBeGreaterThan(cases.length / 3) // what is refused is the exception
 })

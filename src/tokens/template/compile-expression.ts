@@ -4,12 +4,24 @@ import { filters, markupFilters, tests } from './filters.js'
 import { findMethod, iterate } from './methods.js'
 import type { Node } from './node.js'
 import { TemplateSyntaxError } from './node.js'
-import { attributeOf, itemOf, negate, operators, sliceOf } from './operators.js'
+import { attributeOf, itemOf, negate, operators, posit, sliceOf } from './operators.js'
 import type { Run, Scope } from './run.js'
 import { numberOf } from './run.js'
 import { str } from './spell.js'
 import type { Value } from './values.js'
-import { dictEntries, float, isDict, isList, isTrue, Lazy, Markup, TemplateError, Tuple, typeName } from './values.js'
+import {
+  dictEntries,
+  float,
+  isDict,
+  isList,
+  isTrue,
+  Lazy,
+  Markup,
+  newDict,
+  TemplateError,
+  Tuple,
+  typeName,
+} from './values.js'
 
 export type Expression = (scope: Scope, run: Run) => Value
 
@@ -82,7 +94,7 @@ function compileValue(node: unknown): Expression {
       const entries = [...(it['value'] as Map<Node, Node>)].map(
         ([key, value]) => [compile(key), compile(value)] as const,
       )
-      return (scope, run) => new Map<Value, Value>(entries.map(([key, value]) => [key(scope, run), value(scope, run)]))
+      return (scope, run) => newDict(entries.map(([key, value]) => [key(scope, run), value(scope, run)]))
     }
     case 'MemberExpression':
       return compileMember(it)
@@ -138,13 +150,12 @@ function compileMember(node: Node): Expression {
   const object = compile(node['object'])
   const property = node['property'] as Node
   if (property.type === 'SliceExpression') {
-    const [start, stop, step] = ['start', 'stop', 'step'].map((key) =>
-      property[key] ? compile(property[key]) : undefined,
-    )
+    const part = (name: string): Expression => (property[name] ? compile(property[name]) : () => null)
+    const [start, stop, step] = [part('start'), part('stop'), part('step')]
     return (scope, run) => {
       const whole = object(scope, run)
       run.step(countingWork(whole))
-      return sliceOf(whole, start?.(scope, run), stop?.(scope, run), step?.(scope, run))
+      return sliceOf(whole, start(scope, run), stop(scope, run), step(scope, run))
     }
   }
   if (node['computed']) {
@@ -171,7 +182,7 @@ function compileCall(node: Node): Expression {
       const { given, named } = args(scope, run)
       const method = findMethod(self, name)
       run.step(typeof self === 'string' ? 1 + (self.length >>> 8) : 1)
-      return method ? method(self as never, given, named) : invoke(attributeOf(self, name), given, named)
+      return run.hold(method ? method(self as never, given, named) : invoke(attributeOf(self, name), given, named))
     }
   }
   const target = compile(callee)
@@ -243,12 +254,14 @@ function compileBinary(node: Node): Expression {
   const operator = operators[name]
   if (!operator) throw new TemplateSyntaxError(`unknown operator: ${name}`)
   const isSearch = name === 'in' || name === 'not in'
+  const makes = name === '~' || name === '+' || name === '%' || name === '*'
   return (scope, run) => {
     const first = left(scope, run)
     const second = right(scope, run)
     // Joining texts is left out: that costs the same, however long they are.
     if (isSearch || isList(second)) run.step(workOf(first) + workOf(second))
-    return operator(first, second)
+    const result = operator(first, second)
+    return makes ? run.hold(result) : result
   }
 }
 
@@ -257,7 +270,7 @@ function compileUnary(node: Node): Expression {
   const argument = compile(node['argument'])
   if (name === 'not') return (scope, run) => !isTrue(argument(scope, run))
   if (name === '-') return (scope, run) => negate(argument(scope, run))
-  if (name === '+') return argument
+  if (name === '+') return (scope, run) => posit(argument(scope, run))
   throw new TemplateSyntaxError(`unknown operator: ${name}`)
 }
 
@@ -270,7 +283,7 @@ export function compileFilter(node: Node): (value: Value, scope: Scope, run: Run
     const { given, named } = args(scope, run)
     if ((value instanceof Markup && !markupFilters.has(name)) || given.some((it) => it instanceof Markup))
       throw new TemplateError(`what ${name} does to an escaped text is not known`)
-    const result = filter(value, given, named)
+    const result = run.hold(filter(value, given, named))
     run.step(1 + workOf(value) + workOf(result))
     return result
   }

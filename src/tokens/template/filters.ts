@@ -1,6 +1,28 @@
 /** jinja2's filters and tests, as far as chat templates use them. A name that is not here is refused when the template is compiled. */
-import { arithmetic, wholeOf } from './arithmetic.js'
-import { bindMethod, capitalize, iterate, replace, sorted, splitLines, strip, textLength } from './methods.js'
+import { arithmetic } from './arithmetic.js'
+import {
+  bindMethod,
+  capitalize,
+  count,
+  hasPlaces,
+  isHashable,
+  isLower,
+  isOddAttribute,
+  isUpper,
+  iterate,
+  joined,
+  noAttribute,
+  oddAttribute,
+  refuseLonger,
+  replace,
+  sorted,
+  splitLines,
+  strip,
+  textLength,
+} from './methods.js'
+import { absolute, floatOf, intOf, round, sumOf } from './number-filters.js'
+import type { Given } from './signature.js'
+import { needed, taking } from './signature.js'
 import { dumps, repr, str } from './spell.js'
 import type { LoopState, Value } from './values.js'
 import {
@@ -20,59 +42,88 @@ import {
   Lazy,
   Markup,
   Namespace,
+  plainOf,
   TemplateError,
   toNumber,
   Tuple,
   typeName,
 } from './values.js'
 
-export type Filter = (value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>) => Value
+export type Filter = Given<Value>
 type Check = (value: Value, args: readonly Value[]) => boolean
 /** Throws where it is given more or less than it takes. */
 export type Test = Check
 
+const none = {}
+const ordered = { case_sensitive: false, attribute: null }
+const lengths = taking(none, (value: Value) => length(value))
+const defaults = taking({ default_value: '', boolean: false }, (value: Value, [fallback, isBoolean]) =>
+  value === undefined || (isTrue(isBoolean) && !isTrue(value)) ? fallback : value,
+)
+const escapes = taking(none, (value: Value) => escaped(value))
+
 export const filters: Readonly<Record<string, Filter>> = {
-  abs: (value) => absolute(value),
-  capitalize: (value) => capitalize(str(value)),
-  count: (value) => length(value),
-  d: (value, args, named) => orDefault(value, args, named),
-  default: (value, args, named) => orDefault(value, args, named),
-  dictsort: (value, args, named) => dictSort(value, args, named),
-  e: (value) => escaped(value),
-  escape: (value) => escaped(value),
-  first: (value) => (value instanceof Lazy ? value.next()?.value : iterate(value)[0]),
-  float: (value, args, named) => toFloat(value, args[0] ?? named.get('default')),
-  format: (value, args) => formatPercent(str(value), args),
-  indent: (value, args, named) => indent(text(value), args, named),
-  int: (value, args, named) => toInt(value, args[0] ?? named.get('default')),
-  items: (value) => new Lazy(0, () => (value === undefined ? [] : entries(value))),
-  join: (value, args, named) => joinItems(value, args, named),
-  last: (value) => lastOf(value),
-  length: (value) => length(value),
-  list: (value) => [...iterate(value)],
-  lower: (value) => str(value).toLowerCase(),
-  map: (value, args, named) => mapItems(value, args, named),
-  max: (value, args, named) => utmost(value, keyOf(args, named), 1),
-  min: (value, args, named) => utmost(value, keyOf(args, named), -1),
-  reject: (value, args) => lazily(value, (items) => items.filter((item) => !passes(item, args))),
-  rejectattr: (value, args) =>
-    lazily(value, (items) => items.filter((item) => !passes(attribute(item, args[0]), args.slice(1)))),
-  replace: (value, args, named) => replace(str(value), str(args[0]), str(args[1]), args[2] ?? named.get('count')),
-  reverse: (value) => reversed(value),
-  round: (value, args, named) => round(value, args, named),
-  safe: (value) => (value instanceof Markup ? value : new Markup(str(value))),
-  select: (value, args) => lazily(value, (items) => items.filter((item) => passes(item, args))),
-  selectattr: (value, args) =>
-    lazily(value, (items) => items.filter((item) => passes(attribute(item, args[0]), args.slice(1)))),
-  sort: (value, args, named) => sortItems(value, args, named),
-  string: (value) => (value instanceof Markup ? value : str(value)),
-  sum: (value, args, named) => sumItems(value, args, named),
-  title: (value) => titleWords(str(value)),
-  tojson: (value, args, named) => toJson(value, args, named),
-  trim: (value, args, named) => strip(str(value), args[0] ?? named.get('chars'), true, true),
-  unique: (value, args, named) => new Lazy(lengthOf(value), () => unique(iterate(value), keyOf(args, named))),
-  upper: (value) => str(value).toUpperCase(),
-  wordcount: (value) => str(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0,
+  abs: taking(none, (value) => absolute(value)),
+  capitalize: taking(none, (value) => capitalize(str(value))),
+  count: lengths,
+  d: defaults,
+  default: defaults,
+  dictsort: taking({ case_sensitive: false, by: 'key', reverse: false }, dictSort),
+  e: escapes,
+  escape: escapes,
+  first: taking(none, (value) => (value instanceof Lazy ? value.next()?.value : iterate(value)[0])),
+  float: taking({ default: float(0) }, (value, [fallback]) => floatOf(value, fallback)),
+  format: (value, args, named) => formatPercent(str(value), noNames(args, named)),
+  indent: taking({ width: 4, first: false, blank: false }, (value, args) => indent(text(value), args)),
+  int: taking({ default: 0, base: 10 }, (value, [fallback, base]) => intOf(value, fallback, base)),
+  items: taking(none, (value) => new Lazy(0, () => (value === undefined ? [] : entries(value)))),
+  join: taking({ d: '', attribute: null }, (value, [by, path]) => joined(attributes(value, path).map(str), str(by))),
+  last: taking(none, (value) => lastOf(value)),
+  length: lengths,
+  list: taking(none, (value) => [...iterate(value)]),
+  lower: taking(none, (value) => str(value).toLowerCase()),
+  map: (value, args, named) => lazily(value, (items) => mapped(items, args, named)),
+  max: taking(ordered, (value, args) => utmost(value, keyOf(args), 1)),
+  min: taking(ordered, (value, args) => utmost(value, keyOf(args), -1)),
+  reject: (value, args, named) => {
+    const given = noNames(args, named)
+    return lazily(value, (items) => items.filter((item) => !passes(item, given)))
+  },
+  rejectattr: (value, args, named) => {
+    const [path, ...given] = noNames(args, named)
+    return lazily(value, (items) => items.filter((item) => !passes(attribute(item, path), given)))
+  },
+  replace: taking({ old: needed, new: needed, count: null }, (value, [old, by, times]) =>
+    replace(str(value), str(old), str(by), times === null ? -1 : count(times)),
+  ),
+  reverse: taking(none, (value) => reversed(value)),
+  round: taking({ precision: 0, method: 'common' }, (value, [digits, method]) => round(value, digits, method)),
+  safe: taking(none, (value) => (value instanceof Markup ? value : new Markup(str(value)))),
+  select: (value, args, named) => {
+    const given = noNames(args, named)
+    return lazily(value, (items) => items.filter((item) => passes(item, given)))
+  },
+  selectattr: (value, args, named) => {
+    const [path, ...given] = noNames(args, named)
+    return lazily(value, (items) => items.filter((item) => passes(attribute(item, path), given)))
+  },
+  sort: taking({ reverse: false, ...ordered }, (value, [isReverse, ...by]) =>
+    sorted(iterate(value), keyOf(by), count(isReverse) !== 0),
+  ),
+  string: taking(none, (value) => (value instanceof Markup ? value : str(value))),
+  sum: taking({ attribute: null, start: 0 }, (value, [path, start]) => sumOf(attributes(value, path), start)),
+  title: taking(none, (value) => titleWords(str(value))),
+  tojson: taking({ ensure_ascii: false, indent: null, separators: null, sort_keys: false }, toJson),
+  trim: taking({ chars: null }, (value, [chars]) => strip(str(value), chars, true, true)),
+  unique: taking(ordered, (value, args) => new Lazy(lengthOf(value), () => unique(iterate(value), keyOf(args)))),
+  upper: taking(none, (value) => str(value).toUpperCase()),
+  wordcount: taking(none, (value) => str(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0),
+}
+
+/** Those that hand their arguments on: jinja2 would hand on names too. */
+function noNames(args: readonly Value[], named: ReadonlyMap<string, Value>): readonly Value[] {
+  if (named.size > 0) throw new TemplateError('names are not handed on')
+  return args
 }
 
 const checks: Readonly<Record<string, Check>> = {
@@ -90,22 +141,22 @@ const checks: Readonly<Record<string, Check>> = {
   greaterthan: (value, args) => compare(value, args[0]) > 0,
   in: (value, args) => contains(args[0], value),
   integer: (value) => typeof value === 'bigint' || (typeof value === 'number' && Number.isInteger(value)),
-  iterable: (value) => isSequence(value) || value instanceof Lazy,
+  iterable: (value) => isSequence(value) || value instanceof Lazy || value instanceof DictView,
   le: (value, args) => compare(value, args[0]) <= 0,
   lessthan: (value, args) => compare(value, args[0]) < 0,
-  lower: (value) => str(value) !== str(value).toUpperCase() && str(value) === str(value).toLowerCase(),
+  lower: (value) => isLower(str(value)),
   lt: (value, args) => compare(value, args[0]) < 0,
   mapping: (value) => isDict(value),
   ne: (value, args) => !isEqual(value, args[0]),
   none: (value) => value === null,
   number: (value) => isNumber(value) || typeof value === 'boolean',
   odd: (value) => isEqual(arithmetic(value, 2, '%'), 1),
-  sameas: (value, args) => value === args[0],
+  sameas: (value, args) => isSame(value, args[0]),
   sequence: (value) => isSequence(value),
   string: (value) => isText(value),
   true: (value) => value === true,
   undefined: (value) => value === undefined,
-  upper: (value) => str(value) !== str(value).toLowerCase() && str(value) === str(value).toUpperCase(),
+  upper: (value) => isUpper(str(value)),
 }
 
 const oneArgument = new Set('divisibleby eq equalto ge greaterthan gt in le lessthan lt ne sameas'.split(' '))
@@ -130,6 +181,8 @@ export function contains(container: Value, item: Value): boolean {
     if (typeof item !== 'string') throw new TemplateError(`'in <string>' wants a str, not ${typeName(item)}`)
     return container.includes(item)
   }
+  if (container instanceof DictView && !hasPlaces(container) && !isHashable(item))
+    throw new TemplateError('unhashable type')
   if (isList(container)) return container.some((it) => isEqual(it, item))
   if (isDict(container)) {
     if (!isHashable(item)) throw new TemplateError('unhashable type')
@@ -185,7 +238,7 @@ function isText(value: Value): boolean {
 }
 
 function isSequence(value: Value): boolean {
-  return value === undefined || isText(value) || isList(value) || isDict(value)
+  return value === undefined || isText(value) || (isList(value) && hasPlaces(value)) || isDict(value)
 }
 
 export function escaped(value: Value): Markup {
@@ -207,92 +260,33 @@ function number(value: Value): number {
   return found
 }
 
-function absolute(value: Value): Value {
-  if (typeof value === 'bigint') return value < 0n ? -value : value
-  return isFloat(value) ? float(Math.abs(number(value))) : Math.abs(number(value))
-}
-
-function orDefault(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
-  const fallback = args.length > 0 ? args[0] : named.has('default_value') ? named.get('default_value') : ''
-  const isBoolean = isTrue(args[1] ?? named.get('boolean'))
-  return value === undefined || (isBoolean && !isTrue(value)) ? fallback : value
-}
-
-function toInt(value: Value, fallback: Value = 0): Value {
-  if (value === undefined) throw new TemplateError('undefined is no number')
-  if (typeof value === 'bigint') return value
-  const whole = typeof value === 'string' ? wholeOf(strip(value, undefined, true, true)) : undefined
-  if (whole !== undefined) return whole
-  const parsed = typeof value === 'string' ? parseNumber(value) : toNumber(value)
-  return parsed === undefined || !Number.isFinite(parsed) ? fallback : Math.trunc(parsed)
-}
-
-function toFloat(value: Value, fallback: Value = float(0)): Value {
-  if (value === undefined) throw new TemplateError('undefined is no number')
-  const parsed = typeof value === 'string' ? parseNumber(value) : toNumber(value)
-  return parsed === undefined ? fallback : float(parsed)
-}
-
-function parseNumber(text: string): number | undefined {
-  const trimmed = strip(text, undefined, true, true)
-  return /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(trimmed) ? Number(trimmed) : undefined
-}
-
-/** Half to even, as Python 3 rounds. */
-function round(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
-  const digits = toNumber(args[0] ?? named.get('precision') ?? 0) ?? 0
-  const method = args[1] ?? named.get('method') ?? 'common'
-  if (method === 'common' && digits >= 0 && !isFloat(value)) return typeof value === 'bigint' ? value : number(value)
-  if (digits < 0 || !Number.isInteger(digits)) throw new TemplateError('round wants a number of digits')
-  const scale = 10 ** digits
-  const scaled = number(value) * scale
-  if (method === 'ceil') return float((Math.ceil(scaled) + 0) / scale) // an int has no sign of zero
-  if (method === 'floor') return float((Math.floor(scaled) + 0) / scale)
-  if (method !== 'common') throw new TemplateError('method must be common, ceil or floor')
-  return float(roundHalfEven(number(value), digits))
-}
-
-/** By the digits of the double itself: 1.115 is a little less, and 0.125 is a tie. */
-function roundHalfEven(value: number, digits: number): number {
-  if (Math.abs(value) >= 2 ** 53 || !Number.isFinite(value) || value === 0) return value
-  if (digits > 60) throw new TemplateError('so many digits are not known')
-  const rounded = value.toFixed(digits) // of a tie, the one farther from zero
-  const tail = value.toFixed(digits + 40).slice(value.toFixed(digits).length)
-  if (!/^\.?50*$/.test(tail) || /[02468]$/.test(rounded)) return Number(rounded)
-  return Number((value - Math.sign(value) * 0.5 * 10 ** -digits).toFixed(digits))
-}
-
 function entries(value: Value): Value[] {
   if (!isDict(value)) throw new TemplateError('items wants a mapping')
   return dictEntries(value).map((entry) => Tuple.from(entry) as Tuple)
 }
 
-function dictSort(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
-  const isCaseSensitive = isTrue(args[0] ?? named.get('case_sensitive'))
-  const position = (args[1] ?? named.get('by') ?? 'key') === 'value' ? 1 : 0
-  const key = (entry: Value): Value => foldCase((entry as Tuple)[position], isCaseSensitive)
-  return sorted(entries(value), key, isTrue(args[2] ?? named.get('reverse')))
-}
-
-function sortItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
-  return sorted(iterate(value), keyOf(args.slice(1), named), isTrue(args[0] ?? named.get('reverse')))
+function dictSort(value: Value, [isCaseSensitive, by, isReverse]: readonly Value[]): Value {
+  if (by !== 'key' && by !== 'value') throw new TemplateError('dictsort goes by key or value')
+  const key = (entry: Value): Value => foldCase((entry as Tuple)[by === 'key' ? 0 : 1], isTrue(isCaseSensitive))
+  return sorted(entries(value), key, count(isReverse) !== 0)
 }
 
 /** What items are compared by: `case_sensitive` and `attribute` of `sort`, `unique`, `min` and `max`. */
-function keyOf(args: readonly Value[], named: ReadonlyMap<string, Value>): (item: Value) => Value {
-  const isCaseSensitive = isTrue(args[0] ?? named.get('case_sensitive'))
-  const by = args[1] ?? named.get('attribute')
-  return (item) => foldCase(by === undefined || by === null ? item : attribute(item, by), isCaseSensitive)
+function keyOf([isCaseSensitive, path]: readonly Value[]): (item: Value) => Value {
+  return (item) => foldCase(path === null ? item : attribute(item, path), isTrue(isCaseSensitive))
+}
+
+/** Python knows whether two are one object. We know it only of these. */
+function isSame(a: Value, b: Value): boolean {
+  const isKnown = (value: Value): boolean => value === null || typeof value === 'boolean'
+  if (!isKnown(a) && !isKnown(b)) throw new TemplateError('whether two are the same is not known')
+  return a === b
 }
 
 /** The first item that no other goes beyond, upwards or downwards. */
 function utmost(value: Value, key: (item: Value) => Value, sign: 1 | -1): Value {
   const [first, ...others] = iterate(value)
   return others.reduce((best, item) => (compare(key(item), key(best)) * sign > 0 ? item : best), first)
-}
-
-function isHashable(value: Value): boolean {
-  return isList(value) ? value instanceof Tuple && value.every(isHashable) : !isDict(value)
 }
 
 function unique(items: readonly Value[], key: (item: Value) => Value): Value[] {
@@ -309,34 +303,15 @@ function unique(items: readonly Value[], key: (item: Value) => Value): Value[] {
   })
 }
 
-/** The same value for all that are equal, but for tuples: to compare each with each takes minutes for a long list. */
-function plainOf(value: Value): Value {
-  if (value instanceof Markup) return value.text
-  return typeof value === 'bigint' ? value : (toNumber(value) ?? value)
-}
-
 function foldCase(value: Value, isCaseSensitive: boolean): Value {
   return typeof value === 'string' && !isCaseSensitive ? value.toLowerCase() : value
 }
 
-function joinItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): string {
-  const by = args[1] ?? named.get('attribute')
-  const items = iterate(value).map((item) => str(by === undefined || by === null ? item : attribute(item, by)))
-  return items.join(str(args[0] ?? named.get('d') ?? ''))
-}
-
-function mapItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Lazy {
-  return lazily(value, (items) => mapped(items, args, named))
-}
-
 function mapped(items: readonly Value[], args: readonly Value[], named: ReadonlyMap<string, Value>): Value[] {
-  const by = named.get('attribute')
-  if (by !== undefined) {
-    const fallback = named.get('default')
-    return items.map((item) => {
-      const found = attribute(item, by)
-      return found === undefined ? fallback : found
-    })
+  if (args.length === 0 && named.has('attribute')) {
+    const { attribute: path, default: fallback = null, ...others } = Object.fromEntries(named)
+    if (Object.keys(others).length > 0) throw new TemplateError('map takes no such argument')
+    return items.map((item) => attribute(item, path, fallback))
   }
   const [name, ...rest] = args
   const filter = typeof name === 'string' && Object.hasOwn(filters, name) ? filters[name] : undefined
@@ -344,28 +319,32 @@ function mapped(items: readonly Value[], args: readonly Value[], named: Readonly
   return items.map((item) => filter(item, rest, named))
 }
 
-function sumItems(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
-  const by = args[0] ?? named.get('attribute')
-  const start = args[1] ?? named.get('start') ?? 0
-  const items = iterate(value).map((item) => (by === undefined || by === null ? item : attribute(item, by)))
-  if (isList(start)) return [...start, ...items.flatMap((item) => [...iterate(item)])]
-  return items.reduce((sum, item) => arithmetic(sum, item, '+'), start)
+function attributes(value: Value, path: Value): readonly Value[] {
+  return path === null ? iterate(value) : iterate(value).map((item) => attribute(item, path))
 }
 
-/** An attribute by path: `a.b`, `0`. Of something undefined there is none to read. */
-function attribute(item: Value, path: Value): Value {
-  if (typeof path === 'number') return part(item, path)
-  return str(path)
-    .split('.')
-    .reduce((found, name) => part(found, /^\d+$/.test(name) ? Number(name) : name), item)
+/** An attribute by path: `a.b`, `0`. Of something undefined there is none to read, unless something stands in for it. */
+function attribute(item: Value, path: Value, fallback: Value = null): Value {
+  if (typeof path !== 'string' && !(typeof path === 'number' && Number.isInteger(path)))
+    throw new TemplateError('such an attribute is not known')
+  if (typeof path === 'string' && /(?![0-9])[\p{Nd}\p{No}]/u.test(path))
+    throw new TemplateError('digits of other scripts are not known')
+  const names = typeof path === 'number' ? [path] : path.split('.').map((it) => (/^\d+$/.test(it) ? Number(it) : it))
+  return names.reduce<Value>((found, name) => {
+    const next = part(found, name)
+    return next === undefined && fallback !== null ? fallback : next
+  }, item)
 }
 
 function part(item: Value, name: string | number): Value {
   if (item === undefined) throw new TemplateError(`undefined has no attribute ${name}`)
   if (isDict(item) && dictHas(item, name)) return dictGet(item, name)
-  if (typeof name === 'string') return item instanceof Namespace ? item.values.get(name) : bindMethod(item, name)
-  if (item instanceof DictView) return undefined
-  return isList(item) ? item.at(name) : typeof item === 'string' ? Array.from(item).at(name) : undefined
+  if (item instanceof Namespace) return typeof name === 'string' ? item.values.get(name) : undefined
+  if (typeof name === 'string') {
+    return isOddAttribute(name) ? oddAttribute(item, name) : (bindMethod(item, name) ?? noAttribute(item, name))
+  }
+  if (isList(item)) return hasPlaces(item) ? item.at(name) : undefined
+  return typeof item === 'string' ? Array.from(item).at(name) : undefined
 }
 
 function passes(value: Value, args: readonly Value[]): boolean {
@@ -385,33 +364,40 @@ function passes(value: Value, args: readonly Value[]): boolean {
   return test(value, rest)
 }
 
-function indent(text: string, args: readonly Value[], named: ReadonlyMap<string, Value>): string {
-  const width = args[0] ?? named.get('width') ?? 4
-  const pad = typeof width === 'string' ? width : ' '.repeat(number(width))
-  const isFirst = isTrue(args[1] ?? named.get('first'))
-  const isBlank = isTrue(args[2] ?? named.get('blank'))
-  return splitLines(`${text}\n`)
-    .map((line, index) => ((index === 0 && !isFirst) || (index > 0 && !isBlank && line === '') ? line : pad + line))
-    .join('\n')
+function indent(text: string, [width, isFirst, isBlank]: readonly Value[]): string {
+  const pad = typeof width === 'string' ? width : spacesOf(width)
+  const lines = splitLines(`${text}\n`).map((line, index) => {
+    const isBare = index === 0 ? !isTrue(isFirst) : line === '' && !isTrue(isBlank)
+    return isBare ? line : pad + line
+  })
+  return joined(lines, '\n')
 }
 
-function toJson(value: Value, args: readonly Value[], named: ReadonlyMap<string, Value>): string {
-  // transformers: tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
-  const pad = args[1] ?? named.get('indent')
-  const separators = args[2] ?? named.get('separators')
+function spacesOf(width: Value): string {
+  refuseLonger(count(width))
+  return ' '.repeat(Math.max(0, count(width)))
+}
+
+/** transformers: tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False) */
+function toJson(value: Value, [isAscii, pad, separators, isSorted]: readonly Value[]): string {
+  if (separators !== null && !(isList(separators) && separators.length === 2 && hasPlaces(separators)))
+    throw new TemplateError('such separators are not known')
   return dumps(value, {
-    ensureAscii: isTrue(args[0] ?? named.get('ensure_ascii')),
-    indent: typeof pad === 'string' ? pad : toNumber(pad),
-    separators: isList(separators) ? [str(separators[0]), str(separators[1])] : undefined,
-    sortKeys: isTrue(args[3] ?? named.get('sort_keys')),
+    ensureAscii: isTrue(isAscii),
+    indent: pad === null ? undefined : typeof pad === 'string' ? pad : spacesOf(pad),
+    separators: separators === null ? undefined : [text(separators[0]), text(separators[1])],
+    sortKeys: isTrue(isSorted),
   })
 }
 
 /** Not `str.title`: the filter begins words after spaces, hyphens and brackets only. */
 function titleWords(text: string): string {
   return text
-    .split(/([-\s({[<]+)/)
-    .map((word) => word.charAt(0).toUpperCase() + word.slice(1).toLowerCase())
+    .split(/([-({[<\s\x1c-\x1f\x85]+)/)
+    .map((word) => {
+      const [first = '', ...rest] = Array.from(word)
+      return first.toUpperCase() + rest.join('').toLowerCase()
+    })
     .join('')
 }
 
@@ -463,7 +449,10 @@ export function loopAttribute(loop: LoopState, name: string): Value {
     case 'depth0':
       return 0
     case 'cycle':
-      return (args) => args[index0 % args.length]
+      return (args) => {
+        if (args.length === 0) throw new TemplateError('no items for cycling given')
+        return args[index0 % args.length]
+      }
     default:
       return undefined
   }

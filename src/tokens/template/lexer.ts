@@ -92,7 +92,7 @@ class Lexer {
 
   /** What `-` takes of the text before a tag, or, without `+`, the white space that it stands behind in its line. */
   #strippedBefore(before: string, sign: string, isBlock: boolean): string {
-    if (sign === '-') return strip(before, undefined, false, true)
+    if (sign === '-') return strip(before, null, false, true)
     if (sign === '+' || !isBlock) return before
     const line = before.lastIndexOf('\n') + 1
     return (line > 0 || this.#isLineStart) && isBlank(before, line) ? before.slice(0, line) : before
@@ -210,6 +210,7 @@ function isBlank(value: string, from: number): boolean {
 /** The parser takes what has a point for a float. */
 function spellFloat(written: string): string {
   const plain = written.replaceAll('_', '')
+  if (!Number.isFinite(Number(plain))) throw new TemplateSyntaxError('so large a number is not known')
   return plain.includes('.') ? plain : plain.replace(/e/i, '.e')
 }
 

@@ -1,6 +1,9 @@
 /** The methods of Python strings, mappings and lists that a sandboxed template may call. */
+import type { Bound, Given, Parameters } from './signature.js'
+import { TemplateLimitError } from './run.js'
+import { needed, taking } from './signature.js'
 import { str } from './spell.js'
-import type { Callable, Value } from './values.js'
+import type { Callable, Dict, Value } from './values.js'
 import {
   compare,
   dictEntries,
@@ -8,17 +11,18 @@ import {
   DictView,
   isDict,
   isEqual,
+  isFloat,
   isList,
-  isTrue,
   Lazy,
   Markup,
+  Range,
   TemplateError,
   toNumber,
   Tuple,
   typeName,
 } from './values.js'
 
-type Method<Self> = (self: Self, args: readonly Value[], named: ReadonlyMap<string, Value>) => Value
+type Method<Self> = Given<Self>
 
 // What str.isspace says, which is neither \s nor \p{White_Space}.
 const spaces =
@@ -30,7 +34,7 @@ export function isSpace(char: string): boolean {
 
 /** `str.strip`: of white space, or of the characters given. */
 export function strip(text: string, chars: Value, left: boolean, right: boolean): string {
-  const set = typeof chars === 'string' ? chars : spaces
+  const set = chars === null ? spaces : textOf(chars)
   let from = 0
   let to = text.length
   // By code units: a surrogate pair in the set is rare enough to take the slow way.
@@ -50,117 +54,182 @@ function stripPairs(text: string, set: string, left: boolean, right: boolean): s
   return chars.slice(from, to).join('')
 }
 
+/** Most methods take what they take by its place only. */
+const one: Parameters = { it: needed }
+const none = {}
+
+function method<Self>(parameters: Parameters, call: Bound<Self>): Method<Self> {
+  return taking(parameters, call, false)
+}
+
 const text: Readonly<Record<string, Method<string>>> = {
-  strip: (self, [chars]) => strip(self, chars, true, true),
-  lstrip: (self, [chars]) => strip(self, chars, true, false),
-  rstrip: (self, [chars]) => strip(self, chars, false, true),
-  upper: (self) => self.toUpperCase(),
-  lower: (self) => self.toLowerCase(),
-  casefold: (self) => self.toLowerCase(),
-  title: (self) => titleCase(self),
-  capitalize: (self) => capitalize(self),
-  swapcase: (self) =>
-    Array.from(self, (char) => (char === char.toUpperCase() ? char.toLowerCase() : char.toUpperCase())).join(''),
-  startswith: (self, [prefix, ...others]) => {
-    refuse(others)
-    return oneOf(prefix).some((it) => self.startsWith(it))
-  },
-  endswith: (self, [suffix, ...others]) => {
-    refuse(others)
-    return oneOf(suffix).some((it) => self.endsWith(it))
-  },
-  split: (self, args, named) => split(self, args[0] ?? named.get('sep'), args[1] ?? named.get('maxsplit')),
-  rsplit: (self, args, named) => rsplit(self, args[0] ?? named.get('sep'), args[1] ?? named.get('maxsplit')),
-  splitlines: (self, args, named) => {
-    if (isTrue(args[0] ?? named.get('keepends'))) throw new TemplateError('splitlines with ends is not known')
+  strip: method({ chars: null }, (self, [chars]) => strip(self, chars, true, true)),
+  lstrip: method({ chars: null }, (self, [chars]) => strip(self, chars, true, false)),
+  rstrip: method({ chars: null }, (self, [chars]) => strip(self, chars, false, true)),
+  upper: method(none, (self) => self.toUpperCase()),
+  lower: method(none, (self) => self.toLowerCase()),
+  casefold: method(none, (self) => asciiOnly(self).toLowerCase()),
+  title: method(none, (self) => titleCase(self)),
+  capitalize: method(none, (self) => capitalize(self)),
+  swapcase: method(none, (self) =>
+    Array.from(asciiOnly(self), (char) => (char === char.toUpperCase() ? char.toLowerCase() : char.toUpperCase())).join(
+      '',
+    ),
+  ),
+  startswith: method(one, (self, [prefix]) => oneOf(prefix).some((it) => self.startsWith(it))),
+  endswith: method(one, (self, [suffix]) => oneOf(suffix).some((it) => self.endsWith(it))),
+  split: taking({ sep: null, maxsplit: -1 }, (self, [sep, times]) => split(self, sep, count(times))),
+  rsplit: taking({ sep: null, maxsplit: -1 }, (self, [sep, times]) => rsplit(self, sep, count(times))),
+  splitlines: taking({ keepends: false }, (self, [keepsEnds]) => {
+    if (count(keepsEnds) !== 0) throw new TemplateError('splitlines with ends is not known')
     return splitLines(self)
-  },
-  partition: (self, [separator]) => {
-    const at = self.indexOf(textOf(separator))
-    return Tuple.from(
-      at < 0 ? [self, '', ''] : [self.slice(0, at), textOf(separator), self.slice(at + textOf(separator).length)],
-    ) as Tuple
-  },
-  rpartition: (self, [separator]) => {
-    const at = self.lastIndexOf(textOf(separator))
-    return Tuple.from(
-      at < 0 ? ['', '', self] : [self.slice(0, at), textOf(separator), self.slice(at + textOf(separator).length)],
-    ) as Tuple
-  },
-  replace: (self, args, named) => replace(self, textOf(args[0]), textOf(args[1]), args[2] ?? named.get('count')),
-  join: (self, [items]) => iterate(items).map(textOf).join(self),
-  find: (self, [part, ...others]) => {
-    refuse(others)
-    return charIndex(self, self.indexOf(textOf(part)))
-  },
-  rfind: (self, [part, ...others]) => {
-    refuse(others)
-    return charIndex(self, self.lastIndexOf(textOf(part)))
-  },
-  index: (self, [part, ...others]) => {
-    refuse(others)
+  }),
+  partition: method(one, (self, [separator]) => {
+    const by = separatorOf(separator)
+    const at = self.indexOf(by)
+    return Tuple.from(at < 0 ? [self, '', ''] : [self.slice(0, at), by, self.slice(at + by.length)]) as Tuple
+  }),
+  rpartition: method(one, (self, [separator]) => {
+    const by = separatorOf(separator)
+    const at = self.lastIndexOf(by)
+    return Tuple.from(at < 0 ? ['', '', self] : [self.slice(0, at), by, self.slice(at + by.length)]) as Tuple
+  }),
+  replace: method({ old: needed, new: needed, count: -1 }, (self, [old, by, times]) =>
+    replace(self, textOf(old), textOf(by), count(times)),
+  ),
+  join: method(one, (self, [items]) => joined(iterate(items).map(textOf), self)),
+  find: method(one, (self, [part]) => charIndex(self, self.indexOf(textOf(part)))),
+  rfind: method(one, (self, [part]) => charIndex(self, self.lastIndexOf(textOf(part)))),
+  index: method(one, (self, [part]) => {
     const at = self.indexOf(textOf(part))
     if (at < 0) throw new TemplateError('substring not found')
     return charIndex(self, at)
-  },
-  count: (self, [part, ...others]) => {
-    refuse(others)
-    return textOf(part) === '' ? textLength(self) + 1 : self.split(textOf(part)).length - 1
-  },
-  removeprefix: (self, [prefix]) => (self.startsWith(textOf(prefix)) ? self.slice(textOf(prefix).length) : self),
-  removesuffix: (self, [suffix]) =>
+  }),
+  count: method(one, (self, [part]) =>
+    textOf(part) === '' ? textLength(self) + 1 : self.split(textOf(part)).length - 1,
+  ),
+  removeprefix: method(one, (self, [prefix]) =>
+    self.startsWith(textOf(prefix)) ? self.slice(textOf(prefix).length) : self,
+  ),
+  removesuffix: method(one, (self, [suffix]) =>
     textOf(suffix) !== '' && self.endsWith(textOf(suffix)) ? self.slice(0, -textOf(suffix).length) : self,
-  isdigit: (self) => /^\p{Nd}+$/u.test(self),
-  isdecimal: (self) => /^\p{Nd}+$/u.test(self),
-  isnumeric: (self) => /^\p{N}+$/u.test(self),
-  isalpha: (self) => /^\p{L}+$/u.test(self),
-  isalnum: (self) => /^[\p{L}\p{N}]+$/u.test(self),
-  isspace: (self) => self !== '' && Array.from(self).every((char) => spaces.includes(char)),
-  isupper: (self) => self !== self.toLowerCase() && self === self.toUpperCase(),
-  islower: (self) => self !== self.toUpperCase() && self === self.toLowerCase(),
-  zfill: (self, [width]) => self.replace(/^[+-]?/, (sign) => sign + '0'.repeat(lacking(self, width))),
-  ljust: (self, [width, fill = ' ']) => self + textOf(fill).repeat(lacking(self, width)),
-  rjust: (self, [width, fill = ' ']) => textOf(fill).repeat(lacking(self, width)) + self,
+  ),
+  isdigit: method(none, (self) => {
+    if (/\p{No}/u.test(self)) throw new TemplateError('whether these are digits is not known')
+    return /^\p{Nd}+$/u.test(self)
+  }),
+  isdecimal: method(none, (self) => /^\p{Nd}+$/u.test(self)),
+  isnumeric: method(none, (self) => {
+    if (/\p{Lo}/u.test(self)) throw new TemplateError('whether these are numerals is not known')
+    return /^\p{N}+$/u.test(self)
+  }),
+  isalpha: method(none, (self) => /^\p{L}+$/u.test(self)),
+  isalnum: method(none, (self) => /^[\p{L}\p{N}]+$/u.test(self)),
+  isspace: method(none, (self) => self !== '' && Array.from(self).every((char) => spaces.includes(char))),
+  isupper: method(none, (self) => isUpper(self)),
+  islower: method(none, (self) => isLower(self)),
+  zfill: method(one, (self, [width]) => self.replace(/^[+-]?/, (sign) => sign + padding(self, width, '0'))),
+  ljust: method({ width: needed, fill: ' ' }, (self, [width, fill]) => self + padding(self, width, fill)),
+  rjust: method({ width: needed, fill: ' ' }, (self, [width, fill]) => padding(self, width, fill) + self),
   format: (self, args, named) => formatBraces(self, args, named),
 }
 
-const dict: Readonly<Record<string, Method<Parameters<typeof dictEntries>[0]>>> = {
-  items: (self) =>
+const dict: Readonly<Record<string, Method<Dict>>> = {
+  items: method(none, (self) =>
     view(
       'dict_items',
       dictEntries(self).map((entry) => Tuple.from(entry) as Tuple),
     ),
-  keys: (self) =>
+  ),
+  keys: method(none, (self) =>
     view(
       'dict_keys',
       dictEntries(self).map(([key]) => key),
     ),
-  values: (self) =>
+  ),
+  values: method(none, (self) =>
     view(
       'dict_values',
       dictEntries(self).map(([, value]) => value),
     ),
-  get: (self, args, named) => {
-    const found = dictGet(self, args[0])
-    return found === undefined ? (args.length > 1 ? args[1] : (named.get('default') ?? null)) : found
-  },
-  copy: (self) => self,
+  ),
+  get: method({ key: needed, default: null }, (self, [key, fallback]) => {
+    if (!isHashable(key)) throw new TemplateError('unhashable type')
+    const found = dictGet(self, key)
+    return found === undefined ? fallback : found
+  }),
+  copy: method(none, (self) => self),
 }
 
 const list: Readonly<Record<string, Method<readonly Value[]>>> = {
-  index: (self, [item]) => {
+  index: method(one, (self, [item]) => {
     const at = self.findIndex((it) => isEqual(it, item))
     if (at < 0) throw new TemplateError('the value is not in the list')
     return at
-  },
-  count: (self, [item]) => self.filter((it) => isEqual(it, item)).length,
-  copy: (self) => self,
+  }),
+  count: method(one, (self, [item]) => self.filter((it) => isEqual(it, item)).length),
+  copy: method(none, (self) => self),
+}
+
+const namesOf = (names: string): ReadonlySet<string> => new Set(names.split(' '))
+
+/** What Python's values have and we do not know: it is there, and what it is nobody can say here. */
+const unknownNames = {
+  text: namesOf(
+    'center encode expandtabs format_map isascii isidentifier isprintable istitle maketrans rindex translate',
+  ),
+  list: namesOf('start stop step mapping isdisjoint'),
+  dict: namesOf('fromkeys'),
+  number: namesOf(
+    'as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex from_number hex imag is_integer numerator real to_bytes',
+  ),
+}
+
+/** What changes a mapping: the sandbox hides it, also where it is a key. */
+const hiddenNames = namesOf('clear pop popitem setdefault update')
+const oddNames = new Set([...Object.values(unknownNames).flatMap((names) => [...names]), ...hiddenNames])
+
+/** Whether some value has an attribute of that name that is neither one of our methods nor an item. */
+export function isOddAttribute(name: string): boolean {
+  return oddNames.has(name)
+}
+
+export function oddAttribute(self: Value, name: string): Value {
+  const names =
+    typeof self === 'string'
+      ? unknownNames.text
+      : isList(self)
+        ? unknownNames.list
+        : isDict(self)
+          ? unknownNames.dict
+          : unknownNames.number
+  if (names.has(name)) throw new TemplateError(`the attribute ${name} is not known`)
+  return isDict(self) && !hiddenNames.has(name) ? dictGet(self, name) : noAttribute(self, name)
+}
+
+/** Nothing, unless it is of something whose attributes we do not know. */
+export function noAttribute(self: Value, name: string): undefined {
+  if (typeof self === 'function' || self instanceof Lazy) throw new TemplateError(`the attribute ${name} is not known`)
+  return undefined
+}
+
+/** Whether it has a first item and a second one, to those who ask by number. */
+export function hasPlaces(items: readonly Value[]): boolean {
+  return !(items instanceof DictView) || items instanceof Range
+}
+
+export function isHashable(value: Value): boolean {
+  if (value instanceof DictView) throw new TemplateError('whether it is hashable is not known')
+  return isList(value) ? value instanceof Tuple && value.every(isHashable) : !isDict(value)
 }
 
 /** The method of this name, or undefined. Methods that change their object are refused by the sandbox and are not here. */
 export function findMethod(self: Value, name: string): Method<never> | undefined {
   if (typeof self === 'string') return Object.hasOwn(text, name) ? text[name] : undefined
-  if (isList(self)) return Object.hasOwn(list, name) ? list[name] : undefined
+  if (isList(self)) {
+    const isThere = name === 'copy' ? !(self instanceof Tuple) : hasPlaces(self)
+    return isThere && Object.hasOwn(list, name) ? list[name] : undefined
+  }
   return isDict(self) && Object.hasOwn(dict, name) ? dict[name] : undefined
 }
 
@@ -189,20 +258,42 @@ function view(name: string, items: readonly Value[]): DictView {
   return Object.assign(DictView.from(items) as DictView, { name })
 }
 
+/** A word begins with a letter that has a case, behind one that has none. */
 function titleCase(value: string): string {
-  return value.replaceAll(/\p{L}+/gu, (word) => {
-    const [first = '', ...rest] = Array.from(word)
-    return first.toUpperCase() + rest.join('').toLowerCase()
-  })
+  return value.replaceAll(/\p{Cased}+/gu, capitalize)
 }
 
 export function capitalize(value: string): string {
+  // A large sigma becomes one of two small ones, by what stands before and behind it.
+  if (value.includes('\u03a3')) throw new TemplateError('what becomes of this letter is not known')
   const [first = '', ...rest] = Array.from(value)
-  return first.toUpperCase() + rest.join('').toLowerCase()
+  return titleChar(first) + rest.join('').toLowerCase()
 }
 
-export function replace(value: string, from: string, to: string, times: Value): string {
-  const limit = times === undefined || times === null ? -1 : count(times)
+/** Letters of which the first in a word is neither the small nor the large one: JavaScript does not tell them. */
+function titleChar(char: string): string {
+  const upper = char.toUpperCase()
+  if (upper.length !== char.length || /[\u01c4-\u01cc\u01f1-\u01f3\u10d0-\u10ff]/.test(char))
+    throw new TemplateError('what becomes of this letter is not known')
+  return upper
+}
+
+export function isUpper(value: string): boolean {
+  return /\p{Uppercase}/u.test(value) && !/[\p{Lowercase}\p{Lt}]/u.test(value)
+}
+
+export function isLower(value: string): boolean {
+  return /\p{Lowercase}/u.test(value) && !/[\p{Uppercase}\p{Lt}]/u.test(value)
+}
+
+function asciiOnly(value: string): string {
+  if (/[\u0080-\uffff]/.test(value)) throw new TemplateError('what becomes of these letters is not known')
+  return value
+}
+
+/** So often, or everywhere where the limit is below zero. */
+export function replace(value: string, from: string, to: string, limit: number): string {
+  if (to.length > from.length) refuseLonger(value.length + (to.length - from.length) * timesIn(value, from, to.length))
   if (from === '') return insert(value, to, limit)
   if (limit < 0) return value.replaceAll(from, () => to)
   let out = ''
@@ -214,6 +305,12 @@ export function replace(value: string, from: string, to: string, times: Value): 
     at = next + from.length
   }
   return out + value.slice(at)
+}
+
+/** At most how often it is in there; counted only where that could make a text too long. */
+function timesIn(value: string, part: string, by: number): number {
+  const most = part === '' ? value.length + 1 : Math.floor(value.length / part.length)
+  return part === '' || most * by <= lengthMax ? most : value.split(part).length - 1
 }
 
 /** Before and behind every character, so often. */
@@ -229,46 +326,42 @@ export function sorted(items: readonly Value[], key: (item: Value) => Value, isR
   return keyed.map(({ item }) => item)
 }
 
-function split(self: string, separator: Value, times: Value): Value[] {
-  const limit = times === undefined || times === null ? -1 : count(times)
-  if (separator === undefined || separator === null) return splitAtSpace(self, limit)
-  const by = textOf(separator)
-  if (by === '') throw new TemplateError('empty separator')
+function split(self: string, separator: Value, limit: number): Value[] {
+  if (separator === null) return splitAtSpace(self, limit)
+  const by = separatorOf(separator)
   const parts = self.split(by)
   return limit < 0 || parts.length <= limit + 1 ? parts : [...parts.slice(0, limit), parts.slice(limit).join(by)]
 }
 
 function splitAtSpace(self: string, limit: number): string[] {
   const parts: string[] = []
-  let rest = strip(self, undefined, true, false)
+  let rest = strip(self, null, true, false)
   while (rest !== '') {
     if (limit >= 0 && parts.length === limit) return [...parts, rest]
     let end = 0
     while (end < rest.length && !spaces.includes(rest[end]!)) end++
     parts.push(rest.slice(0, end))
-    rest = strip(rest.slice(end), undefined, true, false)
+    rest = strip(rest.slice(end), null, true, false)
   }
   return parts
 }
 
-function rsplit(self: string, separator: Value, times: Value): Value[] {
-  const limit = times === undefined || times === null ? -1 : count(times)
-  if (typeof separator !== 'string') {
-    return rsplitAtSpace(self, limit)
-  }
-  const parts = self.split(separator)
+function rsplit(self: string, separator: Value, limit: number): Value[] {
+  if (separator === null) return rsplitAtSpace(self, limit)
+  const by = separatorOf(separator)
+  const parts = self.split(by)
   if (limit < 0 || parts.length <= limit + 1) return parts
-  return limit === 0 ? [self] : [parts.slice(0, -limit).join(separator), ...parts.slice(-limit)]
+  return limit === 0 ? [self] : [parts.slice(0, -limit).join(by), ...parts.slice(-limit)]
 }
 
 function rsplitAtSpace(self: string, limit: number): string[] {
   const parts: string[] = [] // the last first: to put each before the others would move them all
-  let rest = strip(self, undefined, false, true)
+  let rest = strip(self, null, false, true)
   while (rest !== '' && parts.length !== limit) {
     let start = rest.length
     while (start > 0 && !spaces.includes(rest[start - 1]!)) start--
     parts.push(rest.slice(start))
-    rest = strip(rest.slice(0, start), undefined, false, true)
+    rest = strip(rest.slice(0, start), null, false, true)
   }
   if (rest !== '') parts.push(rest)
   return parts.reverse()
@@ -286,27 +379,47 @@ export function splitLines(self: string): string[] {
 /** `str.format` for plain fields: `{}`, `{0}`, `{name}`. */
 function formatBraces(self: string, args: readonly Value[], named: ReadonlyMap<string, Value>): string {
   let next = 0
+  let isCounted = false
   return self.replaceAll(/\{\{|\}\}|\{(\w*)\}|[{}]/g, (whole, field: string | undefined) => {
     if (whole.length === 1) throw new TemplateError('unknown format')
     if (field === undefined) return whole[0]!
+    if (/^\d+$/.test(field)) isCounted = true
+    if (isCounted && (field === '' || next > 0)) throw new TemplateError('fields with and without numbers')
     const value = field === '' ? args[next++] : /^\d+$/.test(field) ? args[Number(field)] : named.get(field)
     if (value === undefined) throw new TemplateError(`nothing to format for {${field}}`)
     return str(value)
   })
 }
 
-/** How many characters are missing to a width. */
-function lacking(self: string, width: Value): number {
-  return Math.max(0, count(width) - textLength(self))
+const lengthMax = 1 << 24
+
+/** Far more than any prompt: what would be longer is not made. */
+export function refuseLonger(length: number): void {
+  if (length > lengthMax) throw new TemplateLimitError('output')
 }
 
-/** `find` and its kin are not known from a place on. */
-function refuse(others: readonly Value[]): void {
-  if (others.length > 0) throw new TemplateError('a search from a place on is not known')
+export function joined(parts: readonly string[], by: string): string {
+  refuseLonger(parts.reduce((length, part) => length + part.length, by.length * parts.length))
+  return parts.join(by)
+}
+
+/** What is missing to a width. */
+function padding(self: string, width: Value, given: Value): string {
+  const fill = textOf(given)
+  if (textLength(fill) !== 1) throw new TemplateError('the fill character must be exactly one character long')
+  const lacking = Math.max(0, count(width) - textLength(self))
+  refuseLonger(lacking)
+  return fill.repeat(lacking)
 }
 
 function oneOf(value: Value): string[] {
-  return isList(value) ? value.map(textOf) : [textOf(value)]
+  return value instanceof Tuple && !(value instanceof DictView) ? value.map(textOf) : [textOf(value)]
+}
+
+function separatorOf(value: Value): string {
+  const by = textOf(value)
+  if (by === '') throw new TemplateError('empty separator')
+  return by
 }
 
 function textOf(value: Value): string {
@@ -314,10 +427,10 @@ function textOf(value: Value): string {
   return value
 }
 
-function count(value: Value): number {
-  const number = toNumber(value)
-  if (number === undefined || !Number.isInteger(number))
-    throw new TemplateError(`an int is wanted, not ${typeName(value)}`)
+/** A number of times or places: Python takes an int for it, and of these only some. */
+export function count(value: Value): number {
+  const number = isFloat(value) || typeof value === 'bigint' ? undefined : toNumber(value)
+  if (number === undefined) throw new TemplateError(`an int is wanted, not ${typeName(value)}`)
   return number
 }
 

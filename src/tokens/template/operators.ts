@@ -1,7 +1,7 @@
 /** Python's operators on template values. */
 import { arithmetic, divide } from './arithmetic.js'
 import { contains, escaped, formatPercent, loopAttribute } from './filters.js'
-import { bindMethod } from './methods.js'
+import { bindMethod, hasPlaces, isOddAttribute, noAttribute, oddAttribute } from './methods.js'
 import { str } from './spell.js'
 import type { Value } from './values.js'
 import {
@@ -41,7 +41,7 @@ export const operators: Readonly<Record<string, Operator>> = {
   '/': divide,
   '//': (left, right) => arithmetic(left, right, '//'),
   '%': (left, right) => {
-    if (typeof left === 'string') return formatPercent(left, right instanceof Tuple ? right : [right])
+    if (typeof left === 'string') return formatPercent(left, isTuple(right) ? right : [right])
     return arithmetic(left, right, '%')
   },
   '**': (left, right) => arithmetic(left, right, '**'),
@@ -51,12 +51,16 @@ export function negate(value: Value): Value {
   return isFloat(value) ? float(-toNumber(value)!) : arithmetic(0, value, '-')
 }
 
+/** `+value`, of which a bool becomes an int. */
+export function posit(value: Value): Value {
+  return isFloat(value) ? value : arithmetic(0, value, '+')
+}
+
 function add(left: Value, right: Value): Value {
   if (left instanceof Markup || right instanceof Markup) return addEscaped(left, right)
   if (typeof left === 'string' && typeof right === 'string') return left + right
-  if (isList(left) && isList(right) && left instanceof Tuple === right instanceof Tuple) {
-    return left instanceof Tuple ? (Tuple.from([...left, ...right]) as Tuple) : [...left, ...right]
-  }
+  if (isTuple(left) && isTuple(right)) return Tuple.from([...left, ...right]) as Tuple
+  if (isList(left) && isList(right) && !(left instanceof Tuple || right instanceof Tuple)) return [...left, ...right]
   return arithmetic(left, right, '+')
 }
 
@@ -86,7 +90,8 @@ export function attributeOf(object: Value, name: string): Value {
   if (object instanceof Namespace) return object.values.get(name)
   if (object instanceof LoopState) return loopAttribute(object, name)
   if (object instanceof Markup) throw new TemplateError('what this does to an escaped text is not known')
-  return bindMethod(object, name) ?? (isDict(object) ? dictGet(object, name) : undefined)
+  if (isOddAttribute(name)) return oddAttribute(object, name)
+  return bindMethod(object, name) ?? (isDict(object) ? dictGet(object, name) : noAttribute(object, name))
 }
 
 const surrogates = /[\ud800-\udfff]/
@@ -96,9 +101,9 @@ export function itemOf(object: Value, key: Value): Value {
   if (object === undefined) throw new TemplateError('undefined has no items')
   if (key instanceof Markup) return itemOf(object, key.text)
   if (object instanceof Markup) throw new TemplateError('what this does to an escaped text is not known')
-  if (typeof key === 'number' || typeof key === 'boolean') {
+  if ((typeof key === 'number' && Number.isInteger(key)) || typeof key === 'boolean') {
     const index = Number(key)
-    if (isList(object)) return object instanceof DictView ? undefined : object.at(index)
+    if (isList(object)) return hasPlaces(object) ? object.at(index) : undefined
     if (typeof object === 'string') {
       return surrogates.test(object) ? Array.from(object).at(index) : object.at(index)
     }
@@ -110,16 +115,16 @@ export function itemOf(object: Value, key: Value): Value {
   return typeof key === 'string' ? attributeOf(object, key) : undefined
 }
 
-/** `object[start:stop:step]`. Python counts code points. */
+/** `object[start:stop:step]`, null where one is not written. Python counts code points. */
 export function sliceOf(object: Value, start: Value, stop: Value, step: Value): Value {
   const items = typeof object === 'string' && surrogates.test(object) ? Array.from(object) : object
   if (typeof items !== 'string' && (!isList(items) || items instanceof DictView))
     throw new TemplateError(`${typeName(object)} cannot be sliced`)
-  const by = step === undefined || step === null ? 1 : toNumber(step)!
+  const by = step === null ? 1 : indexOf(step)
   if (by === 0) throw new TemplateError('slice step cannot be zero')
   const clamp = (value: Value, ifMissing: number, low: number, high: number): number => {
-    if (value === undefined || value === null) return ifMissing
-    const index = toNumber(value)!
+    if (value === null) return ifMissing
+    const index = indexOf(value)
     return Math.max(low, Math.min(high, index < 0 ? index + items.length : index))
   }
   const picked: Value[] = []
@@ -135,4 +140,14 @@ export function sliceOf(object: Value, start: Value, stop: Value, step: Value): 
   }
   if (typeof object === 'string') return picked.map(str).join('')
   return object instanceof Tuple ? (Tuple.from(picked) as Tuple) : picked
+}
+
+function indexOf(value: Value): number {
+  const index = isFloat(value) ? undefined : toNumber(value)
+  if (index === undefined) throw new TemplateError('slice indices must be integers or None')
+  return index
+}
+
+function isTuple(value: Value): value is Tuple {
+  return value instanceof Tuple && !(value instanceof DictView)
 }

@@ -1,6 +1,7 @@
 /** The state of one rendering: what was written, which variables exist, and how much work is still allowed. */
 import type { Turns } from './turns.js'
 import type { Value } from './values.js'
+import { Markup } from './values.js'
 
 /** How a statement ends: with the next one, or by leaving a loop or its turn. */
 export type Flow = typeof goesOn | typeof breaks | typeof continues
@@ -56,6 +57,13 @@ export class Run {
     if (this.before + this.out.length > this.#outputMax) throw new TemplateLimitError('output')
   }
 
+  /** A text or list that is made and not written counts alone: one that is joined to itself would soon fill the memory. */
+  hold(made: Value): Value {
+    if (typeof made === 'string' ? made.length > this.#outputMax : lengthOf(made) > this.#outputMax)
+      throw new TemplateLimitError('output')
+    return made
+  }
+
   note(place: number, value: Value): Value {
     if (this.notes) this.notes[place] = value
     return value
@@ -70,6 +78,11 @@ export class Run {
     this.#untilLook = stepsPerLook
     if (this.#now() > this.#endsAt) throw new TemplateLimitError('time')
   }
+}
+
+function lengthOf(value: Value): number {
+  if (typeof value !== 'object') return 0
+  return Array.isArray(value) ? value.length : value instanceof Markup ? value.text.length : 0
 }
 
 /** Numbers for the names that templates use: scopes are searched by number, and most hold two or three names. */

@@ -5,6 +5,8 @@ import { DictView, Float, Lazy, LoopState, Namespace } from './values.js'
 /** Deeper values are not compared: they are not kept. */
 const depthMax = 32
 const entryBytes = 32
+/** Nor are larger ones kept: a list of one list twice, and so on, would be walked for ever. */
+const dataBytesMax = 16 << 20
 
 /** The same kind, the same spelling, the same keys in the same order: `1` and `1.0` differ, and so do two orders of keys. */
 export function isSameData(a: Value, b: Value): boolean {
@@ -54,7 +56,7 @@ function sizeOfData(value: Value, depth: number = 0): number | undefined {
   if (Array.isArray(value)) {
     for (const item of value as readonly Value[]) {
       const size = sizeOfData(item, depth + 1)
-      if (size === undefined) return undefined
+      if (size === undefined || bytes > dataBytesMax) return undefined
       bytes += size
     }
     return bytes
@@ -62,7 +64,7 @@ function sizeOfData(value: Value, depth: number = 0): number | undefined {
   const entries = value instanceof Map ? (value as Map<Value, Value>) : Object.entries(value as Record<string, Value>)
   for (const [key, item] of entries) {
     const size = sizeOfData(item, depth + 1)
-    if (size === undefined) return undefined
+    if (size === undefined || bytes > dataBytesMax) return undefined
     bytes += size + entryBytes + (typeof key === 'string' ? 2 * key.length : 0)
   }
   return bytes

@@ -1,6 +1,8 @@
 /** How Python writes values: `str`, `repr` and `json.dumps`, to the character. */
+import { TemplateLimitError } from './run.js'
 import type { Value } from './values.js'
 import {
+  compare,
   dictEntries,
   DictView,
   Float,
@@ -10,6 +12,7 @@ import {
   isNumber,
   Markup,
   Namespace,
+  Range,
   TemplateError,
   Tuple,
   typeName,
@@ -24,12 +27,15 @@ export function str(value: Value): string {
 
 export function repr(value: Value, depth = 0): string {
   if (depth > nestingMax) throw new TemplateError('a value is nested too deeply')
+  if (depth === 0) spelledLeft = spelledMax
+  spend(typeof value === 'string' ? value.length : nodeCost)
   if (value === null) return 'None'
   if (value === undefined) return 'Undefined'
   if (typeof value === 'boolean') return value ? 'True' : 'False'
   if (typeof value === 'string') return reprText(value)
   if (isNumber(value)) return spellNumber(value)
   if (isList(value)) {
+    if (value instanceof Range) throw new TemplateError('a range cannot be printed')
     const items = value.map((item) => repr(item, depth + 1)).join(', ')
     if (value instanceof DictView) return `${value.name}([${items}])`
     if (!(value instanceof Tuple)) return `[${items}]`
@@ -47,9 +53,20 @@ export function repr(value: Value, depth = 0): string {
 
 const nestingMax = 500
 
+/** Characters, about. A list of one list twice, and so on, is small in memory and would be printed for ever. */
+const spelledMax = 1 << 24
+/** In characters: a million of them take half a second. */
+const nodeCost = 16
+let spelledLeft = 0
+
+function spend(length: number): void {
+  spelledLeft -= length
+  if (spelledLeft < 0) throw new TemplateLimitError('output')
+}
+
 export interface JsonOptions {
-  /** Spaces per level, or the text of one level; none for one line. */
-  readonly indent?: number | string | undefined
+  /** The text of one level; none for one line. */
+  readonly indent?: string | undefined
   readonly ensureAscii?: boolean
   readonly sortKeys?: boolean
   readonly separators?: readonly [string, string] | undefined
@@ -58,13 +75,15 @@ export interface JsonOptions {
 /** `json.dumps`, as the `tojson` filter of transformers calls it. */
 export function dumps(value: Value, options: JsonOptions = {}): string {
   const { indent, ensureAscii = false, sortKeys = false } = options
-  const level = typeof indent === 'number' ? ' '.repeat(indent) : indent
+  const level = indent
   const [itemSeparator, keySeparator] = options.separators ?? [level === undefined ? ', ' : ',', ': ']
   const text = ensureAscii ? (it: string): string => escapeNonAscii(JSON.stringify(it)) : quote
+  spelledLeft = spelledMax
   return write(value, 0)
 
   function write(item: Value, depth: number): string {
     if (depth > nestingMax) throw new TemplateError('a value is nested too deeply')
+    spend(typeof item === 'string' ? item.length : nodeCost)
     if (typeof item === 'string') return text(item)
     if (item instanceof Markup) return text(item.text)
     if (item === null) return 'null'
@@ -82,7 +101,7 @@ export function dumps(value: Value, options: JsonOptions = {}): string {
     if (isDict(item)) {
       const entries = dictEntries(item)
       if (entries.length === 0) return '{}'
-      if (sortKeys) entries.sort(([a], [b]) => (keyText(a) < keyText(b) ? -1 : keyText(a) > keyText(b) ? 1 : 0))
+      if (sortKeys) entries.sort(([a], [b]) => compare(a, b))
       const parts = entries.map(([key, entry]) => text(keyText(key)) + keySeparator + write(entry, depth + 1))
       return wrap('{', parts, '}', depth)
     }
@@ -91,6 +110,7 @@ export function dumps(value: Value, options: JsonOptions = {}): string {
 
   function wrap(open: string, parts: readonly string[], close: string, depth: number): string {
     if (level === undefined) return open + parts.join(itemSeparator) + close
+    spend(level.length * (depth + 1) * (parts.length + 1))
     const inner = `\n${level.repeat(depth + 1)}`
     return `${open}${inner}${parts.join(itemSeparator + inner)}\n${level.repeat(depth)}${close}`
   }
@@ -100,7 +120,8 @@ function keyText(key: Value): string {
   if (typeof key === 'string') return key
   if (key === null) return 'null'
   if (typeof key === 'boolean') return key ? 'true' : 'false'
-  return isNumber(key) ? spellJsonNumber(key) : str(key)
+  if (!isNumber(key)) throw new TemplateError('keys must be str, int, float, bool or None')
+  return spellJsonNumber(key)
 }
 
 // JSON.stringify escapes a lone surrogate; Python leaves it.

@@ -83,7 +83,28 @@ it.each([
   "{{ [('<b>' | safe)] }}",
   '{{ l | select }}',
   '{{ d.keys() == d.keys() }}',
-  '{{ big / 2 }}',
+  "{{ '٣' | int }}",
+  "{{ 'inf' | float }}",
+  "{{ '1e400' | float }}",
+  '{{ 1e400 }}',
+  '{{ 1e308 * 10 }}',
+  '{{ [0.1, 0.2] | sum }}',
+  '{{ (-2) ** i }}',
+  '{{ {1.0: 2} }}',
+  '{{ {1: 2, true: 3} }}',
+  '{{ {(1, 2): 3} }}',
+  '{{ range(3) }}',
+  '{{ range(3) == l }}',
+  '{{ range(3)[1:] }}',
+  '{{ i.real }}',
+  '{{ s.encode is defined }}',
+  '{{ i is sameas 3 }}',
+  "{{ 'ß'.casefold() }}",
+  "{{ 'ßa'.capitalize() }}",
+  "{{ '²'.isdigit() }}",
+  "{{ '一'.isnumeric() }}",
+  "{{ 1 | tojson(separators=',:') }}",
+  '{{ 1.5 | round(23) }}',
   '{{ 2 ** 5000 }}',
   '{{ 2.5 ** 2.5 }}',
   '{{ (3 ** 1000) ** 1000 }}',
@@ -100,7 +121,8 @@ it.each([
 })
 
 describe('stays within its limits', () => {
-  const doubling = "{% set ns = namespace(x='ab') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
+  const doubled = (first: string, next: string): string =>
+    `{% set ns = namespace(x=${first}) %}{% for i in range(100) %}{% set ns.x = ${next} %}{% endfor %}`
   const cases = [
     {
       says: 'a loop that writes forever',
@@ -113,7 +135,20 @@ describe('stays within its limits', () => {
       limit: 'time',
     },
     { says: 'a macro that calls itself', source: '{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}', limit: undefined },
-    { says: 'a string that doubles', source: doubling, limit: undefined },
+    { says: 'a string that doubles', source: doubled("'ab'", 'ns.x ~ ns.x'), limit: 'output' },
+    { says: 'a string that is added to itself', source: doubled("'ab'", 'ns.x + ns.x'), limit: 'output' },
+    { says: 'a safe string that doubles', source: doubled("'ab' | safe", 'ns.x + ns.x'), limit: 'output' },
+    { says: 'a string whose characters double', source: doubled("'a'", "ns.x.replace('a', 'aa')"), limit: 'output' },
+    { says: 'a string that is put between itself', source: doubled("'a'", "ns.x.replace('', ns.x)"), limit: 'output' },
+    { says: 'a string that is joined by itself', source: doubled("'ab'", 'ns.x | join(ns.x)'), limit: 'output' },
+    { says: 'a list that doubles', source: doubled('[1]', 'ns.x + ns.x'), limit: 'output' },
+    { says: 'a list of itself twice', source: `${doubled('[1]', '[ns.x, ns.x]')}{{ ns.x }}`, limit: 'output' },
+    { says: 'and as JSON', source: `${doubled('[1]', '[ns.x, ns.x]')}{{ ns.x | tojson }}`, limit: 'output' },
+    {
+      says: 'two lists of themselves twice that are compared',
+      source: `${doubled('[1]', '[ns.x, ns.x]')}{% set y = ns.x %}${doubled('[1]', '[ns.x, ns.x]')}{{ y == ns.x }}`,
+      limit: undefined,
+    },
   ]
   it.each(cases)('$says', ({ source, limit }) => {
     let thrown: unknown

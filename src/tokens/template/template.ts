@@ -1,6 +1,7 @@
 /** A chat template, ready to render: parsed, compiled, run within limits. */
 import type { Statement } from './compile.js'
 import { compileBlock } from './compile.js'
+import { count } from './methods.js'
 import type { Node } from './node.js'
 import type { RunLimits } from './run.js'
 import { numberOf, Run, Scope } from './run.js'
@@ -9,7 +10,7 @@ import { strftime } from './strftime.js'
 import { planTurns } from './turn-plan.js'
 import type { Turns } from './turns.js'
 import type { Value } from './values.js'
-import { dictEntries, isDict, Namespace, TemplateError, toNumber } from './values.js'
+import { dictEntries, isDict, Namespace, Range, TemplateError } from './values.js'
 
 export interface RenderOptions {
   readonly limits: RunLimits
@@ -68,14 +69,17 @@ const globals: Readonly<Record<string, Value>> = {
   ...Object.fromEntries(['lipsum', 'cycler', 'joiner'].map((name) => [name, unknownFunction])),
   namespace: (args, named) => new Namespace(dictOf(args, named) as Map<string, Value>),
   dict: dictOf,
-  range: (args) => {
-    const [start, stop, step] = args.length === 1 ? [0, args[0], 1] : [args[0], args[1], args[2] ?? 1]
-    const [from, to, by] = [start, stop, step].map(toNumber) as [number, number, number]
-    if (!by || from === undefined || to === undefined) throw new TemplateError('range wants ints')
-    const count = Math.max(0, Math.ceil((to - from) / by))
-    if (count > rangeMax) throw new TemplateError('range too big')
-    return Array.from({ length: count }, (_, index) => from + index * by)
-  },
+  range,
+}
+
+function range(args: readonly Value[], named: ReadonlyMap<string, Value>): Value {
+  if (args.length === 0 || args.length > 3 || named.size > 0) throw new TemplateError('range wants one to three ints')
+  const [first, second, by = 1] = args.map(count)
+  const [from, to] = second === undefined ? [0, first!] : [first!, second]
+  if (by === 0 || !Number.isSafeInteger(to - from)) throw new TemplateError('such a range is not known')
+  const length = Math.max(0, Math.ceil((to - from) / by))
+  if (length > rangeMax) throw new TemplateError('range too big')
+  return Range.from({ length }, (_, index) => from + index * by) as Range
 }
 
 /** `dict(...)`: of a mapping, then of names. */

@@ -43,6 +43,9 @@ export class DictView extends Tuple {
   name = ''
 }
 
+/** What `range` answers: a list to loops and filters. What else Python does with one is refused. */
+export class Range extends DictView {}
+
 export class Namespace {
   readonly values: Map<string, Value>
   constructor(values: Map<string, Value>) {
@@ -122,6 +125,14 @@ export function toNumber(value: Value): number | undefined {
   return typeof value === 'bigint' ? Number(value) : undefined
 }
 
+/** `float(value)` of a number, which Python refuses where it is too large for one. */
+export function toFloat(value: Value): number | undefined {
+  const number = toNumber(value)
+  if (typeof value === 'bigint' && !Number.isFinite(number))
+    throw new TemplateError('int too large to convert to float')
+  return number
+}
+
 export function isFloat(value: Value): boolean {
   return value instanceof Float || (typeof value === 'number' && !Number.isInteger(value))
 }
@@ -144,13 +155,41 @@ export function isDict(value: Value): value is Dict {
 }
 
 export function dictGet(dict: Dict, key: Value): Value {
-  if (dict instanceof Map) return dict.get(key)
+  if (dict instanceof Map) return (dict as Map<Value, Value>).get(keyIn(dict as Map<Value, Value>, key))
   return typeof key === 'string' && Object.hasOwn(dict, key) ? (dict as Record<string, Value>)[key] : undefined
 }
 
 export function dictHas(dict: Dict, key: Value): boolean {
-  if (dict instanceof Map) return dict.has(key)
+  if (dict instanceof Map) return dict.has(keyIn(dict as Map<Value, Value>, key))
   return typeof key === 'string' && Object.hasOwn(dict, key)
+}
+
+/** A mapping as a template writes it. Keys of which we do not know that Python finds them again are refused. */
+export function newDict(entries: readonly (readonly [Value, Value])[]): Dict {
+  const dict = new Map<Value, Value>()
+  for (const [key, value] of entries) {
+    const isKnown = typeof key !== 'object' || key === null
+    if (!isKnown || keyIn(dict, key) !== key) throw new TemplateError(`${typeName(key)} is not known as a key`)
+    dict.set(key, value)
+  }
+  return dict
+}
+
+/** The key of this map that Python takes for the same: 1, 1.0 and True are one. */
+function keyIn(dict: ReadonlyMap<Value, Value>, key: Value): Value {
+  if (typeof key === 'string' || dict.has(key)) return key
+  const plain = plainOf(key)
+  const isBoolean = (plain === 0 || plain === 1) && dict.has(plain === 1)
+  return isBoolean ? plain === 1 : plain === undefined || !dict.has(plain) ? key : plain
+}
+
+/** The same value for all numbers that are equal, and for texts; other values are themselves. */
+export function plainOf(value: Value): Value {
+  if (value instanceof Markup) return value.text
+  if (value instanceof Float && Number.isInteger(value.value))
+    return Number.isSafeInteger(value.value) ? value.value + 0 : BigInt(value.value)
+  if (value instanceof Float && Number.isNaN(value.value)) throw new TemplateError('nan is not compared')
+  return typeof value === 'bigint' ? value : (toNumber(value) ?? value)
 }
 
 export function dictEntries(dict: Dict): [Value, Value][] {
@@ -172,23 +211,41 @@ export function isTrue(value: Value): boolean {
 }
 
 export function isEqual(a: Value, b: Value): boolean {
-  if (a === b) return true
+  if (typeof a === 'string' && typeof b === 'string') return a === b
+  if (a === b && !(a instanceof Float)) return true
   if (a instanceof Markup) return isEqual(a.text, b)
   if (b instanceof Markup) return isEqual(a, b.text)
   if (typeof a === 'string' || typeof b === 'string') return false
-  if (typeof a === 'bigint' && typeof b === 'bigint') return false // two of the same value are one
-  const x = toNumber(a)
-  if (x !== undefined) return x === toNumber(b)
+  const x = comparedOf(a)
+  const y = comparedOf(b)
+  if (x !== undefined) return y !== undefined && x <= y && x >= y
   if (a instanceof DictView || b instanceof DictView) throw new TemplateError('views are not compared')
-  if (isList(a) && isList(b))
-    return isSameKind(a, b) && a.length === b.length && a.every((item, index) => isEqual(item, b[index]))
-  if (isDict(a) && isDict(b)) {
-    return (
-      dictSize(a) === dictSize(b) &&
-      dictEntries(a).every(([key, item]) => dictHas(b, key) && isEqual(item, dictGet(b, key)))
-    )
+  if (isList(a) && isList(b)) return isSameKind(a, b) && a.length === b.length && within(() => areEqual(a, b))
+  return isDict(a) && isDict(b) && dictSize(a) === dictSize(b) && within(() => haveEqual(a, b))
+}
+
+function areEqual(a: readonly Value[], b: readonly Value[]): boolean {
+  return a.every((item, index) => isEqual(item, b[index]))
+}
+
+function haveEqual(a: Dict, b: Dict): boolean {
+  return dictEntries(a).every(([key, item]) => dictHas(b, key) && isEqual(item, dictGet(b, key)))
+}
+
+/** Lists in lists that are compared at once. Those that hold one list twice, and so on, would be compared for ever. */
+const comparedMax = 1 << 20
+let comparing = 0
+let comparedLeft = 0
+
+function within<T>(compareAll: () => T): T {
+  if (comparing === 0) comparedLeft = comparedMax
+  if (comparedLeft-- === 0) throw new TemplateError('such values are not compared')
+  comparing++
+  try {
+    return compareAll()
+  } finally {
+    comparing--
   }
-  return false
 }
 
 /** Both lists, or both tuples: Python compares no others. */
@@ -198,18 +255,27 @@ function isSameKind(a: readonly Value[], b: readonly Value[]): boolean {
 
 /** Order by `<` of Python: numbers, strings, and lists of them. */
 export function compare(a: Value, b: Value): number {
-  if (typeof a === 'bigint' && typeof b === 'bigint') return a < b ? -1 : a > b ? 1 : 0
-  const x = toNumber(a)
-  const y = toNumber(b)
+  const x = comparedOf(a)
+  const y = comparedOf(b)
   if (x !== undefined && y !== undefined) return x < y ? -1 : x > y ? 1 : 0
   if (typeof a === 'string' && typeof b === 'string') return compareText(a, b)
-  if (isList(a) && isList(b) && isSameKind(a, b)) {
-    for (let index = 0; index < Math.min(a.length, b.length); index++) {
-      if (!isEqual(a[index], b[index])) return compare(a[index], b[index])
-    }
-    return a.length - b.length
-  }
+  if (isList(a) && isList(b) && isSameKind(a, b)) return within(() => compareLists(a, b))
   throw new TemplateError(`cannot compare ${typeName(a)} and ${typeName(b)}`)
+}
+
+function compareLists(a: readonly Value[], b: readonly Value[]): number {
+  for (let index = 0; index < Math.min(a.length, b.length); index++) {
+    if (!isEqual(a[index], b[index])) return compare(a[index], b[index])
+  }
+  return a.length - b.length
+}
+
+/** JavaScript compares an int of any size with a double exactly, as Python does. Nothing is compared with nan: by `in` it may be itself. */
+function comparedOf(value: Value): number | bigint | undefined {
+  if (typeof value === 'bigint') return value
+  const number = toNumber(value)
+  if (Number.isNaN(number)) throw new TemplateError('nan is not compared')
+  return number
 }
 
 /** By code points, as Python; JavaScript compares code units, which puts emoji before U+E000. */
