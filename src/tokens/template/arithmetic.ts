@@ -59,7 +59,7 @@ function ofFloats(left: Value, right: Value, name: Name): Value {
       return known(floorOf(a, b), a, b)
     case '%':
       return known(restOf(a, b), a, b)
-    default:
+    case '**':
       return float(powerOf(a, b))
   }
 }

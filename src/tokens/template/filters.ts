@@ -16,6 +16,7 @@ import {
   refuseLonger,
   replace,
   sorted,
+  spaces,
   splitLines,
   strip,
   textLength,
@@ -390,10 +391,12 @@ function toJson(value: Value, [isAscii, pad, separators, isSorted]: readonly Val
   })
 }
 
+const wordStart = new RegExp(`([-({[<${spaces}]+)`)
+
 /** Not `str.title`: the filter begins words after spaces, hyphens and brackets only. */
 function titleWords(text: string): string {
   return text
-    .split(/([-({[<\s\x1c-\x1f\x85]+)/)
+    .split(wordStart)
     .map((word) => {
       const [first = '', ...rest] = Array.from(word)
       return first.toUpperCase() + rest.join('').toLowerCase()

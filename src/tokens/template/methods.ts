@@ -25,7 +25,7 @@ import {
 type Method<Self> = Given<Self>
 
 // What str.isspace says, which is neither \s nor \p{White_Space}.
-const spaces =
+export const spaces =
   '\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'
 
 export function isSpace(char: string): boolean {

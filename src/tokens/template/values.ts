@@ -218,7 +218,7 @@ export function isEqual(a: Value, b: Value): boolean {
   if (typeof a === 'string' || typeof b === 'string') return false
   const x = comparedOf(a)
   const y = comparedOf(b)
-  if (x !== undefined) return y !== undefined && x <= y && x >= y
+  if (x !== undefined) return y !== undefined && order(x, y) === 0
   if (a instanceof DictView || b instanceof DictView) throw new TemplateError('views are not compared')
   if (isList(a) && isList(b)) return isSameKind(a, b) && a.length === b.length && within(() => areEqual(a, b))
   return isDict(a) && isDict(b) && dictSize(a) === dictSize(b) && within(() => haveEqual(a, b))
@@ -257,10 +257,14 @@ function isSameKind(a: readonly Value[], b: readonly Value[]): boolean {
 export function compare(a: Value, b: Value): number {
   const x = comparedOf(a)
   const y = comparedOf(b)
-  if (x !== undefined && y !== undefined) return x < y ? -1 : x > y ? 1 : 0
+  if (x !== undefined && y !== undefined) return order(x, y)
   if (typeof a === 'string' && typeof b === 'string') return compareText(a, b)
   if (isList(a) && isList(b) && isSameKind(a, b)) return within(() => compareLists(a, b))
   throw new TemplateError(`cannot compare ${typeName(a)} and ${typeName(b)}`)
+}
+
+function order(x: number | bigint, y: number | bigint): number {
+  return x < y ? -1 : x > y ? 1 : 0
 }
 
 function compareLists(a: readonly Value[], b: readonly Value[]): number {
