@@ -240,6 +240,8 @@ describe('every other route', () => {
     ['a method that nobody knows', line('PATCH', '/health'), 405],
     ['a body where none is read', `${line('GET', '/live', 'content-length: 5\r\n')}hello`, 200],
     ['a query that is noise', line('GET', '/metrics?%00=%ff&&&=__proto__'), 200],
+    ['a query that is noise, of the page of routes', line('GET', '/openapi.json?%00=%ff&&&=__proto__'), 200],
+    ['another method of the page of routes', line('DELETE', '/openapi.json'), 405],
     ['a request id with odd bytes', line('GET', '/live', 'x-request-id: \xff\xfe\r\n'), 200],
     ['an upgrade', line('GET', '/live', 'upgrade: websocket\r\nconnection: upgrade\r\n'), 200],
   ])('%s', async (_says, bytes, status) => {
@@ -253,7 +255,7 @@ describe('every other route', () => {
   it('is named here: a route that is added must be attacked too', async () => {
     const { paths } = (await (await fetch(`${house.url}/openapi.json`)).json()) as { paths: Record<string, unknown> }
     const own =
-      '/busy_threshold /workers /router /models/{id}/tokenizer /workers/{id} /workers/{id}/drain /v1/models /v1/models/{id} /v1/models/{id}/ready /v1/responses/{id} /v1/responses/{id}/cancel /health /live /ready /metrics'
+      '/busy_threshold /workers /router /models/{id}/tokenizer /workers/{id} /workers/{id}/drain /v1/models /v1/models/{id} /v1/models/{id}/ready /v1/responses/{id} /v1/responses/{id}/cancel /health /live /ready /metrics /openapi.json'
     const attacked = [...endpointRows.map(({ path }) => path), ...own.split(' ')]
     expect(Object.keys(paths).sort()).toEqual(attacked.sort())
   })
