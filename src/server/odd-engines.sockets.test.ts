@@ -1,7 +1,9 @@
 // Engines that speak HTTP in odd, late, torn or wrong ways. Whatever they do, the client gets an answer, nothing is left
 // behind, and no connection in doubt is used again.
+import { once } from 'node:events'
 import type { Socket } from 'node:net'
-import { afterEach, expect, it } from 'vitest'
+import { connect } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
 import { chatFrames } from './fake-engine.case.js'
 import type { House } from './house.case.js'
 import { chatBody, openHouse, post } from './house.case.js'
@@ -65,6 +67,48 @@ it('a read of which nothing may be sent yet does not end the stream', async () =
     { usageSampleEvery: 1 },
   )
   for (let at = 0; at < 2; at++) expect(await (await stream()).text()).toBe(frames[0]! + last + done)
+})
+
+describe('an engine that stops in the middle', () => {
+  const half = frames[1]!.slice(0, 40)
+  const rest = [frames[1]!.slice(40), ...frames.slice(2)].map((it) => chunk(it)).join('') + '0\r\n\r\n'
+  const before = streamHead + chunk(frames[0]!)
+
+  it.each([
+    ['an event', [before + chunk(half), rest]],
+    [
+      'a chunk',
+      [before + chunk(frames[1]! + frames[2]!).slice(0, -20), chunk(frames[1]! + frames[2]!).slice(-20) + rest],
+    ],
+  ])('of %s is not spoken into while it is silent', async (says, pieces) => {
+    await open((socket) => void slowly(socket, pieces, 150), { keepAliveMs: 20 })
+    const text = await (await stream()).text()
+    const whole =
+      says === 'an event'
+        ? frames.join('')
+        : frames.slice(0, 3).join('') + frames[1]!.slice(40) + frames.slice(2).join('')
+    expect(text.replaceAll(/(?<=^|\n\n)(?::.*\n)+\n/g, '')).toBe(whole)
+  })
+
+  it('of an event, and breaks off, is told of in an event that can be read', async () => {
+    await open((socket) => void socket.end(before + chunk(half)))
+    const text = await (await stream()).text()
+    const began = `${frames[0]!}${half}\n\n`
+    expect(text.startsWith(`${began}data: {"error":`)).toBe(true)
+    expect(text.endsWith('}\n\ndata: [DONE]\n\n')).toBe(true)
+  })
+
+  it('of a chunk, and breaks off, is cut there: nothing of ours is taken for the rest of it', async () => {
+    const cut = chunk(frames[1]!).slice(0, 40)
+    await open((socket) => void socket.end(before + cut))
+    const body = chatBody({ stream: true })
+    const client = connect(Number(new URL(house!.url).port), '127.0.0.1')
+    client.write(`POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+    let text = ''
+    client.on('data', (bytes: Buffer) => (text += bytes.toString('latin1')))
+    await once(client, 'close')
+    expect(text.endsWith(chunk(frames[0]!) + cut)).toBe(true)
+  })
 })
 
 it('chunk extensions and trailers do not reach the payload', async () => {
