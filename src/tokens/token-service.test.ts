@@ -188,9 +188,11 @@ describe('template input that is meant to hurt', () => {
 it('replaces a model while it is used', async () => {
   await service.setModel('changing', { path: tinyllamaFolder })
   const first = (await complete('changing', 'Hello world')).ids
-  const running = complete('changing', prose(60_000, 9))
+  const text = prose(60_000, 9)
+  const running = complete('changing', text)
   await service.setModel('changing', { path: tokenizerFolder('gpt2') })
-  await running
+  expect((await running).ids).toEqual((await complete('tiny', text)).ids)
+  expect([...(await complete('changing', text)).ids]).toEqual(await realTokenizer('gpt2').oracle(text))
   expect([...(await complete('changing', 'Hello world')).ids]).not.toEqual([...first])
   service.removeModel('changing')
   expect(service.status('changing').source).toBe('none')
