@@ -105,3 +105,21 @@ it('stays within 32 MB under very many distinct texts, and reports what it forgo
   expect(model.counts.cacheBytes).toBeLessThanOrEqual(32 << 20)
   expect(model.counts.texts.evictions).toBeGreaterThan(0)
 })
+
+it('counts the caches of the threads that there are, and not of one that was ended', async () => {
+  const own = new TokenPool({ threads: 1 })
+  try {
+    const model = new ModelTokens(qwen, own, { loopBytesMax: 0 })
+    const encode = (seed: number): Promise<unknown> => model.encode(prose(20_000, seed), false, { deadlineMs: 60_000 })
+    await encode(1)
+    const held = model.counts.threadCacheBytes!
+    expect(held).toBeGreaterThan(0)
+    const late = model.encode('q'.repeat(3_000_000), false, { deadlineMs: 1 })
+    await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE' })
+    expect(own.counts.ended).toBe(1)
+    await encode(2)
+    expect(model.counts.threadCacheBytes).toBeLessThan(1.5 * held)
+  } finally {
+    await own.close()
+  }
+}, 60_000)
