@@ -138,6 +138,14 @@ describe('a worker that fails before its first byte', () => {
     await response.text()
   })
 
+  it.each([502, 508])('is replaced when it says %i', async (status) => {
+    const { url, engines } = await open()
+    engines[0]!.respond = (_request, response) => void response.writeHead(status).end()
+    const response = await post(url, '/v1/chat/completions', chatBody())
+    expect([response.status, response.headers.get('x-warmroute-worker-id')]).toEqual([200, '2'])
+    await response.text()
+  })
+
   it.each(['random', 'kv'] as const)(
     'is left out of the second choice though it is not in quarantine, and the router would take it again: %s',
     async (kind) => {
