@@ -1,6 +1,12 @@
 import { expect, it } from 'vitest'
-import { configReport } from './config.js'
+import { checkCommand } from './check.js'
+import { configCommand, configReport } from './config.js'
+import { demoCommand } from './demo.js'
+import { profileCommand } from './profile.js'
+import { replayCommand } from './replay.js'
+import { serveCommand } from './serve.js'
 import { readAddress, readSettings, readWorker, settingsHelp } from './settings.js'
+import { simCommand } from './sim.js'
 
 const plain = { check: false, changed: false, json: false }
 
@@ -118,6 +124,17 @@ it('help has a line for every setting', () => {
   expect(help).toMatch(/--log <value> .*\(text, json, off\)$/m)
   for (const line of help.split('\n')) expect(line.split('(').length, line).toBe(line.split(')').length)
 })
+
+it.each([serveCommand, checkCommand, demoCommand, configCommand, simCommand, replayCommand, profileCommand])(
+  'help of every command says what its exit status means: %#',
+  (make) => {
+    let help = ''
+    make()
+      .configureOutput({ writeOut: (text) => (help += text) })
+      .outputHelp()
+    expect(help).toMatch(/\nExit status: 0 /)
+  },
+)
 
 it('says in words that nothing was changed', async () => {
   const settings = await readSettings([], undefined, {})

@@ -36,6 +36,10 @@ const errorMax = 0.25
 export function profileCommand(): Command {
   return new Command('profile')
     .description('Measure an engine for a few minutes and fit its step times.')
+    .addHelpText(
+      'after',
+      '\nExit status: 0 the profile is written, 1 the engine does not answer or the fit cannot be relied on, 2 a flag is wrong.',
+    )
     .argument('<address>', 'an engine that nobody else uses meanwhile, such as http://gpu1:8000')
     .option('--seconds <n>', 'how long to measure', positive, 120)
     .option('--out <file>', 'where to write the profile; default: standard output')

@@ -55,6 +55,7 @@ const generatedMax = 1_000_000 // a few gigabytes
 export function replayCommand(): Command {
   return new Command('replay')
     .description('Send a trace through a simulated fleet in virtual time and compare routing policies.')
+    .addHelpText('after', '\nExit status: 0 replayed, 1 it could not be, 2 a flag or a file is wrong.')
     .argument('[trace]', 'JSON lines (Mooncake, Dynamo, AIPerf), plain or gzip')
     .option('--workers <n>', 'simulated engines', count, 8)
     .option('--policy <names>', `comma-separated: ${policyNames.join(', ')}`, policies, [

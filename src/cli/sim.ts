@@ -47,6 +47,7 @@ interface SimFlags {
 export function simCommand(): Command {
   return new Command('sim')
     .description('Start simulated engines with real sockets: OpenAI routes, /metrics, KV events over ZeroMQ.')
+    .addHelpText('after', '\nExit status: 0 ended by a signal, 1 could not start, 2 a flag is wrong.')
     .addOption(new Option('--engine <name>', 'which engine to play').choices(['vllm', 'sglang']).default('vllm'))
     .option('--engine-version <version>', 'whose event dialect to speak; default: the newest that was recorded')
     .option('--workers <n>', 'how many engines', count, 1)
