@@ -62,6 +62,7 @@ it.each([
   ['{"a": ["1", "95"], "b": 123456789012345, "c": [-1, 0]}', false],
   ['{"a": 1234567890123456}', true],
   ['{"a": [1, -2.0]}', true],
+  ['{"a": -0}', true], // the int 0, which JSON.parse gives a sign
   ['{"a": 1e3}', true],
   ['{"x": {"12" \n: 1}}', true],
   ['{"\\u0039": 1}', true],
@@ -109,9 +110,20 @@ describe('keeps what JSON.parse loses', () => {
   })
 })
 
-it.each(['', '{', '[1,]', '{"a" 1}', '"', '"\\x"', '01', '1.', 'nul', '1 2', `${'['.repeat(600)}`, "{'a': 1}"])(
-  'refuses %s',
-  (text) => {
-    expect(() => parsePythonJson(text)).toThrow(JsonError)
-  },
-)
+it.each([
+  '',
+  '{',
+  '[1,]',
+  '{"a" 1}',
+  '"',
+  '"\\x"',
+  '01',
+  '1.',
+  'nul',
+  '1 2',
+  `${'['.repeat(600)}`,
+  "{'a': 1}",
+  '1'.repeat(4301),
+])('refuses %s', (text) => {
+  expect(() => parsePythonJson(text)).toThrow(JsonError)
+})

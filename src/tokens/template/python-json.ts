@@ -17,6 +17,7 @@ export class JsonError extends Error {
 }
 
 const nestingMax = 500
+const intDigitsMax = 4300
 const numberPattern = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y
 const stringPattern = /"(?:[^"\\]|\\.)*"/suy
 const spacePattern = /[ \t\n\r]*/y
@@ -104,6 +105,8 @@ export function parsePythonJson(text: string): Value {
     const number = Number(found[0])
     if (found[1] !== undefined || found[2] !== undefined) return float(number)
     if (Number.isSafeInteger(number)) return number === 0 ? 0 : number
+    // Python raises; engines answer that in their own way.
+    if (found[0].length > intDigitsMax) throw new JsonError('an int has too many digits', 'too-long')
     return BigInt(found[0])
   }
 
@@ -142,13 +145,14 @@ export function mayDifferFromPython(text: string): boolean {
       numberPattern.lastIndex = at
       const [number, fraction, exponent] = numberPattern.exec(text)!
       if (fraction !== undefined || exponent !== undefined || number.length > safeDigits) return true
+      if (number === '0' && text.charCodeAt(at - 1) === minus) return true
       at += number.length
     } else at++
   }
   return false
 }
 
-const [quote, backslash, colon, zero, nine] = [0x22, 0x5c, 0x3a, 0x30, 0x39]
+const [quote, minus, backslash, colon, zero, nine] = [0x22, 0x2d, 0x5c, 0x3a, 0x30, 0x39]
 const safeDigits = 15
 
 /** Behind the quote that ends the string at `at`. */

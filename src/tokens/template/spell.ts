@@ -135,9 +135,7 @@ function quote(text: string): string {
 }
 
 function escapeNonAscii(text: string): string {
-  return text.replaceAll(/[\u007f-\uffff]/g, (unit) =>
-    unit === '\u007f' ? unit : `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  )
+  return text.replaceAll(/[\u007f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 export function spellNumber(value: number | bigint | Float): string {
