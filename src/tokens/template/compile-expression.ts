@@ -7,7 +7,6 @@ import { TemplateSyntaxError } from './node.js'
 import { attributeOf, itemOf, negate, operators, posit, sliceOf } from './operators.js'
 import type { Run, Scope } from './run.js'
 import { numberOf } from './run.js'
-import { str } from './spell.js'
 import type { Value } from './values.js'
 import {
   dictEntries,
@@ -228,7 +227,10 @@ export function compileArguments(nodes: unknown): (scope: Scope, run: Run) => Ar
       else if (type === 'KeywordSpreadExpression') {
         if (!isDict(found)) throw new TemplateError('** wants a mapping')
         named ??= new Map()
-        for (const [key, item] of dictEntries(found)) named.set(str(key), item)
+        for (const [key, item] of dictEntries(found)) {
+          if (typeof key !== 'string' || named.has(key)) throw new TemplateError('** wants names, each once')
+          named.set(key, item)
+        }
       } else given.push(found)
     }
     return { given, named: named ?? noNames }

@@ -40,7 +40,12 @@ export class Template {
   ): string {
     const run = new Run(options.limits, options.now, turns)
     const scope = new Scope(constants)
-    scope.set(strftimeName, (args) => strftime(options.date(), str(args[0])))
+    scope.set(strftimeName, (args, named) => {
+      const [format] = args
+      if (args.length !== 1 || named.size > 0 || typeof format !== 'string')
+        throw new TemplateError('strftime_now wants a format')
+      return strftime(options.date(), format)
+    })
     for (const name in variables) scope.setNamed(name, variables[name])
     this.#body(scope, run)
     return run.out
