@@ -263,6 +263,7 @@ describe('a conversation that goes on', () => {
     const size = render(1000, 20).length
     expect(() => render(size, 21)).toThrow('limit of output')
     expect(render(size + 7, 21)).toHaveLength(size + 7)
+    expect(() => render(size + 6, 21)).toThrow('limit of output') // where nothing is written that is not taken over
   })
 })
 
@@ -314,5 +315,15 @@ describe('what is kept', () => {
     for (const start of ['a', 'b', 'c']) render(prefixes, start)
     expect(prefixes.counts).toMatchObject({ hits: 0, misses: 3, evictions: 1 })
     expect(prefixes.byteLength).toBeLessThanOrEqual(bytesMax)
+    expect(prefixes.markCount).toBe(20) // of two that are kept, for each length
+  })
+
+  it('is nothing of what cannot be measured', () => {
+    let deep: Value = 1
+    for (let level = 0; level < 1000; level++) deep = [deep]
+    const prefixes = new RenderedPrefixes<Kept>(1 << 20)
+    const messages = conversation(9).map((message) => ({ ...(message as Variables), deep }))
+    expect(keep(prefixes.render(template, { messages }, options))).toMatch(/^turn 0/)
+    expect(prefixes.byteLength).toBe(0)
   })
 })

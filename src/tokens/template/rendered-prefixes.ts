@@ -97,6 +97,11 @@ export class RenderedPrefixes<Text extends KeptText> {
     return this.#kept.calculatedSize
   }
 
+  /** Of all that is kept. */
+  get markCount(): number {
+    return this.#byMark.size
+  }
+
   /** What `template.render` answers and throws, in two parts. */
   render(
     template: Template,
