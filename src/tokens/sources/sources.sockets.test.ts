@@ -477,6 +477,17 @@ describe('an engine', () => {
     expect(await service.tokenizeRequest('odd', 'completions', { prompt: 'x' })).toMatchObject({ loadOnly })
   })
 
+  it('that answers without end is not listened to any longer', async () => {
+    const url = await listen((_, __, response) => {
+      response.writeHead(200).end(`{"tokens":[1${',1'.repeat(4_500_000)}]}`)
+    })
+    await service.setModel('endless', { engine: { url, dialect: 'sglang', deadlineMs: 20_000 } })
+    expect(await service.tokenizeRequest('endless', 'completions', { prompt: 'x' })).toMatchObject({
+      loadOnly: 'source-failed',
+      error: { details: { reason: 'the answer is longer than 8388608 bytes' } },
+    })
+  })
+
   it('of TensorRT-LLM is no source: what it has is for bare texts', async () => {
     const asked: string[] = []
     const url = await listen((request, _, response) => {
