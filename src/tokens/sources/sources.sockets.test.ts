@@ -477,6 +477,25 @@ describe('an engine', () => {
     expect(await service.tokenizeRequest('odd', 'completions', { prompt: 'x' })).toMatchObject({ loadOnly })
   })
 
+  it('is remembered within its bytes, and what is forgotten is counted and asked for again', async () => {
+    let asked = 0
+    const url = await listen((_, __, response) => {
+      asked++
+      const ids = Array.from({ length: 200 }, (___, index) => index * asked)
+      response.writeHead(200).end(JSON.stringify({ tokens: ids }))
+    })
+    await service.setModel('small', { engine: { url, dialect: 'sglang', cacheBytes: 60_000 } })
+    for (let index = 0; index < 40; index++) {
+      await idsOf('small', 'completions', { prompt: `prompt ${index}` })
+      expect(service.counts.models['small']!.cacheBytes).toBeLessThanOrEqual(60_000)
+    }
+    const { hits, misses, evictions } = service.counts.models['small']!.texts
+    expect({ hits, misses }).toEqual({ hits: 0, misses: 40 })
+    expect(evictions).toBeGreaterThan(20)
+    await idsOf('small', 'completions', { prompt: 'prompt 0' })
+    expect(asked).toBe(41)
+  })
+
   it('that answers without end is not listened to any longer', async () => {
     const url = await listen((_, __, response) => {
       response.writeHead(200).end(`{"tokens":[1${',1'.repeat(4_500_000)}]}`)
