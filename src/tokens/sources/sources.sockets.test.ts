@@ -1,20 +1,15 @@
-// The sources behind real sockets: a hub and engines that answer what real ones were recorded to answer.
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
+// The sources behind real sockets: engines that answer what real ones were recorded to answer, and files. Hubs are in hub.sockets.test.ts.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
-import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { computeBlockHashes, createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
-import { TokenService } from '../token-service.js'
 import { Tokens } from '../tokens.js'
+import type { Handle } from './places.case.js'
+import { placesOfEachTest, template, tokenizerJson } from './places.case.js'
 
 const fixtures = new URL('../../../test/fixtures/', import.meta.url)
-const tokenizerJson = gunzipSync(readFileSync(new URL('tinyllama/tokenizer.json.gz', fixtures)))
-const tokenizerConfig = readFileSync(new URL('tinyllama/tokenizer_config.json', fixtures))
-const template = readFileSync(new URL('tinyllama/chat_template.jinja', fixtures))
 
 interface Exchange {
   readonly server: string
@@ -30,149 +25,7 @@ const exchanges = gunzipSync(readFileSync(new URL('vllm/http.jsonl.gz', fixtures
   .map((line) => JSON.parse(line) as Exchange)
   .filter((it) => it.kind === 'http')
 
-const service = new TokenService({ threads: 1 })
-const folders: string[] = []
-let server: Server | undefined
-afterAll(async () => {
-  await service.close()
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true })
-})
-afterEach(async () => {
-  server?.closeAllConnections()
-  await new Promise<void>((resolve) => (server ? server.close(() => resolve()) : resolve()))
-  server = undefined
-})
-
-type Handle = (request: IncomingMessage, body: string, response: ServerResponse) => void
-
-async function listen(handle: Handle): Promise<string> {
-  server = createServer((request, response) => {
-    let body = ''
-    request.on('data', (chunk: Buffer) => (body += chunk.toString('utf8')))
-    request.on('end', () => handle(request, body, response))
-  })
-  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
-
-function newFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'warmroute-tokens-'))
-  folders.push(folder)
-  return folder
-}
-
-async function idsOf(model: string, route: 'chat' | 'completions' | 'responses', body: object): Promise<number[]> {
-  const result = await service.tokenizeRequest(model, route, body as never)
-  if (!(result instanceof Tokens)) throw new Error(`${result.loadOnly}: ${result.detail}`)
-  return [...result.ids]
-}
-
-describe('a hub', () => {
-  const files: Readonly<Record<string, Buffer>> = {
-    '/org/tiny/resolve/main/tokenizer.json': tokenizerJson,
-    '/org/tiny/resolve/main/tokenizer_config.json': tokenizerConfig,
-    '/org/tiny/resolve/main/chat_template.jinja': template,
-    '/org/tiny/resolve/main/config.json': Buffer.from('{"vocab_size":32064}'),
-  }
-
-  it('is asked once; then its files are found in the cache', async () => {
-    const asked: string[] = []
-    const endpoint = await listen((request, _, response) => {
-      asked.push(`${request.url} ${request.headers.authorization}`)
-      const file = files[request.url ?? '']
-      response.writeHead(file ? 200 : 404).end(file ?? 'no such file')
-    })
-    const hub = { endpoint, cacheFolder: newFolder(), token: 'secret' }
-    expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'hub', encoder: 'own' })
-    expect(await idsOf('org/tiny', 'completions', { prompt: 'Hello world' })).toEqual([1, 15043, 3186])
-    expect(service.idMax('org/tiny')).toBe(32_063)
-    expect(asked.every((it) => it.endsWith('Bearer secret'))).toBe(true)
-    const before = asked.length
-    expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'hub-cache' })
-    expect(asked.length).toBe(before)
-  })
-
-  it('serves two models at once that have the same files, and leaves nothing half written behind', async () => {
-    const waiting: (() => void)[] = []
-    const endpoint = await listen((request, _, response) => {
-      const file = files[request.url ?? '']
-      waiting.push(() => void response.writeHead(file ? 200 : 404).end(file ?? ''))
-      if (waiting.length === 2) for (const answer of waiting.splice(0)) answer() // both are written at the same time
-    })
-    const hub = { endpoint, cacheFolder: newFolder(), deadlineMs: 10_000 }
-    const found = await Promise.all(['one', 'other'].map((name) => service.setModel(name, { model: 'org/tiny', hub })))
-    expect(found).toMatchObject(Array(2).fill({ source: 'hub', tried: [] }))
-    const kept = readdirSync(found[0]!.from!).toSorted()
-    expect(kept).toEqual(['chat_template.jinja', 'config.json', 'tokenizer.json', 'tokenizer_config.json'])
-  })
-
-  it('is not asked for a name that is no repository, nor when it is not allowed', async () => {
-    let asked = 0
-    const endpoint = await listen((_, __, response) => {
-      asked++
-      response.writeHead(200).end('{}')
-    })
-    const hub = { endpoint, cacheFolder: newFolder() }
-    for (const model of ['../etc/passwd', 'a/b/c', 'a b', 'org/..', '']) {
-      expect(await service.setModel(model, { hub })).toMatchObject({ source: 'none' })
-    }
-    expect(await service.setModel('org/tiny', {})).toMatchObject({ source: 'none' })
-    expect(service.idMax('org/tiny')).toBe(undefined)
-    expect(asked).toBe(0)
-  })
-
-  it('that lacks the tokenizer leaves the model without one, and says why', async () => {
-    const endpoint = await listen((_, __, response) => response.writeHead(404).end())
-    const status = await service.setModel('org/none', { hub: { endpoint, cacheFolder: newFolder() } })
-    expect(status.source).toBe('none')
-    expect(status.tried.join()).toContain('404')
-  })
-
-  it.each([
-    { says: 'knows nobody', reply: (it: ServerResponse) => it.writeHead(401).end('{}'), why: 'the hub answered 401' },
-    {
-      says: 'sends everybody to itself',
-      reply: (it: ServerResponse) => it.writeHead(302, { location: '/org/odd/resolve/main/tokenizer.json' }).end(),
-      why: 'fetch failed: redirect count exceeded',
-    },
-    {
-      says: 'never ends a file',
-      reply: (it: ServerResponse) => void it.writeHead(200).write('{'),
-      why: 'no answer within 1000 ms',
-    },
-    {
-      says: 'sends pages in place of files',
-      reply: (it: ServerResponse) => it.writeHead(200).end('<html>'),
-      why: 'tokenizer.json is no JSON',
-    },
-  ])('that $says leaves the model to its engine, and says why', async ({ reply, why }) => {
-    const endpoint = await listen((request, _, response) => {
-      if (request.url === '/v1/tokenize') return void response.writeHead(200).end('{"tokens":[5,6],"count":2}')
-      reply(response)
-    })
-    const hub = { endpoint, cacheFolder: newFolder(), deadlineMs: 1000 }
-    const engine = { url: endpoint, dialect: 'sglang' } as const
-    expect(await service.setModel('org/odd', { hub, engine })).toMatchObject({ source: 'engine', tried: [why] })
-    expect(await idsOf('org/odd', 'completions', { prompt: 'x' })).toEqual([5, 6])
-  })
-
-  it('that never answers ends at the deadline', async () => {
-    const endpoint = await listen(() => undefined)
-    const hub = { endpoint, cacheFolder: newFolder(), deadlineMs: 50 }
-    expect((await service.setModel('org/slow', { hub })).tried.join()).toContain('no answer within 50 ms')
-  })
-
-  it('that breaks off leaves nothing that could be taken for a whole file', async () => {
-    const endpoint = await listen((request, _, response) => {
-      if (!request.url?.endsWith('/tokenizer.json')) return void response.writeHead(404).end()
-      response.writeHead(200, { 'content-length': tokenizerJson.length })
-      response.write(tokenizerJson.subarray(0, 1000), () => response.destroy())
-    })
-    const hub = { endpoint, cacheFolder: newFolder() }
-    expect(await service.setModel('org/broken', { hub })).toMatchObject({ source: 'none' })
-    expect(await service.setModel('org/broken', { hubCache: hub.cacheFolder })).toMatchObject({ source: 'none' })
-  })
-})
+const { service, listen, newFolder, idsOf, stopServer } = placesOfEachTest()
 
 describe('media', () => {
   const image = (url: string): object => ({
@@ -233,7 +86,7 @@ describe('media', () => {
     await engineFor('named')
     const named = await service.tokenizeRequest('named', 'chat', image('my-own-uuid') as never)
     expect(named).toMatchObject({ loadOnly: 'media-image' })
-    server?.close()
+    await stopServer()
     const asked = await engineFor('blind', { renders: false })
     asked.length = 0 // how it tokenizes was compared
     for (let turn = 0; turn < 2; turn++) {
@@ -254,37 +107,6 @@ it('finds a snapshot in the cache that other tools keep, or the folder itself', 
   const found = await service.setModel('cached', { model: 'org/tiny', hubCache: cache })
   expect(found).toMatchObject({ source: 'hub-cache', from: snapshot })
   expect(await service.setModel('by path', { model: snapshot })).toMatchObject({ source: 'folder' })
-})
-
-it('of several snapshots takes the one that is asked for, else the newest, and never another than the one asked for', async () => {
-  const cache = newFolder()
-  const repository = join(cache, 'models--org--many')
-  const snapshots = ['ccc', 'bbb', 'aaa', 'ddd', 'eee'].map((name, age) => {
-    const folder = join(repository, 'snapshots', name)
-    mkdirSync(folder, { recursive: true })
-    if (name !== 'ddd') writeFileSync(join(folder, 'tokenizer.json'), tokenizerJson)
-    utimesSync(folder, 2000 - age, name === 'bbb' ? 9000 : name === 'ddd' ? 9999 : 2000 - age)
-    return folder
-  })
-  const asked: string[] = []
-  const endpoint = await listen((request, _, response) => {
-    asked.push(request.url!)
-    response.writeHead(404).end()
-  })
-  const found = async (revision?: string): Promise<string | undefined> => {
-    const hub = { endpoint, cacheFolder: cache, revision }
-    return (await service.setModel('org/many', { hub })).from
-  }
-  expect(await found()).toBe(snapshots[1])
-  mkdirSync(join(repository, 'refs'))
-  writeFileSync(join(repository, 'refs', 'main'), 'aaa\n')
-  writeFileSync(join(repository, 'refs', 'v2'), 'ccc')
-  expect(await found()).toBe(snapshots[2])
-  expect(await found('v2')).toBe(snapshots[0])
-  expect(await found('eee')).toBe(snapshots[4])
-  expect(asked).toEqual([])
-  expect(await found('v3')).toBeUndefined()
-  expect(asked.at(-1)).toBe('/org/many/resolve/v3/tokenizer.json')
 })
 
 it('takes a tokenizer that our own paths do not know through the library', async () => {
@@ -541,8 +363,7 @@ describe('an engine', () => {
     status = 400
     for (let refused = 0; refused < 5; refused++) expect(await ask()).toMatchObject({ loadOnly: 'malformed' })
     expect(service.status('t').trouble).toBeUndefined()
-    server!.closeAllConnections()
-    await new Promise((resolve) => server!.close(resolve))
+    await stopServer()
     for (let failed = 0; failed < 3; failed++) expect(await ask()).toMatchObject({ loadOnly: 'source-failed' })
     expect(service.status('t').trouble).toMatch(/fetch failed: .*ECONNREFUSED/)
     const stop = AbortSignal.abort(new Error('over'))
