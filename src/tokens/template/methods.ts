@@ -207,9 +207,19 @@ export function oddAttribute(self: Value, name: string): Value {
   return isDict(self) && !hiddenNames.has(name) ? dictGet(self, name) : noAttribute(self, name)
 }
 
-/** Nothing, unless it is of something whose attributes we do not know. */
+/** As `unknownNames`, of generators, and of macros and `dict`. */
+const generatorNames = namesOf('close gi_code gi_frame gi_running gi_suspended gi_yieldfrom send throw')
+const callableNames = namesOf(
+  'arguments caller catch_kwargs catch_varargs clear copy explicit_caller fromkeys get items keys mro name pop popitem setdefault update values',
+)
+
+/** Nothing, unless Python has something there. Templates do ask generators and methods for the `type` of a schema. */
 export function noAttribute(self: Value, name: string): undefined {
-  if (typeof self === 'function' || self instanceof Lazy) throw new TemplateError(`the attribute ${name} is not known`)
+  const isUnknown =
+    self instanceof Lazy
+      ? generatorNames.has(name)
+      : typeof self === 'function' && callableNames.has(name) && !boundMethods.has(self)
+  if (isUnknown) throw new TemplateError(`the attribute ${name} is not known`)
   return undefined
 }
 
@@ -235,8 +245,14 @@ export function findMethod(self: Value, name: string): Method<never> | undefined
 
 export function bindMethod(self: Value, name: string): Callable | undefined {
   const method = findMethod(self, name)
-  return method && ((args, named) => method(self as never, args, named))
+  if (!method) return undefined
+  const bound: Callable = (args, named) => method(self as never, args, named)
+  boundMethods.add(bound)
+  return bound
 }
+
+/** Those that were taken without being called, as in `schema.items.type`: they have no attributes, as macros and `dict` have. */
+const boundMethods = new WeakSet<Callable>()
 
 /** What a `for` loop or a filter walks over. */
 export function iterate(value: Value): readonly Value[] {
