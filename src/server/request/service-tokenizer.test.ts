@@ -108,6 +108,35 @@ it("a long text on SGLang's own route becomes what a completion of it becomes", 
   await service.close()
 })
 
+it('a model may have a renderer of its own: its text becomes the tokens of a chat', async () => {
+  const service = new TokenService()
+  await service.setModel('m', { path: 'test/fixtures/tinyllama' })
+  const row = endpointRows.find(({ endpoint }) => endpoint === 'chat_completions')!
+  const chat = (content: string): PromptRequest => ({
+    ...generateRequest({ model: 'm', messages: [{ role: 'user', content }] }),
+    row,
+  })
+  const tokenizer = createServiceTokenizer(service, {
+    model: 'm',
+    render: ({ body }) => {
+      const [{ content }] = body['messages'] as [{ content: string }]
+      if (content === 'odd') throw new Error('it has no place for that')
+      return content === 'unknown' ? undefined : `<s>[mine]${content}</s>`
+    },
+  })
+  const made = await tokenizer.tokenize(chat('hello'))
+  const [begin, mine, end] = [1, [29961, 24669, 29962, 12199], 2] // special tokens are read where they stand, and none is added
+  expect([...made!.tokens!]).toEqual([begin, ...mine, end])
+  expect(await Promise.all(['unknown', 'odd'].map((it) => tokenizer.tokenize(chat(it))))).toEqual([
+    undefined,
+    undefined,
+  ])
+  expect(await tokenizer.tokenize({ ...chat('hello'), body: undefined })).toBe(undefined)
+  const text = await tokenizer.tokenize(generateRequest({ model: 'm', text: 'hello' }))
+  expect(text!.tokens!.length).toBeLessThan(made!.tokens!.length) // texts are nobody's to render
+  await service.close()
+})
+
 function generateRequest(body: Readonly<Record<string, unknown>> | undefined): PromptRequest {
   const row = endpointRows.find(({ endpoint }) => endpoint === 'generate')!
   return { row, model: 'm', blockSize: 16, body, bytes: new Uint8Array(0), signal: new AbortController().signal }

@@ -21,6 +21,12 @@ export interface ServiceTokenizerOptions {
   readonly model: string
   /** Engines of other kinds that serve the model: their workers may make other tokens of the same request. */
   readonly others?: (() => readonly OtherDialect[]) | undefined
+  /**
+   * For a model that its engine renders by code of its own rather than by its template: the text of a chat as the engine makes it, with
+   * its special tokens written out. Undefined, or an error: nobody knows, and the prompt goes by its bytes, as does one that is too long
+   * to be parsed at once.
+   */
+  readonly render?: ((request: ParsedPrompt) => string | undefined) | undefined
   /** How long a request waits for its tokens before it goes by its bytes. */
   readonly deadlineMs?: number
 }
@@ -30,6 +36,8 @@ export interface OtherDialect {
   readonly workerIds: ReadonlySet<bigint>
 }
 
+export type ParsedPrompt = Omit<PromptRequest, 'body'> & { readonly body: NonNullable<PromptRequest['body']> }
+
 const nobody: readonly OtherDialect[] = []
 
 /** Where the service cannot know the tokens (media, no tokenizer, too slow) the prompt's bytes are used. */
@@ -37,7 +45,7 @@ export function createServiceTokenizer(
   service: Pick<TokenService, 'tokenizeRequest' | 'counted' | 'idMax' | 'fillsEmptyTexts'>,
   options: ServiceTokenizerOptions,
 ): PromptTokenizer {
-  const { model, deadlineMs = 5_000, others = () => nobody } = options
+  const { model, deadlineMs = 5_000, others = () => nobody, render } = options
 
   function otherDialectOf(workerId: bigint): Dialect | undefined {
     return others().find(({ workerIds }) => workerIds.has(workerId))?.dialect
@@ -46,10 +54,16 @@ export function createServiceTokenizer(
   async function tokensOf(request: PromptRequest, route: Route, dialect?: Dialect): Promise<PromptTokens | undefined> {
     const { row, blockSize, signal } = request
     const isGenerate = row.endpoint === 'generate'
-    const shown = isGenerate ? asCompletion(request) : { body: request.body, raw: request.bytes }
+    const isRendered = render !== undefined && route !== 'completions'
+    const shown = isGenerate
+      ? asCompletion(request)
+      : isRendered
+        ? asRendered(request, render)
+        : { body: request.body, raw: request.bytes }
     if (!shown) return undefined
     const asked = { raw: shown.raw, signal, deadlineMs }
-    const result = await service.tokenizeRequest(model, route, shown.body as Body | undefined, asked, dialect)
+    const body = shown.body as Body | undefined
+    const result = await service.tokenizeRequest(model, isRendered ? 'completions' : route, body, asked, dialect)
     if (!(result instanceof Tokens)) return undefined
     return {
       tokens: result.ids,
@@ -90,11 +104,27 @@ export function createServiceTokenizer(
   }
 }
 
+interface Shown {
+  readonly body: object | undefined
+  readonly raw?: Uint8Array
+}
+
+/** A chat as the text that somebody else makes of it. */
+function asRendered(request: PromptRequest, render: (request: ParsedPrompt) => string | undefined): Shown | undefined {
+  const { body } = request
+  try {
+    const prompt = body && render({ ...request, body })
+    return prompt === undefined ? undefined : { body: { model: request.model, prompt, add_special_tokens: false } }
+  } catch {
+    return undefined
+  }
+}
+
 /**
  * What SGLang's own route encodes: a text, or several, as its completions do. Undefined beside media, and in a session that the client
  * opened itself, where earlier turns stand before the text.
  */
-function asCompletion({ body, bytes }: PromptRequest): { body: object | undefined; raw?: Uint8Array } | undefined {
+function asCompletion({ body, bytes }: PromptRequest): Shown | undefined {
   if (!body) return { body, raw: bytes } // a long one is a completion already
   if (body['text'] === undefined || hasMedia(body) || (body['session_params'] ?? null) !== null) return undefined
   return { body: { model: body['model'], prompt: body['text'] } }
