@@ -149,7 +149,8 @@ class HttpGateway implements Gateway {
   }
 
   addModel(spec: ModelSpec): void {
-    const { deadlines, health, limits, log, now, hasher, meters } = this.#context
+    const { deadlines, health, limits, log, now, hasher, meters, hub } = this.#context
+    hub.requireFree(spec) // before it has timers and workers
     const model = new Model(spec, {
       deadlines,
       health,
@@ -162,7 +163,7 @@ class HttpGateway implements Gateway {
       metrics: this.metrics,
       storedResponsesMax: limits.storedResponsesMax,
     })
-    this.#context.hub.add(model)
+    hub.add(model)
     for (const worker of spec.workers ?? []) this.#learnNames(model, worker)
   }
 

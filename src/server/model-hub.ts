@@ -1,11 +1,16 @@
-/** Which model a name means. Names, aliases and adapters are reserved across all models: a taken one is refused. */
+/**
+ * Which model a name means. Names, aliases and adapters that a model was added with are reserved across all models: a taken one is
+ * refused. Those that its workers told later are lent: a model that is added with one takes it.
+ */
 import { WarmrouteError } from '../core/protocol/index.js'
 import type { Model } from './model.js'
-import type { WorkerSpec } from './options.js'
+import type { ModelSpec, WorkerSpec } from './options.js'
 
 export interface Resolved {
   readonly model: Model
   readonly loraName: string | undefined
+  /** A worker told it, after the model was added. */
+  readonly isLent?: boolean
 }
 
 export class ModelHub {
@@ -29,11 +34,15 @@ export class ModelHub {
   }
 
   /** Throws `WR_INVALID_CONFIG` when one of its names is taken. */
+  requireFree({ name, aliases = [], adapters = [] }: Pick<ModelSpec, 'name' | 'aliases' | 'adapters'>): void {
+    for (const wanted of [name, ...aliases, ...adapters])
+      if (this.#isReserved(wanted))
+        throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `the name ${wanted} belongs to another model` })
+  }
+
+  /** Its names are free. */
   add(model: Model): void {
     const { name, aliases = [], adapters = [] } = model.spec
-    for (const taken of [name, ...aliases, ...adapters])
-      if (this.#names.has(taken))
-        throw new WarmrouteError('WR_INVALID_CONFIG', { reason: `the name ${taken} belongs to another model` })
     this.#models.set(name, model)
     for (const own of [name, ...aliases]) this.#names.set(own, { model, loraName: undefined })
     for (const adapter of adapters) this.#names.set(adapter, { model, loraName: adapter })
@@ -44,12 +53,17 @@ export class ModelHub {
     const taken: string[] = []
     const learn = (name: string, loraName: string | undefined): void => {
       const known = this.#names.get(name)
-      if (!known) this.#names.set(name, { model, loraName })
+      if (!known) this.#names.set(name, { model, loraName, isLent: true })
       else if (known.model !== model) taken.push(name)
     }
     for (const alias of aliases) learn(alias, undefined)
     for (const adapter of adapters) learn(adapter, adapter)
     return taken
+  }
+
+  #isReserved(name: string): boolean {
+    const known = this.#names.get(name)
+    return known !== undefined && known.isLent !== true
   }
 
   /** By any of a model's names. */

@@ -71,6 +71,22 @@ describe('models', () => {
     await router.close()
   })
 
+  it('may have a name that a worker of another only told; not one that another was added with', async () => {
+    const { url, gateway, engines } = await open({ engines: 2, model: { aliases: ['mine'] } })
+    const router = createPolicyRouter({ policy: 'random' })
+    const second = { id: 2n, url: engines[1]!.url, engine: 'vllm' } as const
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'vllm', aliases: ['other'], adapters: ['third'] })
+    gateway.addModel({ name: 'other', aliases: ['third'], blockSize: 16, router, workers: [second] })
+    for (const model of ['other', 'third']) {
+      const response = await post(url, '/v1/chat/completions', chatBody({ model }))
+      expect([response.status, response.headers.get('x-warmroute-worker-id')]).toEqual([200, '2'])
+      await response.text()
+    }
+    for (const name of ['m', 'mine', 'other', 'third'])
+      expect(() => gateway.addModel({ name, blockSize: 16, router })).toThrow(`${name} belongs to another model`)
+    await router.close()
+  })
+
   it('send a request for an adapter only to workers that have it, where that is known', async () => {
     const { url, gateway, engines } = await open({ engines: 3 })
     const worker = (at: number, adapters?: readonly string[]) =>
