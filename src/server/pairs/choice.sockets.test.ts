@@ -415,6 +415,22 @@ describe('membership', () => {
     expect([said(response, 'worker-id'), said(response, 'prefill-skipped')]).toEqual(['12', 'no_decode_worker'])
   })
 
+  it('an adapter is prefilled only where it is', async () => {
+    const adaptersOf = (id: bigint): readonly string[] => (id === 1n ? [] : ['french'])
+    await open('vllm', {
+      counts: [2, 1],
+      model: { sessionAffinityTtlSecs: 60 },
+      change: (spec) => ({ ...spec, adapters: adaptersOf(spec.id) }),
+    })
+    for (let at = 0; at < 3; at++) expect(said(await ask({ model: 'french' }), 'prefill-worker-id')).toBe('2')
+    const session = { 'x-dynamo-session-id': 's' }
+    while (said(await ask({}, session), 'prefill-worker-id') !== '1') session['x-dynamo-session-id'] += 's'
+    expect(said(await ask({ model: 'french' }, session), 'prefill-worker-id')).toBe('2')
+    house!.gateway.removeWorker(2n)
+    const alone = await ask({ model: 'french' })
+    expect([alone.status, said(alone, 'prefill-worker-id')]).toEqual([200, null])
+  })
+
   it('says of both legs what happened', async () => {
     await open('vllm', { counts: [1, 1] })
     await (await ask({ stream: true })).text()

@@ -25,7 +25,9 @@ export interface PrefillQuestion {
 export function prefillRouteRequest(question: PrefillQuestion): RouteRequest {
   const { side, prepared, prompt, hashes, bookingId, isQueryOnly, failed, signal } = question
   const { model, hints, loraName } = prepared
-  const pin = prefillPin(question) ?? question.tiedTo
+  const unfit = side.fleet.unfitFor(prepared.row, loraName)
+  const tiedTo = question.tiedTo && !unfit.has(question.tiedTo.workerId) ? question.tiedTo : undefined
+  const pin = prefillPin(question) ?? tiedTo
   const isSameBlocks = side.blockSize === model.spec.blockSize
   return {
     requestId: bookingId,
@@ -41,7 +43,7 @@ export function prefillRouteRequest(question: PrefillQuestion): RouteRequest {
     strictPriority: hints.strictPriority,
     policyClass: hints.policyClass,
     pin,
-    excludedWorkerIds: pin ? undefined : leftOut(side.fleet.unavailable, failed),
+    excludedWorkerIds: pin ? undefined : leftOut(side.fleet.unavailable, failed, unfit),
     requiredTaints: hints.requiredTaints,
     preferredTaints: hints.preferredTaints,
     isQueryOnly,
@@ -70,7 +72,11 @@ export function topologyTerms(
   return { requiredTaints: [taint] }
 }
 
-function leftOut(unavailable: ReadonlySet<bigint>, failed: ReadonlySet<bigint>): ReadonlySet<bigint> | undefined {
-  if (failed.size === 0) return unavailable.size === 0 ? undefined : unavailable
-  return new Set([...unavailable, ...failed])
+function leftOut(
+  unavailable: ReadonlySet<bigint>,
+  failed: ReadonlySet<bigint>,
+  unfit: ReadonlySet<bigint>,
+): ReadonlySet<bigint> | undefined {
+  if (failed.size === 0 && unfit.size === 0) return unavailable.size === 0 ? undefined : unavailable
+  return new Set([...unavailable, ...failed, ...unfit])
 }
