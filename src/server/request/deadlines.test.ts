@@ -119,4 +119,34 @@ describe('after a standstill of the whole process, as of a machine that was asle
   ])('%s', (_says, standstillMs, afterMs, stands, fate) => {
     expect(fateAfter(1_500, standstillMs, afterMs, stands)).toContain(fate)
   })
+
+  it.each<[string, Partial<Timed>, string]>([
+    ['what stays silent is given up', {}, 'WR_ENGINE_TIMEOUT: no progress'],
+    ['a first token that is not there is late', { answerBeforeMs: 4_000 }, 'WR_ENGINE_TIMEOUT: no answer'],
+  ])('and again and again, as under load that never ends: %s', (_says, stands, fate) => {
+    expect(fateUnderLoad(30, stands)).toContain(fate)
+  })
+
+  it('and again and again: whoever is heard in between goes on', () => {
+    const heard: { byteAtMs: number } & Partial<Timed> = { byteAtMs: 10 }
+    expect(fateUnderLoad(30, heard, (nowMs) => (heard.byteAtMs = nowMs))).toBe('goes on')
+  })
+
+  /** Each tick comes 4 s late, which is more than may be silent. */
+  function fateUnderLoad(ticks: number, stands: Partial<Timed>, afterTick: (nowMs: number) => void = () => {}): string {
+    let nowMs = 0
+    const now = (): number => nowMs
+    const deadlines = { ...defaultDeadlines, totalMs: 1_000_000, idleMs: 0, noProgressMs: 3_000 }
+    const clock = new DeadlineClock(deadlines, 0, now, now)
+    const { timed, fate } = request(stands)
+    clock.add(timed)
+    for (let at = 0; at < ticks; at++) {
+      nowMs += 750 + 4_000
+      clock.tick()
+      afterTick(nowMs)
+      Object.assign(timed, stands)
+    }
+    clock.delete(timed)
+    return fate()
+  }
 })

@@ -39,6 +39,7 @@ export class DeadlineClock {
   readonly #periodMs: number
   /** A tick that is later than this was not late by work: the process stood still. */
   readonly #standstillMs: number
+  readonly #silenceMsMax: number
   readonly #running = new Roster<'clockSeat', Timed>('clockSeat')
   #timer: NodeJS.Timeout | undefined
   #tickedAtMs = Number.NEGATIVE_INFINITY
@@ -47,6 +48,12 @@ export class DeadlineClock {
   #dueAtMs = 0
   /** When it last went on after a standstill. Nobody was heard before that, so that nobody was silent. */
   #wokeAtMs = Number.NEGATIVE_INFINITY
+  #wokeBeforeMs = Number.NEGATIVE_INFINITY
+  /**
+   * Since then, by time in which it ran, somebody who was not heard between the last two standstills is silent. Standstills that
+   * follow each other move it by their own length alone: under load that never ends nobody would ever be silent long enough.
+   */
+  #countsSinceMs = Number.NEGATIVE_INFINITY
 
   constructor(
     deadlines: Deadlines,
@@ -60,6 +67,7 @@ export class DeadlineClock {
     this.#timerNow = timerNow
     this.#periodMs = this.#period()
     const silences = [deadlines.idleMs, deadlines.noProgressMs].filter((ms) => ms > 0)
+    this.#silenceMsMax = Math.max(0, ...silences)
     this.#standstillMs = Math.max(this.#periodMs, Math.min(...silences) / 4)
   }
 
@@ -94,13 +102,26 @@ export class DeadlineClock {
     this.#tickedBeforeMs = this.#tickedAtMs
     this.#tickedAtMs = now
     const timerNow = this.#timerNow()
-    if (timerNow - this.#dueAtMs > this.#standstillMs) this.#wokeAtMs = now
+    const lateMs = timerNow - this.#dueAtMs
+    if (lateMs > this.#standstillMs) this.#woke(now, lateMs)
     this.#dueAtMs = timerNow + this.#periodMs
     for (const timed of this.#running) {
       const error = this.#verdict(timed, now)
       if (error) timed.expire(error)
       else if (this.#isSilent(timed, now)) timed.comment()
     }
+  }
+
+  #woke(now: number, stoodMs: number): void {
+    const ranMs = now - stoodMs - this.#wokeAtMs
+    this.#countsSinceMs = ranMs > this.#silenceMsMax ? now : Math.min(now, this.#countsSinceMs + stoodMs)
+    this.#wokeBeforeMs = this.#wokeAtMs
+    this.#wokeAtMs = now
+  }
+
+  /** From when on somebody is silent who was last heard then. */
+  #silentSince(heardAtMs: number): number {
+    return Math.max(heardAtMs, heardAtMs < this.#wokeBeforeMs ? this.#countsSinceMs : this.#wokeAtMs)
   }
 
   #isSilent(timed: Timed, now: number): boolean {
@@ -117,19 +138,23 @@ export class DeadlineClock {
     if (now - timed.countsFromMs > totalMs)
       return new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: `not finished within ${totalMs} ms` })
     if (timed.dispatchedAtMs === 0) return undefined
-    const heardMs = Math.max(timed.byteAtMs, this.#wokeAtMs)
+    const heardMs = this.#silentSince(timed.byteAtMs)
     if (timed.isHeldUp)
       return noProgressMs > 0 && now - heardMs > noProgressMs
         ? new WarmrouteError('WR_REQUEST_TIMEOUT', { reason: `the client read nothing within ${noProgressMs} ms` })
         : undefined
-    // What came during a standstill is read behind the tick that ends it.
-    if (timed.answerBeforeMs !== undefined && now > Math.max(timed.answerBeforeMs, this.#wokeAtMs + this.#periodMs))
+    if (timed.answerBeforeMs !== undefined && now > this.#readBy(timed.answerBeforeMs))
       return silent(`no answer within ${Math.round(timed.answerBeforeMs - timed.dispatchedAtMs)} ms`)
     if (idleMs > 0 && timed.isStream && now - heardMs > idleMs) return silent(`no byte within ${idleMs} ms`)
     const moved = timed.isStream ? Math.max(timed.byteAtMs, timed.workerProgressAtMs) : timed.workerProgressAtMs
-    if (noProgressMs > 0 && now - Math.max(moved, timed.dispatchedAtMs, this.#wokeAtMs) > noProgressMs)
+    if (noProgressMs > 0 && now - this.#silentSince(Math.max(moved, timed.dispatchedAtMs)) > noProgressMs)
       return silent(`no progress within ${noProgressMs} ms`)
     return undefined
+  }
+
+  /** What came during a standstill is read behind the tick that ends it. */
+  #readBy(dueMs: number): number {
+    return dueMs < this.#wokeBeforeMs ? dueMs : Math.max(dueMs, this.#wokeAtMs + this.#periodMs)
   }
 
   /** A quarter of the shortest limit, within 10 ms and 1 s. */
