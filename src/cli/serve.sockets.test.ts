@@ -393,6 +393,16 @@ it('a model has the names of all its engines, whoever answers first, and adapter
   }
 })
 
+it('an alias keeps no model of that name away, whoever answers first', async () => {
+  const [named, short] = [await engine({ models: ['sim', 'short'] }), await engine({ models: ['short'] })]
+  for (const first of [named, short]) {
+    const { assembly } = await start([first.url, (first === named ? short : named).url])
+    const models = assembly.reports().map(({ model }) => model)
+    expect(new Set(models)).toEqual(new Set(['short', 'sim']))
+    await assembly.close()
+  }
+})
+
 describe('what it refuses', () => {
   it.each([
     { words: [], says: /no engines/ },

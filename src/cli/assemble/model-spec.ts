@@ -5,7 +5,6 @@ import type { DisaggSpec, ModelSpec, OtherDialect } from '../../server/index.js'
 import { createServiceTokenizer } from '../../server/index.js'
 import type { TokenService } from '../../tokens/index.js'
 import type { Joined } from './joined.js'
-import { aliasesOf } from './joined.js'
 import type { ModelRuntime } from './model-runtime.js'
 
 export interface ModelSpecParts {
@@ -25,8 +24,6 @@ export function modelSpecOf(parts: ModelSpecParts): ModelSpec {
   const { name, blockSize, isEagle } = runtime
   return {
     name,
-    aliases: aliasesOf(facts, name),
-    adapters: facts.adapters?.value.map((adapter) => adapter.name) ?? [],
     blockSize,
     isEagle,
     router: runtime.port,
