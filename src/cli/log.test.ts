@@ -24,3 +24,14 @@ it.each(['text', 'json'] as const)('%s shows no key and no prompt, whoever logs 
   expect(text.split('[hidden]')).toHaveLength(13)
   expect(text).not.toContain('s3cret')
 })
+
+it.each(['text', 'json'] as const)('%s says what an error says, and takes any number', (form) => {
+  let text = ''
+  vi.spyOn(process.stderr, 'write').mockImplementation((chunk) => {
+    text += String(chunk)
+    return true
+  })
+  commandLog({ form, level: 'info' }).warn({ error: new Error('disk full'), worker: 7n }, 'something failed')
+  expect(text).toContain('Error: disk full')
+  expect(text).toMatch(/worker"?[=:]7\b/)
+})

@@ -21,13 +21,14 @@ export function commandLog({ form, level }: CommandLogOptions): Log {
 function write(fields: Record<string, unknown>, sentence: string): void {
   const words = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => [name, withoutSecrets(name, value)] as const)
-    .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value, withoutSecrets)}`)
+    .map(([name, value]) => [name, shown(name, value)] as const)
+    .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value, shown)}`)
   const time = new Date().toISOString().slice(11, 19)
   process.stderr.write(`${time} ${sentence}${words.length === 0 ? '' : ` (${words.join(', ')})`}\n`)
 }
 
-/** The same names as in JSON: nobody logs them, and nobody has to be trusted. */
-function withoutSecrets(name: string, value: unknown): unknown {
-  return secretNames.includes(name) ? hiddenText : value
+/** The same names are hidden as in JSON: nobody logs them, and nobody has to be trusted. What JSON has no word for is told as text. */
+function shown(name: string, value: unknown): unknown {
+  if (secretNames.includes(name)) return hiddenText
+  return value instanceof Error || typeof value === 'bigint' ? String(value) : value
 }

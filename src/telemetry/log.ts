@@ -28,6 +28,8 @@ export function createLog(options: { readonly level?: LogLevel; readonly to?: De
     level: options.level ?? 'info',
     base: null,
     timestamp: pino.stdTimeFunctions.isoTime,
+    // An error has no fields of its own: it would be told as {}.
+    serializers: { error: (error: unknown) => (error instanceof Error ? String(error) : error) },
     redact: { paths: secretNames.flatMap((name) => [name, `*.${name}`]), censor: hiddenText },
   }
   return options.to ? pino(settings, options.to) : pino(settings)
