@@ -117,6 +117,15 @@ describe('models', () => {
     expect(engines[0]!.seen).toEqual([])
   })
 
+  it('say of a named worker that has the adapter and not the route that it is the route', async () => {
+    const { url, gateway, engines } = await open({ engines: 2 })
+    gateway.setWorker('m', { id: 1n, url: engines[0]!.url, engine: 'vllm', adapters: ['french'] })
+    gateway.setWorker('m', { id: 2n, url: engines[1]!.url, engine: 'sglang', adapters: [] })
+    const body = JSON.stringify({ model: 'french', text: 'a' })
+    const response = await post(url, '/generate', body, { 'x-worker-instance-id': '1' })
+    expect([response.status, await response.text()]).toEqual([404, expect.stringContaining('Worker 1 has no route')])
+  })
+
   it("come in Anthropic's shape to Anthropic's clients", async () => {
     const { url } = await open({ engines: 1 })
     const list = await json(await fetch(`${url}/v1/models`, { headers: { 'anthropic-version': '2023-06-01' } }))

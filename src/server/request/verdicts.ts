@@ -131,8 +131,12 @@ export function requireRoute(prepared: Prepared): void {
 function requireAdapter({ model: { fleet }, row, hints }: Prepared, loraName: string): void {
   const unfit = fleet.unfitFor(row, loraName)
   const pin = hints.decodeWorkerId ?? hints.backendWorkerId
-  const isMissing = pin === undefined ? unfit.size === fleet.size : unfit.has(pin)
-  if (!isMissing || unfit.size === fleet.unfitFor(row).size) return // or it is the route that is missing
+  const routeless = fleet.unfitFor(row)
+  const isMissing =
+    pin === undefined
+      ? unfit.size === fleet.size && unfit.size > routeless.size // else it is the route that is missing
+      : unfit.has(pin) && !routeless.has(pin)
+  if (!isMissing) return
   throw new WarmrouteError('WR_MODEL_NOT_FOUND', {
     message:
       pin === undefined
