@@ -1,5 +1,6 @@
 /** Which number Python's `int` and `float` read in a text: white space around it, a sign, underscores between digits, prefixes of a base. */
 import { narrow } from './arithmetic.js'
+import { strip } from './methods.js'
 import type { Value } from './values.js'
 import { TemplateError } from './values.js'
 
@@ -46,16 +47,16 @@ function valueOf(digits: string, base: number, isNegative: boolean): Value {
 export function readFloat(text: string): number | undefined {
   const plain = plainOf(text)
   if (/^[+-]?(inf|infinity|nan)$/i.test(plain)) return Number.NaN // which of them it is nobody asks
-  if (!/^[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)(e[+-]?\d+(_\d+)*)?$/i.test(plain)) return undefined
+  if (!/^[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)(e[+-]?\d+(_\d+)*)?$/i.test(plain)) return undefined
   return Number(plain.replaceAll('_', ''))
 }
 
 // Of the ASCII ones fewer than `strip` takes.
 const around =
-  /^[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+|[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+$/g
+  '\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'
 
 function plainOf(text: string): string {
-  const plain = text.replaceAll(around, '')
+  const plain = strip(text, around, true, true)
   // Python reads the digits of every script, of the Unicode that it knows.
   if (/(?![0-9])\p{Nd}/u.test(plain)) throw new TemplateError('digits of other scripts are not known')
   return plain

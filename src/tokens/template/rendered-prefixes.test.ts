@@ -327,3 +327,13 @@ describe('what is kept', () => {
     expect(prefixes.byteLength).toBe(0)
   })
 })
+
+it('takes no turn over whose condition can no longer be read', () => {
+  const template = new Template(
+    parseTemplate('{% for m in messages %}{% if x > 3 %}A{% endif %}{{ m.content }}{% endfor %}'),
+  )
+  const prefixes = new RenderedPrefixes<Kept>(1 << 20, { comparedFirst: 0 })
+  const messages = Array.from({ length: 9 }, (_, index) => ({ role: 'user', content: `m${index}` }))
+  keep(prefixes.render(template, { messages, x: 5 }, options, constants))
+  expect(() => prefixes.render(template, { messages, x: 'q' }, options, constants)).toThrow('cannot compare')
+})

@@ -177,7 +177,7 @@ class LoopReplay {
     const { read, isTest, isFixed } = this.#site.guards[place]!
     if (isFixed && place in this.#fixed) return this.#fixed[place]
     const value = attempt(read, scope, this.#run)
-    const seen = isTest ? isTrue(value) : value
+    const seen = isTest && value !== unreadable ? isTrue(value) : value
     if (isFixed) this.#fixed[place] = seen
     return seen
   }
