@@ -35,3 +35,15 @@ it.each(['text', 'json'] as const)('%s says what an error says, and takes any nu
   expect(text).toContain('Error: disk full')
   expect(text).toMatch(/worker"?[=:]7\b/)
 })
+
+it.each(['text', 'json'] as const)('%s: a value with line breaks makes no line of its own', (form) => {
+  let text = ''
+  vi.spyOn(process.stderr, 'write').mockImplementation((chunk) => {
+    text += String(chunk)
+    return true
+  })
+  const value = 'm\n12:00:00 worker left\r\u001b[2J\u2028'
+  commandLog({ form, level: 'info' }).info({ model: value, names: [value] }, 'a model was told')
+  expect(text.trimEnd()).not.toMatch(/[\n\r\u001b]/)
+  expect(text.split('worker left')).toHaveLength(3)
+})

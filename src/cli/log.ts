@@ -22,9 +22,14 @@ function write(fields: Record<string, unknown>, sentence: string): void {
   const words = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
     .map(([name, value]) => [name, shown(name, value)] as const)
-    .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value, shown)}`)
+    .map(([name, value]) => `${name}=${isPlain(value) ? value : JSON.stringify(value, shown)}`)
   const time = new Date().toISOString().slice(11, 19)
   process.stderr.write(`${time} ${sentence}${words.length === 0 ? '' : ` (${words.join(', ')})`}\n`)
+}
+
+/** Of one line: what engines and clients say must not look like a line of ours. */
+function isPlain(value: unknown): value is string {
+  return typeof value === 'string' && !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value)
 }
 
 /** The same names are hidden as in JSON: nobody logs them, and nobody has to be trusted. What JSON has no word for is told as text. */

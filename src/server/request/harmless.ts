@@ -20,7 +20,7 @@ export function* checkHarmless(prepared: Prepared, context: Context): Steps<void
 
 /** The same, of the engine that is about to get it. In one go: it is sent in this turn of the loop, and seldom was not looked at before. */
 export function requireHarmless(kind: EngineKind, prepared: Prepared, context: Context): void {
-  if (!Object.hasOwn(idFields, kind) || prepared.harmlessTo.has(kind)) return
+  if (!Object.hasOwn(idFields, kind) || prepared.harmlessTo?.has(kind)) return
   const steps = checkFor(kind, prepared, context)
   while (!steps.next().done);
 }
@@ -30,5 +30,5 @@ function* checkFor(kind: EngineKind, prepared: Prepared, context: Context): Step
     yield* checkValues(kind, prepared, context)
     yield* checkIds(kind, prepared)
   }
-  prepared.harmlessTo.add(kind)
+  ;(prepared.harmlessTo ??= new Set()).add(kind)
 }

@@ -34,7 +34,7 @@ export interface Prepared {
   readonly holderId: bigint | undefined
   readonly isStream: boolean
   /** Kinds of engines that may get it: whatever would end one of them was looked for, and is not there. */
-  readonly harmlessTo: Set<EngineKind>
+  harmlessTo: Set<EngineKind> | undefined
   /** What `strict: dynamo` asks of a body, once the model is known to be ready; of an unknown model before that is said (spec/serving.md 1.3). */
   checkStrictly(): Steps<void>
   /** The fields of the body, scanned when first needed. */
@@ -76,7 +76,7 @@ export function* prepare(
     hints: readHints(request.headers, body, nvext, context.limits),
     holderId: holderOf(row, model, body['previous_response_id']),
     isStream: row.generates && body['stream'] === true,
-    harmlessTo: new Set(),
+    harmlessTo: undefined,
     checkStrictly,
     fields,
     wholeBody: () => (isLight ? parseWhole() : undefined),
