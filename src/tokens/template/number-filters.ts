@@ -90,11 +90,15 @@ function isExactSum(a: number, b: number, sum: number): boolean {
   return smaller - (sum - bigger) === 0
 }
 
+/** Items of the lists that are joined to one. */
+const summedMax = 65_536
+
 function joinLists(start: readonly Value[], items: readonly Value[]): Value {
   if (start instanceof Tuple) throw new TemplateError('a sum of tuples is not known')
   const all = [...start]
   for (const item of items) {
     if (!isList(item) || item instanceof Tuple) throw new TemplateError(`cannot add ${typeName(item)} to a list`)
+    if (all.length + item.length > summedMax) throw new TemplateError('so long a sum is not known')
     all.push(...item)
   }
   return all

@@ -205,3 +205,15 @@ it('reads a long text that is no number in a moment', () => {
   expect(template.render(variables, { limits, now: () => 0, date: () => new Date(0) })).toBe('0.0 0')
   expect(performance.now() - began).toBeLessThan(500) // of digits tried again from every place: seconds
 })
+
+it('finds the fields of a request by a text that is marked as safe', () => {
+  const source = "{% set k = 'a' | safe %}{{ d.get(k) }} {{ d[k] }} {{ k in d }} {{ d.get(k ~ 'b') }}"
+  expect(render(source, { d: { a: 1 } })).toBe('1 1 True None') // as Python renders it
+})
+
+it('joins lists up to a length', () => {
+  const source = '{{ (lists | sum(start=[])) | length }}'
+  const long = Array.from({ length: 40_000 }, () => 1)
+  expect(render(source, { lists: [long, [2]] })).toBe('40001')
+  expect(outcome(source, { lists: [long, long] })).toEqual({ error: true })
+})

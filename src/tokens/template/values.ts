@@ -156,12 +156,19 @@ export function isDict(value: Value): value is Dict {
 
 export function dictGet(dict: Dict, key: Value): Value {
   if (dict instanceof Map) return (dict as Map<Value, Value>).get(keyIn(dict as Map<Value, Value>, key))
-  return typeof key === 'string' && Object.hasOwn(dict, key) ? (dict as Record<string, Value>)[key] : undefined
+  const name = nameIn(key)
+  return name !== undefined && Object.hasOwn(dict, name) ? (dict as Record<string, Value>)[name] : undefined
 }
 
 export function dictHas(dict: Dict, key: Value): boolean {
   if (dict instanceof Map) return dict.has(keyIn(dict as Map<Value, Value>, key))
-  return typeof key === 'string' && Object.hasOwn(dict, key)
+  const name = nameIn(key)
+  return name !== undefined && Object.hasOwn(dict, name)
+}
+
+/** Mappings that come with a request have texts for keys. */
+function nameIn(key: Value): string | undefined {
+  return key instanceof Markup ? key.text : typeof key === 'string' ? key : undefined
 }
 
 /** A mapping as a template writes it. Keys of which we do not know that Python finds them again are refused. */
