@@ -20,7 +20,8 @@ function newPair(): { readonly pair: PairedRequest; readonly booked: Set<string>
     },
     free: (id: string) => void booked.delete(id),
   }
-  const fleet = { all: () => [worker], get: () => worker, unavailable: new Set() }
+  const none = new Set()
+  const fleet = { all: () => [worker], get: () => worker, unavailable: none, unfitFor: () => none }
   const route = (): object => ({ kind: 'remote', inner })
   const side = {
     route,
