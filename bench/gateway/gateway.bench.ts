@@ -19,6 +19,8 @@ interface Sample extends Use {
 interface Measured extends Readonly<Record<Subject, readonly Sample[]>> {
   /** The turn before the first that counts, while the processes compile what they run. */
   readonly cold: Partial<Record<Subject, Sample>>
+  /** Of shapes that come twice in a turn: the first time, after the others had theirs. */
+  readonly rested: Readonly<Record<Subject, readonly Sample[]>>
 }
 
 const base = { isStream: true, groups: 64, shared: 0.9, chunkMs: 0 } as const
@@ -89,18 +91,18 @@ async function perRequest(bench: BenchContext, name: 'W5' | 'W1' | 'W2'): Promis
 
 async function perChunk(bench: BenchContext, name: 'W3' | 'W4'): Promise<void> {
   const shape = shapesOf(bench)[name]
-  // Of W4 a fresh gateway is still compiling in the first turns, and collects everything once in about four: few turns show little.
-  const { gateway, floor, cold } = await measure(bench, shape, 7, ['gateway', 'floor'])
+  const { gateway, floor, cold, rested } = await measure(bench, shape, name === 'W4' ? 4 : 7, ['gateway', 'floor'])
   const perUs = 1 / (shape.requests * shape.chunks)
   besideFloor(bench, `gateway.${name}`, { what: 'cpu_us_per_chunk', unit: 'us', perUs, ours: gateway, floor })
   if (name === 'W3') return
   if (cold.gateway && cold.floor)
     report(bench, 'gateway.W4.cold_over_floor', 'x', [cold.gateway.cpuUs / cold.floor.cpuUs])
+  report(bench, 'gateway.W4.rested_over_floor', 'x', ratios(cpuOf(rested.gateway), cpuOf(rested.floor)))
   report(
     bench,
     'gateway.W4.errors',
     'count',
-    gateway.map((it) => it.errors),
+    [...rested.gateway, ...gateway].map((it) => it.errors),
   )
   report(
     bench,
@@ -143,6 +145,10 @@ function besideFloor(bench: BenchContext, id: string, { what, unit, perUs, ours,
   report(bench, `${id}.${what}`, unit, figures)
   report(bench, `${id}.floor_${what}`, unit, floors)
   report(bench, `${id}.over_floor`, 'x', ratios(figures, floors))
+}
+
+function cpuOf(samples: readonly Sample[]): number[] {
+  return samples.map((it) => it.cpuUs)
 }
 
 function ratios(ours: readonly number[], floor: readonly number[]): number[] {
@@ -251,30 +257,47 @@ async function measure(
   return samples
 }
 
-/** Gateway and floor in turns, each turn with the same load; one turn before the first is not counted. Who is first changes. */
+/**
+ * Gateway and floor in turns, each turn with the same load; one turn before the first is not counted. Slow streams come twice in a turn,
+ * and the second time counts: while the others have their turns V8 gives memory back, and pages that the machine has to find anew cost
+ * a quarter of the figure on some machines (docs/decisions/0250).
+ */
 async function takeTurns(
-  { engines, load, secondLoad, subjects }: Stage,
+  stage: Stage,
   shape: Shape,
   turns: number,
   wanted: readonly Subject[],
   beside?: Shape,
 ): Promise<Measured> {
-  await ask(engines, shape)
+  await ask(stage.engines, shape)
   const samples: Record<Subject, Sample[]> = { gateway: [], exact: [], floor: [], pairs: [] }
+  const rested: Record<Subject, Sample[]> = { gateway: [], exact: [], floor: [], pairs: [] }
   const cold: Partial<Record<Subject, Sample>> = {}
   for (let turn = turns === 1 ? 1 : 0; turn <= turns; turn++) {
-    for (const subject of turn % 2 === 0 ? wanted : wanted.toReversed()) {
-      const { child, port } = subjects[subject]!
-      const before = await ask<Use>(child, beside ? 'watch' : 'reset')
-      const other = beside && ask(secondLoad, { port, shape: beside, first: turn * 512 })
-      const { errors } = await ask<{ errors: number }>(load, { port, shape, first: turn * 512 })
-      await other
-      const after = await ask<Use>(child, 'use')
-      if (subject !== 'floor' && errors > 0 && shape.name !== 'W4') throw new Error(`${shape.name}: ${errors} errors`)
-      const sample = { ...after, cpuUs: after.cpuUs - before.cpuUs, errors }
+    for (const subject of wanted) {
+      const take = (): Promise<Sample> => takeSample(stage, subject, shape, turn * 512, beside)
+      if (turn > 0 && shape.rampMs !== undefined) rested[subject].push(await take())
+      const sample = await take()
       if (turn > 0) samples[subject].push(sample)
       else cold[subject] = sample
     }
   }
-  return { ...samples, cold }
+  return { ...samples, cold, rested }
+}
+
+async function takeSample(
+  { load, secondLoad, subjects }: Stage,
+  subject: Subject,
+  shape: Shape,
+  first: number,
+  beside: Shape | undefined,
+): Promise<Sample> {
+  const { child, port } = subjects[subject]!
+  const before = await ask<Use>(child, beside ? 'watch' : 'reset')
+  const other = beside && ask(secondLoad, { port, shape: beside, first })
+  const { errors } = await ask<{ errors: number }>(load, { port, shape, first })
+  await other
+  const after = await ask<Use>(child, 'use')
+  if (subject !== 'floor' && errors > 0 && shape.name !== 'W4') throw new Error(`${shape.name}: ${errors} errors`)
+  return { ...after, cpuUs: after.cpuUs - before.cpuUs, errors }
 }
