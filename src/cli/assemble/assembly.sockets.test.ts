@@ -205,7 +205,7 @@ async function muted(url: string, told?: Promise<void>) {
     const chunks: Buffer[] = []
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
     request.on('end', () => {
-      if (world.isMute && /render$|tokenize/.test(request.url!)) return void response.writeHead(404).end('{}')
+      if (world.isMute && /(render|\/tokenize)$/.test(request.url!)) return void response.writeHead(404).end('{}')
       const post = chunks.length > 0 ? { body: Buffer.concat(chunks) } : {}
       const headers = { 'content-type': 'application/json' }
       const before = request.url === '/tokenizer_info' ? told : undefined
