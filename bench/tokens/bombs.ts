@@ -81,6 +81,61 @@ export function chatBombs(size: number, seed: number): Readonly<Record<string, R
   }
 }
 
+/** Requests that a program hands over parsed, without their bytes, of about `size` characters: nobody has read them in a thread. */
+export function parsedBombs(size: number, seed: number): Readonly<Record<string, ParsedBomb>> {
+  const text = `${'words of many kinds, '.repeat(size / 20 / 40)}${seed}`
+  const turns = Array.from({ length: 40 }, (_, at) => ({
+    role: at % 2 ? 'assistant' : 'user',
+    content: `${at} ${text}`,
+  }))
+  const short = Array.from({ length: size / 20 }, (_, at) => ({
+    role: at % 2 ? 'assistant' : 'user',
+    content: `${at} ${seed}`,
+  }))
+  const parts = (type: string): unknown =>
+    Array.from({ length: size / 40 }, (_, at) => ({ type, text: `${at} ${seed}` }))
+  const { 'as deep as a body may be, and wide': wide } = chatBombs(size, seed)
+  return {
+    'a long chat': { route: 'chat', body: { messages: turns } },
+    'very many short messages': { route: 'chat', body: { messages: short } },
+    'very many parts': { route: 'chat', body: { messages: [{ role: 'user', content: parts('text') }] } },
+    'a schema of very many keys': { route: 'chat', body: keyed(size / 10_000, 400, seed) },
+    'an object of twenty thousand keys': { route: 'chat', body: keyed(1, size / 200, seed) },
+    'deep and wide': { route: 'chat', body: wide! },
+    'a long text': { route: 'completions', body: { prompt: text.repeat(40) } },
+    'very many texts': { route: 'completions', body: { prompt: short.map(({ content }) => content) } },
+    'very many ids': {
+      route: 'completions',
+      body: { prompt: Array.from({ length: size / 8 }, (_, at) => at % 50_000) },
+    },
+    'a long response': { route: 'responses', body: { input: turns } },
+    'a response of very many parts': {
+      route: 'responses',
+      body: { input: [{ role: 'user', content: parts('input_text') }] },
+    },
+    'long messages': { route: 'messages', body: { max_tokens: 9, messages: turns } },
+    'messages of very many blocks': {
+      route: 'messages',
+      body: { max_tokens: 9, messages: [{ role: 'user', content: parts('text') }] },
+    },
+  }
+}
+
+/** V8 tells the keys of an object all at once: parsing one that has very many holds its owner for longer than we do. */
+function keyed(objects: number, keys: number, seed: number): Readonly<Record<string, unknown>> {
+  const properties = Array.from({ length: keys }, (_, at) => [`property_${at}_${seed}`, { type: 'string' }])
+  const parameters = Array.from({ length: objects }, () => ({ properties: Object.fromEntries(properties) as unknown }))
+  return {
+    messages: [{ role: 'user', content: 'hello' }],
+    tools: [{ type: 'function', function: { name: 'f', description: 'f', parameters } }],
+  }
+}
+
+export interface ParsedBomb {
+  readonly route: 'chat' | 'completions' | 'responses' | 'messages'
+  readonly body: Readonly<Record<string, unknown>>
+}
+
 function nested(depth: number): unknown {
   let value: unknown = 1
   for (let level = 0; level < depth; level++) value = level % 2 ? [value] : { a: value }

@@ -7,7 +7,7 @@ import { Tokens } from '../../src/tokens/tokens.js'
 import type { Bench, BenchContext } from '../harness.js'
 import { defineBench, summarise } from '../harness.js'
 import type { BombedModel } from './bombs.js'
-import { bombedModels, chatBombs, textBombs } from './bombs.js'
+import { bombedModels, chatBombs, parsedBombs, textBombs } from './bombs.js'
 import type { Message } from './texts.js'
 import { conversation, prose, textBytes } from './texts.js'
 
@@ -60,7 +60,11 @@ interface Phase {
 async function stalls(context: BenchContext): Promise<void> {
   const service = new TokenService({ threads: 1 })
   for (const name of names) await service.setModel(name, { path: bombedModels[name].folder })
-  const phases = { ...usualPhases(context, service), ...bombPhases(context, service) }
+  const phases = {
+    ...usualPhases(context, service),
+    ...bombPhases(context, service),
+    ...parsedPhases(context, service),
+  }
   const only = process.env['BENCH_ONLY']
   let sum = 0
   let worst = 0
@@ -145,6 +149,23 @@ function bombPhases(context: BenchContext, service: TokenService): Readonly<Reco
     for (const name of Object.keys(chatBombs(1000, 0)))
       add(model, 'chat', name, (round) => chatBombs(size, round)[name])
   }
+  return phases
+}
+
+/** Four megabytes each, parsed. JSON has made the texts: one that was joined of others would be put together on the way. */
+function parsedPhases(context: BenchContext, service: TokenService): Readonly<Record<string, Phase>> {
+  const size = context.size(20_000, 4_000_000)
+  const phases: Record<string, Phase> = {}
+  for (const model of ['deepseek_v3', 'qwen3'] as const)
+    for (const name of Object.keys(parsedBombs(1000, 0)))
+      phases[`${model}, parsed: ${name}`] = {
+        rounds: 5,
+        prepare: (round) => {
+          const { route, body } = parsedBombs(size, round)[name]!
+          const parsed = JSON.parse(JSON.stringify(body)) as Body
+          return () => hashed(service, model, route, { body: parsed })
+        },
+      }
   return phases
 }
 

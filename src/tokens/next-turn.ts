@@ -92,6 +92,7 @@ export async function decodeInSlices(bytes: Uint8Array, slice = sliceUnits): Pro
   return text + utf16.decode()
 }
 
-function isFirstHalf(unit: number): boolean {
+/** Of a character of two UTF-16 units. */
+export function isFirstHalf(unit: number): boolean {
   return unit >= 0xd800 && unit < 0xdc00
 }

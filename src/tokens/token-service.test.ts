@@ -185,6 +185,44 @@ describe('template input that is meant to hurt', () => {
   })
 })
 
+// Issue 7: a program hands a parsed body over, of any size and without its bytes.
+describe('a parsed body that is too much for one turn', () => {
+  const messages = Array.from({ length: 4000 }, (_, index) => ({
+    role: index % 2 ? 'assistant' : 'user',
+    content: `\ud83d message ${index} 👍 ${'x'.repeat(80)}`,
+  }))
+  const blocks = messages.map(({ content }) => ({ type: 'text', text: content }))
+  it.each([
+    { route: 'chat', body: { messages } },
+    { route: 'responses', body: { input: messages } },
+    { route: 'messages', body: { max_tokens: 1, messages: [{ role: 'user', content: blocks }] } },
+    { route: 'completions', body: { prompt: blocks.map(({ text }) => text) } },
+    { route: 'completions', body: { prompt: Array.from({ length: 150_000 }, (_, index) => index) } },
+  ] as const)('has the tokens that its bytes have: $route', async ({ route, body }) => {
+    const raw = new TextEncoder().encode(JSON.stringify(body))
+    const wanted = (await service.tokenizeRequest('qwen', route, undefined, { ...patient, raw })) as Tokens
+    const before = service.counts.models['qwen']!.prefixes
+    for (const options of [patient, { ...patient, raw }]) {
+      const tokens = (await service.tokenizeRequest('qwen', route, body as unknown as Body, options)) as Tokens
+      expect(Buffer.from(tokens.ids.buffer).equals(Buffer.from(wanted.ids.buffer))).toBe(true)
+      expect(tokens).toMatchObject({ promptCount: wanted.promptCount, totalCount: wanted.totalCount })
+    }
+    expect(service.counts.models['qwen']!.prefixes).toEqual(before) // nothing was rendered here
+  })
+
+  it('is refused where a thread would refuse its bytes', async () => {
+    const content = Array.from({ length: 20 }, () => ({ type: 'text', text: 'x'.repeat(1 << 20) }))
+    const body = { messages: [{ role: 'user', content }] }
+    expect(await service.tokenizeRequest('qwen', 'chat', body)).toMatchObject({ loadOnly: 'too-long' })
+  })
+
+  it('is refused where it never ends', async () => {
+    const ring: Record<string, never> = {}
+    Object.assign(ring, { messages: [{ role: 'user', content: 'x' }], ring })
+    expect(await service.tokenizeRequest('qwen', 'chat', ring)).toMatchObject({ loadOnly: 'too-long' })
+  })
+})
+
 it('replaces a model while it is used', async () => {
   await service.setModel('changing', { path: tinyllamaFolder })
   const first = (await complete('changing', 'Hello world')).ids

@@ -17,6 +17,7 @@ import type { LearnAgainOptions } from './sources/learn-again.js'
 import { learnAgain } from './sources/learn-again.js'
 import type { ModelFolders } from './sources/model-folders.js'
 import { folderFinders } from './sources/model-folders.js'
+import { isLongBody, spellInSlices } from './long-body.js'
 import { compareWithEngine } from './parity/compare-with-engine.js'
 import type { CountedCounts } from './parity/counted-prompts.js'
 import { CountedPrompts } from './parity/counted-prompts.js'
@@ -279,7 +280,8 @@ export class TokenService {
 
   /**
    * The tokens of a request, or why it can only be balanced by load. Rejects only when `options.signal` aborts: a router must
-   * be able to go on without tokens. A body that would hold the loop while it is parsed is left out, and `options.raw` read in a thread.
+   * be able to go on without tokens. A body that would hold the loop while it is parsed is left out, and `options.raw` read in a thread;
+   * one that is handed over parsed is spelled again for that, in as many turns as it takes.
    * `dialect`: as another kind of engine makes them, of which `setOther` told.
    */
   async tokenizeRequest(
@@ -294,7 +296,9 @@ export class TokenService {
       return this.#count(model, { loadOnly: 'no-tokenizer', detail: served?.status.reason ?? nothing.reason! })
     try {
       const asked = served.rules ? { ...options, rules: served.rules } : options
-      const tokens = await this.#tokensFrom(served.source, served.engine, route, body, asked)
+      const isLong = body !== undefined && isLongBody(body, options.raw)
+      const given = isLong && !options.raw ? { ...asked, raw: await spellInSlices(body, options) } : asked
+      const tokens = await this.#tokensFrom(served.source, served.engine, route, isLong ? undefined : body, given)
       this.#tokenized++
       add(this.#prompts.get(model)?.tokenized, `${tokens.source}/${tokens.exactness}`)
       return tokens

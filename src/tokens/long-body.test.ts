@@ -1,0 +1,113 @@
+// Goal: what a parsed body is spelled as is what JSON.stringify would have made of it in one go, however it is cut.
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { isLongBody, spellInSlices } from './long-body.js'
+import { parsePythonJson } from './template/python-json.js'
+import { Float } from './template/values.js'
+
+const spelled = async (body: object, chunk?: number): Promise<string> =>
+  Buffer.from(await spellInSlices(body, chunk === undefined ? {} : { chunk })).toString('utf8')
+
+/** Texts of whole characters, their halves, and what JSON escapes. */
+const anyText = fc.oneof(
+  fc.string({ unit: 'binary' }),
+  fc
+    .array(fc.constantFrom('a', '"', '\\', '\n', '\u0000', '\ud83d', '\ude00', '\u2028', 'é', '好', '\ud83d\ude00'), {
+      maxLength: 40,
+    })
+    .map((it) => it.join('')),
+)
+
+const { body: anyBody } = fc.letrec<{ body: unknown; value: unknown; object: unknown }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 6, depthSize: 'small' },
+    anyText,
+    fc.double(),
+    fc.integer(),
+    fc.constantFrom(null, true, false, undefined, Number.NaN, -0, 1e21, {}, []),
+    fc.array(tie('value'), { maxLength: 5 }),
+    tie('object'),
+  ),
+  object: fc.oneof(
+    fc.dictionary(anyText, tie('value'), { maxKeys: 5, noNullPrototype: false }),
+    fc.dictionary(fc.constantFrom('1', '0', 'b', '__proto__', 'toJSON'), tie('value'), { maxKeys: 5 }),
+  ),
+  body: fc.oneof(tie('object'), fc.array(tie('value'), { maxLength: 5 })),
+}))
+
+describe('a body that is spelled in slices', () => {
+  it('has the bytes that JSON.stringify makes, wherever it is cut', async () => {
+    await fc.assert(
+      fc.asyncProperty(anyBody, fc.integer({ min: 2, max: 50 }), async (body, chunk) => {
+        expect(await spelled(body as object, chunk)).toBe(JSON.stringify(body))
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  it.each([
+    { says: 'the end of a slice', chunk: 2, text: 'a\ud83d\ude00b' },
+    { says: 'every place', chunk: 3, text: '\ud83d\ude00'.repeat(9) },
+    { says: 'beside a lone half', chunk: 2, text: '\ud83d\ud83d\ude00\ud83d' },
+  ])('keeps the two halves of a character together at $says', async ({ chunk, text }) => {
+    expect(await spelled({ text, [text]: 1 }, chunk)).toBe(JSON.stringify({ text, [text]: 1 }))
+  })
+
+  it('asks a value what it is, as JSON does', async () => {
+    const body = { at: new Date(0), deep: [{ toJSON: (key: string) => `at ${key}` }] }
+    expect(await spelled(body)).toBe(JSON.stringify(body))
+  })
+
+  it('spells what templates have and JSON has not as Python reads it', async () => {
+    const order = new Map<string, unknown>([
+      ['2', 10n ** 30n],
+      ['1', new Float(1)],
+    ])
+    const text = await spelled({ order })
+    expect(text).toBe(`{"order":{"2":${'1'.padEnd(31, '0')},"1":1.0}}`)
+    expect(parsePythonJson(text)).toEqual({ order })
+  })
+
+  it('ends with an error for what is nested without end, or has no end', async () => {
+    const ring: unknown[] = []
+    ring.push(ring)
+    await expect(spellInSlices(ring)).rejects.toThrow(RangeError)
+    const wide: unknown[] = []
+    wide.push('x'.repeat(1 << 20), wide)
+    await expect(spellInSlices(wide)).rejects.toMatchObject({ code: 'WR_TOKENS_TEXT_TOO_LONG' })
+  })
+
+  it('ends when nobody wants it any more', async () => {
+    const stop = new AbortController()
+    const spelling = spellInSlices(
+      Array.from({ length: 1 << 20 }, () => ({ a: 'b' })),
+      { signal: stop.signal },
+    )
+    stop.abort(new Error('gone'))
+    await expect(spelling).rejects.toThrow('gone')
+  })
+})
+
+describe('a body is long', () => {
+  const many = (count: number, item: unknown): unknown[] => Array.from({ length: count }, () => item)
+  it.each([
+    { says: 'one text', body: { prompt: 'x'.repeat(300_000) }, isLong: true },
+    { says: 'a name', body: { ['x'.repeat(300_000)]: 1 }, isLong: true },
+    { says: 'many messages', body: { messages: many(20_000, { role: 'user', content: '' }) }, isLong: true },
+    { says: 'many empty lists', body: { messages: many(20_000, []) }, isLong: true },
+    { says: 'many ids', body: { prompt: many(200_000, 1) }, isLong: true },
+    { says: 'many keys', body: Object.fromEntries(many(40_000, 0).map((_, at) => [`key ${at}`, 1])), isLong: true },
+    { says: 'a map', body: { a: new Map(many(40_000, 0).map((_, at) => [`key ${at}`, 1])) }, isLong: true },
+    { says: 'depth', body: JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`) as object, isLong: true },
+    { says: 'a prompt of 220 KB', body: { prompt: 'x'.repeat(220_000) }, isLong: false },
+    { says: '60,000 ids', body: { prompt: many(60_000, 1) }, isLong: false },
+    { says: '1,000 messages', body: { messages: many(1000, { role: 'user', content: 'a' }) }, isLong: false },
+  ])('by $says: $isLong', ({ body, isLong }) => {
+    expect(isLongBody(body)).toBe(isLong)
+  })
+
+  it('by its bytes alone, where it has any', () => {
+    expect(isLongBody({ prompt: 'x'.repeat(300_000) }, new Uint8Array(300_010))).toBe(false)
+    expect(isLongBody({}, new Uint8Array(600_000))).toBe(true)
+  })
+})
