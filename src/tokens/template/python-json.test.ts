@@ -127,3 +127,10 @@ it.each([
 ])('refuses %s', (text) => {
   expect(() => parsePythonJson(text)).toThrow(JsonError)
 })
+
+it('reads an int of as many digits as Python does, whatever its sign', () => {
+  const digits = '7'.repeat(4300)
+  expect(parsePythonJson(`[${digits},-${digits}]`)).toEqual([BigInt(digits), -BigInt(digits)])
+  expect(() => parsePythonJson(`${digits}7`)).toThrow('too many digits')
+  expect(() => parsePythonJson(`-${digits}7`)).toThrow('too many digits')
+})

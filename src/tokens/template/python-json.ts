@@ -106,7 +106,8 @@ export function parsePythonJson(text: string): Value {
     if (found[1] !== undefined || found[2] !== undefined) return float(number)
     if (Number.isSafeInteger(number)) return number === 0 ? 0 : number
     // Python raises; engines answer that in their own way.
-    if (found[0].length > intDigitsMax) throw new JsonError('an int has too many digits', 'too-long')
+    if (found[0].length > (found[0][0] === '-' ? intDigitsMax + 1 : intDigitsMax))
+      throw new JsonError('an int has too many digits', 'too-long')
     return BigInt(found[0])
   }
 

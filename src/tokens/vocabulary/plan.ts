@@ -12,7 +12,7 @@ export type SplitPlan =
   | { readonly kind: 'gpt2' }
   | { readonly kind: 'cl100k'; readonly digitsMax: number; readonly letters: number } // Llama 3, Qwen 2 and 3, and their kin
   | { readonly kind: 'deepseek' }
-  | { readonly kind: 'steps'; readonly steps: readonly Step[] } // any list of isolating splits, run by the library
+  | { readonly kind: 'steps'; readonly steps: readonly Step[]; readonly isLinear: boolean } // any list of isolating splits, run by the library
   | { readonly kind: 'joins'; readonly cutsAtMark: boolean } // no pre-tokenizer: cut where no merge can cross
 
 /** What stands before the first character of a section. */
@@ -73,6 +73,25 @@ const deepseekPatterns: readonly string[] = [
     String.raw`]+|\s+(?!\S)|\s+`,
 ]
 
+const contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+
+/** Of gpt-oss and its kin (o200k) and of Mistral (Tekken), which tell large letters from small ones. */
+function caseCutting(ending: string, digits: string): string {
+  const [large, little] = [String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`]
+  const before = String.raw`[^\r\n\p{L}\p{N}]?`
+  return (
+    `${before}${large}*${little}+${ending}|${before}${large}+${little}*${ending}|${digits}` +
+    String.raw`| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+  )
+}
+
+const linearPatterns: ReadonlySet<string> = new Set([
+  ...Object.keys(knownPatterns),
+  ...deepseekPatterns,
+  caseCutting(contractions, String.raw`\p{N}{1,3}`),
+  caseCutting('', String.raw`\p{N}`),
+])
+
 export function planEncoder(
   file: TokenizerFile,
   config: TokenizerConfigFile,
@@ -131,7 +150,13 @@ function recognise(splits: readonly Step[]): SplitPlan {
     if (known) return known
   }
   const isDeepseek = patterns.length === 3 && patterns.every((pattern, index) => pattern === deepseekPatterns[index])
-  return isDeepseek ? { kind: 'deepseek' } : { kind: 'steps', steps: splits }
+  return isDeepseek ? { kind: 'deepseek' } : { kind: 'steps', steps: splits, isLinear: splits.every(isLinear) }
+}
+
+/** Whether we know that it takes no longer than a text is long. Of other patterns nobody knows: some take for ever on forty letters. */
+function isLinear({ type, pattern }: Step): boolean {
+  const regex = (pattern as { Regex?: string } | undefined)?.Regex
+  return type === 'Digits' || regex === undefined || linearPatterns.has(regex)
 }
 
 /** The first added token that is looked for behind the normaliser, which changes its spelling, too: we look for tokens as they are written. */

@@ -1,0 +1,60 @@
+// Pre-tokenizers whose pattern is none that we know: how long one takes nobody can say, and some never end. Issue 7.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, it } from 'vitest'
+import { prose } from '../../../bench/tokens/texts.js'
+import { TokenPool } from '../pool/pool.js'
+import { readTokenizerText } from '../real-tokenizers.case.js'
+import type { TokenizerFile } from '../vocabulary/tokenizer-file.js'
+import { loadModel } from './loaded-model.js'
+import { ModelTokens } from './model-tokens.js'
+
+const pool = new TokenPool({ threads: 1 })
+const folders: string[] = []
+afterAll(async () => {
+  await pool.close()
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true })
+})
+
+/** GPT-2, cut by another pattern. */
+function modelWith(regex: string): ModelTokens {
+  const folder = mkdtempSync(join(tmpdir(), 'warmroute-pattern-'))
+  folders.push(folder)
+  const split = { type: 'Split', pattern: { Regex: regex }, behavior: 'Isolated', invert: false }
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
+  const file: TokenizerFile = {
+    ...(JSON.parse(readTokenizerText('gpt2')) as TokenizerFile),
+    pre_tokenizer: { type: 'Sequence', pretokenizers: [split, byteLevel] },
+  }
+  writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(file))
+  return new ModelTokens(loadModel(folder, folder), pool)
+}
+
+const o200k = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+const tekken = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
+it('a pattern that never ends is ended with its thread, at its deadline, and the next text has another', async () => {
+  const model = modelWith(String.raw`(?:a+)+b|\S+|\s+`)
+  const wanted = await model.encode('a word', false, { deadlineMs: 60_000 })
+  const late = model.encode(`${'a'.repeat(60)}!`, false, { deadlineMs: 200 })
+  await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE' })
+  expect(pool.counts.ended).toBe(1)
+  expect(await model.encode('a word', false, { deadlineMs: 60_000 })).toEqual(wanted)
+  expect(model.counts).toMatchObject({ onLoop: 0, inThreads: 3 })
+}, 120_000)
+
+it.each([
+  { says: 'o200k', regex: o200k, onLoop: 1, inThreads: 1 },
+  { says: 'Tekken', regex: tekken, onLoop: 1, inThreads: 1 },
+  { says: 'an unknown one', regex: String.raw`\S+|\s+`, onLoop: 0, inThreads: 2 },
+])(
+  'a short text is cut on the loop where its pattern is known to end: $says',
+  async ({ regex, onLoop, inThreads }) => {
+    const model = modelWith(regex)
+    await model.encode(prose(2000, 1), false, { deadlineMs: 60_000 })
+    await model.encode(prose(20_000, 2), false, { deadlineMs: 60_000 })
+    expect(model.counts).toMatchObject({ onLoop, inThreads })
+  },
+  60_000,
+)
