@@ -28,7 +28,7 @@ function modelWith(regex: string): ModelTokens {
     pre_tokenizer: { type: 'Sequence', pretokenizers: [split, byteLevel] },
   }
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(file))
-  return new ModelTokens(loadModel(folder, folder), pool)
+  return new ModelTokens(loadModel(folder, folder), pool, { loopMsMax: 60_000 })
 }
 
 const o200k = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
