@@ -376,33 +376,6 @@ describe('models that answer with numbers', () => {
   })
 })
 
-it('a model has the names of all its engines, whoever answers first, and adapters only where they are', async () => {
-  const [plain, named] = [await engine(), await engine({ models: ['sim', 'short'], adapters: ['french'] })]
-  for (const urls of [
-    [plain.url, named.url],
-    [named.url, plain.url],
-  ]) {
-    const served = await start(urls)
-    const ai = client(served)
-    const models = await ai.models.list()
-    expect(models.data.map(({ id }) => id).sort()).toEqual(['french', 'short', 'sim'])
-    const messages = [{ role: 'user', content: 'a' }] as const
-    for (const model of ['short', 'french', 'short', 'french', 'french'])
-      await ai.chat.completions.create({ model, messages: [...messages], max_tokens: 1 })
-    await served.close()
-  }
-})
-
-it('an alias keeps no model of that name away, whoever answers first', async () => {
-  const [named, short] = [await engine({ models: ['sim', 'short'] }), await engine({ models: ['short'] })]
-  for (const first of [named, short]) {
-    const { assembly } = await start([first.url, (first === named ? short : named).url])
-    const models = assembly.reports().map(({ model }) => model)
-    expect(new Set(models)).toEqual(new Set(['short', 'sim']))
-    await assembly.close()
-  }
-})
-
 describe('what it refuses', () => {
   it.each([
     { words: [], says: /no engines/ },

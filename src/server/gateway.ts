@@ -162,20 +162,22 @@ class HttpGateway implements Gateway {
       sessionPeers: this.#options.sessionPeers,
       metrics: this.metrics,
       storedResponsesMax: limits.storedResponsesMax,
+      onGone: (of, worker) => hub.left(of, worker.spec),
     })
     hub.add(model)
-    for (const worker of spec.workers ?? []) this.#learnNames(model, worker)
+    for (const worker of spec.workers ?? []) this.#learnNames(model, worker, undefined)
   }
 
   setWorker(model: string, spec: WorkerSpec): void {
     const served = this.#context.hub.resolve(model).model
+    const before = served.fleet.get(spec.id)?.spec
     served.setWorker(spec)
-    this.#learnNames(served, spec)
+    this.#learnNames(served, spec, before)
   }
 
   /** A name that another model has keeps nobody from serving. */
-  #learnNames(model: Model, spec: WorkerSpec): void {
-    for (const name of this.#context.hub.learn(model, spec))
+  #learnNames(model: Model, spec: WorkerSpec, before: WorkerSpec | undefined): void {
+    for (const name of this.#context.hub.told(model, spec, before))
       this.#context.log.debug({ worker: String(spec.id), model: model.name, name }, 'a name belongs to another model')
   }
 
@@ -333,7 +335,7 @@ function contextOf(options: GatewayOptions, metrics: Metrics): GatewayContext {
   let requests = 0
   let streams = 0
   return {
-    hub: new ModelHub(),
+    hub: new ModelHub(now),
     meters: new Meters(metrics),
     stages: new StageMeters(metrics),
     clock: new DeadlineClock(deadlines, options.keepAliveMs ?? 15_000, now),

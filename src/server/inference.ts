@@ -183,7 +183,7 @@ export class Inference implements Timed, UnderWay {
     requireReady(this.#context, prepared)
     if (isStrict) await takeSteps(prepared.checkStrictly())
     requireFree(prepared)
-    requireRoute(prepared)
+    requireRoute(this.#context, prepared)
     const checking = takeSteps(checkHarmless(prepared, this.#context))
     if (checking instanceof Promise) await checking
     const found = this.#preprocess(prepared)

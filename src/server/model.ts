@@ -32,6 +32,7 @@ export interface ModelContext {
   readonly metrics: Metrics
   readonly sessionPeers: SessionPeers | undefined
   readonly storedResponsesMax: number
+  readonly onGone: (model: Model, worker: Worker) => void
 }
 
 /** Schemes of tenants and adapters that are kept; the plain one always is. */
@@ -245,6 +246,7 @@ export class Model {
   /** Nothing of it is shown or remembered, whichever half of requests it did. */
   #gone(worker: Worker): void {
     this.meters.forget(worker.label)
+    this.#context.onGone(this, worker)
     for (const router of [this.routerMetrics, this.prefill?.metrics]) router?.workerLeft(worker.id)
     this.agents.removeWorker(worker.id)
     this.affinity?.removeWorker(worker.id)

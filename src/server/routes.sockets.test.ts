@@ -110,10 +110,7 @@ describe('models', () => {
       expect.stringContaining('Worker 1 has no adapter `french`.') as string,
     ])
     worker(2, [])
-    expect(await ask()).toEqual([
-      404,
-      expect.stringContaining('No worker has the adapter `french` any more.') as string,
-    ])
+    expect(await ask()).toEqual([404, expect.stringContaining('WR_MODEL_NOT_FOUND') as string])
     expect(engines[0]!.seen).toEqual([])
   })
 

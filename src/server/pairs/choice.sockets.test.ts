@@ -431,6 +431,13 @@ describe('membership', () => {
     expect([alone.status, said(alone, 'prefill-worker-id')]).toEqual([200, null])
   })
 
+  it('an adapter that nobody decodes is no name of the model', async () => {
+    const adaptersOf = (id: bigint): readonly string[] => (id === 1n ? ['french'] : [])
+    await open('vllm', { counts: [1, 1], change: (spec) => ({ ...spec, adapters: adaptersOf(spec.id) }) })
+    expect((await ask({ model: 'french' })).status).toBe(404)
+    expect(await (await fetch(`${house!.url}/v1/models`)).text()).not.toContain('french')
+  })
+
   it('says of both legs what happened', async () => {
     await open('vllm', { counts: [1, 1] })
     await (await ask({ stream: true })).text()

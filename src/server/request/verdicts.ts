@@ -112,10 +112,10 @@ export function holderGone(holderId: bigint, param: 'previous_response_id' | 're
 }
 
 /** Somebody who serves the model has the route, and the adapter; a request for text never reaches a model that pools. */
-export function requireRoute(prepared: Prepared): void {
+export function requireRoute(context: GatewayContext, prepared: Prepared): void {
   const { model, row, hints, loraName } = prepared
   const { fleet, name } = model
-  if (loraName !== undefined) requireAdapter(prepared, loraName)
+  if (loraName !== undefined) requireAdapter(context, prepared, loraName)
   const unfit = fleet.unfitFor(row)
   if (unfit.size === 0) return
   const pin = hints.decodeWorkerId ?? hints.backendWorkerId
@@ -128,7 +128,7 @@ export function requireRoute(prepared: Prepared): void {
     })
 }
 
-function requireAdapter({ model: { fleet }, row, hints }: Prepared, loraName: string): void {
+function requireAdapter({ hub }: GatewayContext, { model: { fleet }, row, hints }: Prepared, loraName: string): void {
   const unfit = fleet.unfitFor(row, loraName)
   const pin = hints.decodeWorkerId ?? hints.backendWorkerId
   const routeless = fleet.unfitFor(row)
@@ -137,6 +137,10 @@ function requireAdapter({ model: { fleet }, row, hints }: Prepared, loraName: st
       ? unfit.size === fleet.size && unfit.size > routeless.size // else it is the route that is missing
       : unfit.has(pin) && !routeless.has(pin)
   if (!isMissing) return
+  if (pin === undefined && hub.isAway(loraName))
+    throw new WarmrouteError('WR_MODEL_NOT_READY', {
+      message: `No worker with the adapter \`${loraName}\` answers. Please retry shortly.`,
+    })
   throw new WarmrouteError('WR_MODEL_NOT_FOUND', {
     message:
       pin === undefined

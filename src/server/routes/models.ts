@@ -29,12 +29,12 @@ export function modelRoutes(context: GatewayContext): readonly Route[] {
       handle({ request, response, rest }) {
         const id = decoded(rest)
         // A model whose own name ends in /ready is that model, not the sub-resource.
-        const own = findModel(context, id)
+        const own = context.hub.find(id)
         if (own) {
           answerJson(response, 200, entryOf(id, own, asksAsAnthropic(request)))
           return
         }
-        const parent = id.endsWith('/ready') ? findModel(context, id.slice(0, -'/ready'.length)) : undefined
+        const parent = id.endsWith('/ready') ? context.hub.find(id.slice(0, -'/ready'.length)) : undefined
         if (!parent) throw new WarmrouteError('WR_MODEL_NOT_FOUND', { param: 'model' })
         answerJson(response, 200, readiness(parent))
       },
@@ -53,11 +53,6 @@ export function asksAsAnthropic({ headers }: IncomingMessage): boolean {
 
 interface ModelEntry extends Readonly<Record<string, unknown>> {
   readonly id: string
-}
-
-function findModel(context: GatewayContext, name: string): Model | undefined {
-  for (const [known, { model }] of context.hub.names()) if (known === name) return model
-  return undefined
 }
 
 /** Upstream gives the time of the question. */
