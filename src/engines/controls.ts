@@ -53,27 +53,25 @@ const vllmPinnedPaths = new Set(['/v1/chat/completions', '/v1/completions', '/v1
 const sglangSessionPaths = new Set(['/generate', '/v1/chat/completions', '/v1/completions'])
 const sglangHeaderPaths = new Set(['/v1/chat/completions', '/v1/completions', '/v1/messages'])
 
+/** Whether the engine lets a request name its rank on this route; on the others it takes one by itself. */
+export function takesRank(engine: EngineKind, path: string): boolean {
+  if (engine === 'vllm') return vllmPinnedPaths.has(path)
+  return engine === 'sglang' && (sglangHeaderPaths.has(path) || path === '/generate')
+}
+
 export function requestControls(input: ControlInput): RequestControls {
   const headers: Record<string, string> = {}
   const fields: Record<string, ControlValue> = {}
   const strip = [...(clientMayNotSet[input.engine] ?? [])]
-  let isPinned = input.dpRank === undefined
+  const dpRank = takesRank(input.engine, input.path) ? input.dpRank : undefined
   if (input.engine === 'vllm') {
-    if (input.dpRank !== undefined && vllmPinnedPaths.has(input.path)) {
-      headers['x-data-parallel-rank'] = String(input.dpRank)
-      isPinned = true
-    }
+    if (dpRank !== undefined) headers['x-data-parallel-rank'] = String(dpRank)
     if (input.requestId) headers['x-request-id'] = input.requestId
     if (input.sessionId) headers['x-session-id'] = input.sessionId
     if (input.priority !== undefined) headers['x-vllm-priority'] = String(-input.priority) // lower runs first there
   } else if (input.engine === 'sglang') {
-    if (input.dpRank !== undefined && sglangHeaderPaths.has(input.path)) {
-      headers['x-data-parallel-rank'] = String(input.dpRank)
-      isPinned = true
-    } else if (input.dpRank !== undefined && input.path === '/generate') {
-      fields['routed_dp_rank'] = input.dpRank
-      isPinned = true
-    }
+    if (dpRank !== undefined && input.path === '/generate') fields['routed_dp_rank'] = dpRank
+    else if (dpRank !== undefined) headers['x-data-parallel-rank'] = String(dpRank)
     // Without `rid` the prompt stands for itself: clients send the whole conversation, and nothing is put in front of it.
     if (input.openSessionId && sglangSessionPaths.has(input.path)) {
       fields['session_params'] = { id: input.openSessionId }
@@ -83,7 +81,7 @@ export function requestControls(input: ControlInput): RequestControls {
     if (input.priority !== undefined) fields['priority'] = input.priority // higher runs first there
   }
   // TensorRT-LLM refuses unknown fields, so nothing is added for it or for engines that we know less of.
-  return { headers, fields, strip, isPinned }
+  return { headers, fields, strip, isPinned: dpRank === input.dpRank }
 }
 
 /** Below the 5 s after which engines close an idle connection: a socket reused at that moment would be reset. */

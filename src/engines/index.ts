@@ -1,7 +1,7 @@
 /** What we know of each engine: how to recognise it, what it says on its wires, and what it wants to hear. */
 export { predictCachedTokens, reusableTokens } from './cached-tokens.js'
 export type { CachedTokensInput } from './cached-tokens.js'
-export { engineKeepAliveMs, requestControls } from './controls.js'
+export { engineKeepAliveMs, requestControls, takesRank } from './controls.js'
 export type { ControlInput, RequestControls } from './controls.js'
 export { detectEngine } from './detect.js'
 export { engineErrorKinds, readEngineError, readFinishReason } from './engine-errors.js'

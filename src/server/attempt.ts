@@ -152,7 +152,11 @@ export class Attempt {
     const { prepared, prompt, answer, pair } = this.#options
     const { model } = prepared
     if (pair?.isRemote === true || !model.looksAtPrompts) return
-    model.meters.routed(worker.label, prompt ? totalTokensOf(prompt) : 0, answer.cachedTokens)
+    model.meters.routed(
+      worker.label,
+      prompt ? totalTokensOf(prompt) : 0,
+      this.#isRankUnknown ? undefined : answer.cachedTokens,
+    )
     model.routerMetrics.requestSent(answer.cachedTokens)
   }
 

@@ -16,6 +16,7 @@ import { tellFailure } from './relay/tell-failure.js'
 import type { Timed } from './request/deadlines.js'
 import type { EndpointRow } from './request/endpoints.js'
 import type { Prepared } from './request/prepare.js'
+import { choosesRankItself } from './request/engine-request.js'
 import { checkHarmless } from './request/harmless.js'
 import { prepare, promptOf } from './request/prepare.js'
 import { hashAhead, hashesOf, withHashes } from './request/hash-prompt.js'
@@ -284,7 +285,8 @@ export class Inference implements Timed, UnderWay {
     const choose = (): Promise<RouteAnswer> => this.#record.inSpan(() => spec.router.route(request))
     const answer = await this.#record.during(this.#context.stages.route, choose)
     const own = promptOn(prompt, answer.workerId)
-    this.#record.routed(prepared, own, answer)
+    const worker = this.#pair ? undefined : fleet.get(answer.workerId)
+    this.#record.routed(prepared, own, answer, worker !== undefined && choosesRankItself(worker, prepared))
     return asReusable(answer, own, spec.blockSize, fleet)
   }
 

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { WorkerRank } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { LegEdit } from '../../engines/index.js'
-import { engineRoute, requestControls } from '../../engines/index.js'
+import { engineRoute, requestControls, takesRank } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
 import type { BodyEdit } from '../splice-body.js'
 import { spliceBody } from '../splice-body.js'
@@ -115,7 +115,7 @@ function localRank({ config }: Worker, { dpRank }: WorkerRank): number | undefin
 export function choosesRankItself({ spec, config }: Worker, { row }: Prepared): boolean {
   if (config.dataParallelSize === 1) return false
   const path = engineRoute(spec.engine, row.path)
-  return path !== undefined && !requestControls({ engine: spec.engine, path, dpRank: 0 }).isPinned
+  return path !== undefined && !takesRank(spec.engine, path)
 }
 
 /** Reaches the engine only where configuration allows it; in our queue it counts anyway. */

@@ -172,11 +172,12 @@ export class ModelMeters {
     this.#cachedTokens.observe(tokens)
   }
 
-  /** Where a prompt went, and how much of it should be cached there. */
-  routed(worker: string, promptTokens: number, cachedTokens: number): void {
+  /** Where a prompt went, and how much of it should be cached there; undefined: nobody knows at which of its ranks. */
+  routed(worker: string, promptTokens: number, cachedTokens: number | undefined): void {
     if (!this.#workers.has(worker)) return
     const labels = { model: this.model, worker }
     this.#counter(`routed/${worker}`, () => this.#metrics.routedPromptTokens.with(labels)).inc(promptTokens)
+    if (cachedTokens === undefined) return
     this.#counter(`predicted/${worker}`, () =>
       this.#metrics.cachedTokensBySource.with({ ...labels, source: 'predicted' }),
     ).inc(cachedTokens)

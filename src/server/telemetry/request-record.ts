@@ -119,15 +119,23 @@ export class RequestRecord {
     this.#meters!.promptTokens(this.#promptTokens, prompt)
   }
 
-  /** The router answered; `answer` as it was given, before it is made to fit what an engine reuses. */
-  routed({ model, hints }: Prepared, prompt: PromptTokens | undefined, answer: RouteAnswer): void {
+  /**
+   * The router answered; `answer` as it was given, before it is made to fit what an engine reuses. `isRankUnknown`: the engine takes one of
+   * its ranks by itself, so that nothing is told of the one that was chosen.
+   */
+  routed(
+    { model, hints }: Prepared,
+    prompt: PromptTokens | undefined,
+    answer: RouteAnswer,
+    isRankUnknown: boolean,
+  ): void {
     const tokens = prompt?.tokens.length ?? 0
     this.#counted = prompt?.counted
     if (model.looksAtPrompts && !hints.isDryRun) {
       const blocks = Math.ceil(tokens / model.spec.blockSize)
       model.routerMetrics.requestRouted(tokens, answer.effectiveOverlapBlocks, blocks)
     }
-    this.#span?.routed(model.name, answer)
+    this.#span?.routed(model.name, answer, isRankUnknown)
   }
 
   /** The answer that will be acted on. */

@@ -54,12 +54,11 @@ export class RequestSpan {
     return inContext(this.#context, headers)
   }
 
-  routed(model: string, answer: RouteAnswer): void {
+  routed(model: string, answer: RouteAnswer, isRankUnknown: boolean): void {
     this.#span.setAttributes({
       'warmroute.model': model,
       'warmroute.worker_id': String(answer.workerId),
-      'warmroute.dp_rank': answer.dpRank,
-      'warmroute.cached_tokens': answer.cachedTokens,
+      ...(isRankUnknown ? {} : { 'warmroute.dp_rank': answer.dpRank, 'warmroute.cached_tokens': answer.cachedTokens }),
       'warmroute.waited_ms': answer.waitedMs,
     })
   }
