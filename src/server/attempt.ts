@@ -15,6 +15,7 @@ import { AnswerRelay } from './relay/answer-relay.js'
 import { editsFor, ownHeaders } from './relay/own-marks.js'
 import { choosesRankItself, engineRequest } from './request/engine-request.js'
 import { guardOf } from './request/guard-of.js'
+import { lookHarmless } from './request/harmless.js'
 import type { Prepared } from './request/prepare.js'
 import type { PromptTokens } from './request/prompt.js'
 import { totalTokensOf } from './request/prompt.js'
@@ -112,6 +113,8 @@ export class Attempt {
       if (sending) await sending
       this.#requireWanted()
       if (!worker) throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker just left' })
+      const looking = lookHarmless(worker.spec.engine, prepared, context, () => this.#requireWanted())
+      if (looking) await looking
       const leg = prepared.hints.sessionControl || pair ? await this.#makeReady(worker) : undefined
       this.#countRouted(worker)
       const outcome = await this.#relayFrom(worker, leg)

@@ -284,7 +284,7 @@ export class PairedRequest {
   /** A choice or a prefill failed for good: the decode worker does it alone, or the request fails. */
   #withoutPrefill(error: unknown): SkipReason {
     if (!(error instanceof WarmrouteError) || this.#runner.isAborted || isBackPressure(error)) throw error
-    if (error.code.startsWith('WR_SESSION_') || error.code === 'WR_INVALID_ARGUMENT') throw error // no worker is to blame
+    if (/^WR_(?:SESSION_|INVALID_(?:ARGUMENT|BODY|TOKEN_ID)$)/.test(error.code)) throw error // no worker is to blame
     const isNamed = prefillPin(this.#options) !== undefined // asked for by name, so nobody else will do
     const failure = error.details['leg'] === 'prefill' ? error : prefillFailure(reasonOf(error), undefined, error)
     this.#runner.giveUp(failure)

@@ -14,6 +14,7 @@ import { engineRequest } from '../request/engine-request.js'
 import type { Prepared } from '../request/prepare.js'
 import type { PromptTokens } from '../request/prompt.js'
 import { promptOn } from '../request/prompt.js'
+import { lookHarmless } from '../request/harmless.js'
 import { asReusable } from '../request/verdicts.js'
 import type { RequestRecord } from '../telemetry/request-record.js'
 import type { LegSpan } from '../telemetry/request-span.js'
@@ -136,14 +137,15 @@ export class PrefillRunner {
     const inner = this.#inner! // another may stand by the time this ends
     const found = await inner.route(this.#question(bookingId, false, tiedTo))
     const guard = (this.#guard = this.#guardOf(isTimed ? inner : unmarked(inner), bookingId))
-    if (signal.aborted) {
-      guard.end('stopped')
-      throw cancelled()
-    }
+    if (signal.aborted) guard.end('stopped')
+    this.#requireWanted()
     const answer = this.#asReusable(found)
     this.#chosen = answer
     this.#worker = side.fleet.get(answer.workerId)
-    const { prepared, prompt } = this.#options
+    const { context, prepared, prompt } = this.#options
+    const kind = this.#worker?.spec.engine
+    const looking = kind && lookHarmless(kind, prepared, context, () => this.#requireWanted())
+    if (looking) await looking
     const tokens = prompt?.tokens.length ?? 0
     if (prepared.model.looksAtPrompts)
       side.metrics?.requestRouted(tokens, answer.effectiveOverlapBlocks, Math.ceil(tokens / side.blockSize))
@@ -246,6 +248,10 @@ export class PrefillRunner {
   end(): void {
     this.#guard?.end('dropped')
     this.#tie.end()
+  }
+
+  #requireWanted(): void {
+    if (this.#options.signal.aborted) throw cancelled()
   }
 
   #guardOf(port: BookingPort, requestId: string): RequestGuard {

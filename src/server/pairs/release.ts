@@ -9,10 +9,12 @@ import { releasingDecode } from '../../engines/index.js'
 import { decodeOverride } from '../../routing/index.js'
 import type { GatewayContext } from '../context.js'
 import { engineRequest } from '../request/engine-request.js'
+import { lookHarmless } from '../request/harmless.js'
 import type { Prepared } from '../request/prepare.js'
 import { placeOf, routeRequestOf } from '../request/route-request.js'
 import { fetchText } from '../wire/fetch-text.js'
 import type { HeldKv } from './held-kv.js'
+import { cancelled } from './leg-errors.js'
 import type { PrefillSide } from './prefill-side.js'
 
 export interface Release {
@@ -59,6 +61,12 @@ async function read(release: Release, signal: AbortSignal, timeoutMs: number): P
   )
   try {
     const worker = model.fleet.get(choice.workerId)
+    const looking =
+      worker &&
+      lookHarmless(worker.spec.engine, prepared, context, () => {
+        if (signal.aborted) throw cancelled()
+      })
+    if (looking) await looking
     if (!worker || ticket.take(context.now()) !== 'taken') return false
     const request = engineRequest({
       context,

@@ -13,6 +13,9 @@ const knows = (idMax: number | undefined): Partial<HouseOptions> => ({
 })
 const long = Array.from({ length: 20_000 }, (_, at) => at % 999)
 
+/** More than are looked at in one turn of the loop. */
+const manyIds = Array.from({ length: 600_000 }, () => 7)
+
 describe('an SGLang worker', () => {
   it.each([
     ['/v1/completions', 'prompt', [1, 1000]],
@@ -154,6 +157,8 @@ describe('an SGLang that joined while a request waited for a worker', () => {
   it.each([
     [{ prompt: [1000] }, 'WR_INVALID_TOKEN_ID', 'prompt'],
     [{ prompt: [...long, 1000] }, 'WR_INVALID_TOKEN_ID', 'prompt'],
+    [{ prompt: [...manyIds, 1000] }, 'WR_INVALID_TOKEN_ID', 'prompt'],
+    [{ prompt: manyIds }, undefined, undefined],
     [{ prompt: 'x', top_k: 2 ** 40 }, 'WR_INVALID_BODY', 'top_k'],
     [{ prompt: 'x', stop_regex: '(a+)+b' }, 'WR_INVALID_BODY', 'stop_regex'],
     [{ prompt: [999] }, undefined, undefined],

@@ -10,7 +10,7 @@ import { spliceBody } from '../splice-body.js'
 import type { EngineRequest } from '../wire/engine-connection.js'
 import type { Worker } from '../workers/worker.js'
 import { fieldsToRemove, xargsWithoutReport } from './engine-fields.js'
-import { requireHarmless } from './harmless.js'
+import { isHarmless } from './harmless.js'
 import type { Prepared } from './prepare.js'
 
 export interface EngineRequestOptions {
@@ -67,7 +67,9 @@ export function clientLines({
 
 export function engineRequest(options: EngineRequestOptions): EngineRequest {
   const { prepared, worker, rank } = options
-  requireHarmless(worker.spec.engine, prepared, options.context)
+  // Whoever sends has looked at it; a worker that has become another kind since then is not asked.
+  if (!isHarmless(worker.spec.engine, prepared))
+    throw new WarmrouteError('WR_ENGINE_UNREACHABLE', { reason: 'the worker has just become another engine' })
   const headers = clientLines({
     context: options.context,
     headers: options.headers,
