@@ -35,7 +35,7 @@ function newPair(): { readonly pair: PairedRequest; readonly booked: Set<string>
   const model = { name: 'sim', spec: { blockSize: 16 }, fleet, looksAtPrompts: false }
   const prepared = { row: { path: '/v1/chat/completions' }, body: {}, bytes: Buffer.alloc(8), hints: {}, model }
   const signal = new AbortController().signal
-  const options = { context: { now: () => 0 }, side, prepared, id: 'a', signal }
+  const options = { context: { now: () => 0, allowedEngineFields: new Set() }, side, prepared, id: 'a', signal }
   return { pair: new PairedRequest(options as unknown as PairOptions), booked, holds }
 }
 
