@@ -29,16 +29,20 @@ async function serve(answer: (request: IncomingMessage, response: ServerResponse
 }
 
 describe('asking over HTTP', () => {
-  it('shows the key only to a server that asked for it', async () => {
+  it.each([401, 403])('shows the key only to a server that asked for it, by %d', async (status) => {
     const seen: (string | undefined)[] = []
     const baseUrl = await serve(({ headers }, response) => {
       seen.push(headers.authorization)
-      response.writeHead(headers.authorization === 'Bearer k' ? 200 : 401).end('hello')
+      response.writeHead(headers.authorization === 'Bearer k' ? 200 : status).end('hello')
     })
     const probe = new HttpProbe({ baseUrl, apiKey: 'k' })
     expect(await probe.get('/v1/models')).toEqual({ status: 200, text: 'hello' })
     await probe.get('/again')
     expect(seen).toEqual([undefined, 'Bearer k', 'Bearer k'])
+    seen.length = 0
+    expect(await new HttpProbe({ baseUrl, apiKey: 'wrong' }).get('/')).toMatchObject({ status })
+    expect(await new HttpProbe({ baseUrl }).get('/')).toMatchObject({ status })
+    expect(seen).toEqual([undefined, 'Bearer wrong', undefined])
   })
 
   it('asks behind the path that the address has, as a proxy wants it', async () => {

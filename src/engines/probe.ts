@@ -17,7 +17,7 @@ export interface Probe {
 
 export interface HttpProbeOptions {
   readonly baseUrl: string
-  /** Sent only after a 401: engines that need no key should not see it. */
+  /** Sent only after a 401, or a 403 as some proxies say it: engines that need no key should not see it. */
   readonly apiKey?: string | undefined
   readonly signal?: AbortSignal | undefined
   readonly timeoutMs?: number
@@ -51,7 +51,8 @@ export class HttpProbe implements Probe {
 
   async get(path: string): Promise<ProbeReply | undefined> {
     const first = await this.#ask(path, this.#needsKey)
-    if (first?.status !== 401 || this.#needsKey || this.#options.apiKey === undefined) return first
+    const isRefused = first?.status === 401 || first?.status === 403
+    if (!isRefused || this.#needsKey || this.#options.apiKey === undefined) return first
     this.#needsKey = true
     return this.#ask(path, true)
   }
