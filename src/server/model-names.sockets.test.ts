@@ -15,10 +15,10 @@ type Told = Pick<WorkerSpec, 'aliases' | 'adapters' | 'role'>
 /** A model with two workers that say which adapters they have: none, unless a test lets them tell more. */
 async function openNames(): Promise<{
   readonly house: House
-  tell(at: number, told: Told, model?: string): void
-  names(): Promise<string[]>
-  ask(model: string): Promise<readonly [status: number, code: unknown]>
-  pass(ms: number): void
+  readonly tell: (at: number, told: Told, model?: string) => void
+  readonly names: () => Promise<string[]>
+  readonly ask: (model: string) => Promise<readonly [status: number, code: unknown]>
+  readonly pass: (ms: number) => void
 }> {
   let passedMs = 0
   const house = await open({ engines: 2, gateway: { now: () => performance.now() + passedMs } })
