@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { warningsDuring } from '../../test/warnings.js'
 import { TokensWithHashes } from '../core/hashing/index.js'
 import { SharedCacheHits } from '../core/selection/index.js'
 import type { SelectionRequest, WorkerSelector } from '../core/selection/index.js'
@@ -29,6 +30,17 @@ describe('closing while somebody asks elsewhere', () => {
     await expect(asked).rejects.toEqual(code('WR_ROUTER_CLOSED'))
     await closed
     expect([stopped?.aborted, clock.timerCount, router.activeRequestCount]).toEqual([true, 0, 0])
+  })
+
+  it('ends as many questions as there are, and none is taken for a leak', async () => {
+    const { router, clock } = await openScene({ useRemoteIndexer: true }, { remoteIndex: { findMatches: never } })
+    const warnings = await warningsDuring(async () => {
+      const asked = Array.from({ length: 20 }, (_, at) => router.findBestMatch(ask(`a${at}`)))
+      const ended = Promise.allSettled(asked)
+      await router.close()
+      for (const it of await ended) expect(it).toEqual({ status: 'rejected', reason: code('WR_ROUTER_CLOSED') })
+    })
+    expect([warnings, clock.timerCount]).toEqual([[], 0])
   })
 
   it('a port that throws before it answers is a failure like any other', async () => {

@@ -2,6 +2,7 @@
  * The core with everything alive around it: the clock, timers, the watch on workers, and those who wait for an answer.
  * Every input goes through here, so that whoever it lets go is told at once.
  */
+import { setMaxListeners } from 'node:events'
 import type { Tracer } from '@opentelemetry/api'
 import type { TieredBatch } from '../core/index/index.js'
 import { FleetModel } from '../core/load/index.js'
@@ -92,6 +93,7 @@ export class LiveCore {
     this.loads.readFrom(this.core.sequences)
     this.#waiters = new Waiters((parked) => this.#cancel(parked))
     this.lookups = new Lookups(this.core, options, this.clock, this.tracer, this.log, this.observer)
+    setMaxListeners(0, this.#stop.signal) // every request that is looked up elsewhere listens to it
     options.signal?.addEventListener('abort', () => void this.close(), { signal: this.#stop.signal })
   }
 

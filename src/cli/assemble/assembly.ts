@@ -3,6 +3,7 @@
  * streams, and keeps the gateway told of who is there and how well their caches are known. `serve` and `demo` are this
  * with words around it.
  */
+import { setMaxListeners } from 'node:events'
 import type { EngineFacts } from '../../engines/index.js'
 import { namesPairs } from '../../engines/index.js'
 import type {
@@ -78,6 +79,7 @@ export class Assembly implements KeeperHouse {
 
   constructor(options: AssemblyOptions) {
     this.#options = options
+    setMaxListeners(0, this.#stop.signal) // whatever is asked of a worker or for a model listens until it is answered
     this.#log = options.log ?? silent
     this.#times = { ...keeperTimes, ...options.times }
     const steward: WorkerSteward = {

@@ -1,4 +1,5 @@
-import { expect, it } from 'vitest'
+import { getEventListeners } from 'node:events'
+import { expect, it, vi } from 'vitest'
 import type { RouterPort } from '../../routing/index.js'
 import { defaultDeadlines, defaultHealth } from '../options.js'
 import type { PrefillPool, WorkerSpec } from '../options.js'
@@ -55,6 +56,35 @@ it('a router that stands only after another pool took its place is closed, and i
   side.setWorker(spec(3n, 32))
   expect((await standing.loads()).map(({ workerId }) => workerId)).toEqual([2n, 3n])
   await side.close()
+})
+
+it('a router that cannot be made is tried again and again, and no try leaves a listener behind', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  try {
+    const listeners: number[] = []
+    const main = createPolicyRouter({ policy: 'round-robin' })
+    const side = new PrefillSide({
+      ...common,
+      model: 'm',
+      blockSize: 16,
+      decodeFleet: new Fleet({ ...common, model: 'm', router: main }),
+      fleet: common,
+      disagg: {
+        enforce: true,
+        openPrefill: (_pool, signal) => {
+          listeners.push(getEventListeners(signal, 'abort').length)
+          return Promise.reject(new Error('not yet'))
+        },
+      },
+    })
+    side.setWorker(spec(1n, 16))
+    for (let at = 0; at < 5; at++) await vi.advanceTimersByTimeAsync(60_000)
+    expect(listeners.length).toBeGreaterThan(4)
+    expect(new Set(listeners)).toEqual(new Set([0]))
+    await side.close()
+  } finally {
+    vi.useRealTimers()
+  }
 })
 
 function turn(): Promise<void> {

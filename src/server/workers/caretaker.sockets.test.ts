@@ -1,5 +1,8 @@
 // What the caretaker learns by asking engines: who is busy (their own figures) and who is up (their health).
-import { afterEach, describe, expect, it } from 'vitest'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { warningsDuring } from '../../../test/warnings.js'
 import type { LoadThresholds } from '../../core/load/index.js'
 import type { EngineKind } from '../../engines/index.js'
 import { answerChat } from '../fake-engine.case.js'
@@ -198,4 +201,21 @@ describe('health of engines', () => {
     const isOut = () => gateway.workers().find(({ id }) => id === '1')?.is_quarantined
     expect(isOut()).toBe(true)
   })
+})
+
+it('asks many workers that are slow to answer, and none is taken for a leak', async () => {
+  const count = 14
+  const asked = new Set<string>()
+  const silent = createServer(({ url }) => void asked.add(url!))
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
+  const base = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`
+  const model = { thresholds: { activeDecodeBlocksThreshold: 0.5 } } // somebody needs the figures
+  house = await openHouse({ engines: 0, model, gateway: { health: { metricsMs: 5, timeoutMs: 600_000 } } })
+  for (let id = 1; id <= count; id++)
+    house.gateway.setWorker('m', { id: BigInt(id), url: `${base}/${id}`, engine: 'vllm' })
+  const warnings = await warningsDuring(() => vi.waitUntil(() => asked.size === count, 60_000))
+  expect(warnings).toEqual([])
+  await house.close()
+  house = undefined
+  silent.close().closeAllConnections()
 })

@@ -3,6 +3,7 @@
  * the fleet (who may serve) and to the monitor (who is busy); it decides nothing. Each worker has its own moment in the
  * interval: hundreds of questions in one turn would hold every stream.
  */
+import { setMaxListeners } from 'node:events'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { RankLoad } from '../../engines/index.js'
 import { readSglangLoads, readVllmLoad } from '../../engines/index.js'
@@ -32,6 +33,7 @@ export class Caretaker {
   constructor(context: GatewayContext, { loadPolls }: Pick<Metrics, 'loadPolls'>) {
     this.#context = context
     this.#polls = loadPolls
+    setMaxListeners(0, this.#stop.signal) // every worker that is being asked listens to it
   }
 
   start(): void {

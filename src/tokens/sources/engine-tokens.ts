@@ -7,6 +7,7 @@
  * where it does not, the whole. What its ids share with an earlier answer is found by prefix, and those blocks are not hashed again.
  */
 import { createHash } from 'node:crypto'
+import { setMaxListeners } from 'node:events'
 import { LRUCache } from 'lru-cache'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
@@ -350,6 +351,7 @@ export class EngineTokens implements TokenSource {
     }
     const learn = (habit: Habit): Promise<void> => this.#habits.learn(habit, body['model'], asks, options.signal)
     const { posts, open } = await askedChats(makeAsk, this.#habits, learn)
+    if (options.signal) setMaxListeners(0, options.signal) // each ask listens to it until it is answered
     // The engine's is among them; where all have the same tokens, they are known.
     const [first, ...others] = await Promise.all(posts.map((post) => this.#tokenized(post, options)))
     if (others.some((ids) => !Buffer.from(bytesOf(ids)).equals(bytesOf(first!)))) throw new UntoldHabitError(open[0]!)
