@@ -91,8 +91,8 @@ describe('a body that is spelled in slices', () => {
 describe('a body is long', () => {
   const many = (count: number, item: unknown): unknown[] => Array.from({ length: count }, () => item)
   it.each([
-    { says: 'one text', body: { prompt: 'x'.repeat(300_000) }, isLong: true },
-    { says: 'a name', body: { ['x'.repeat(300_000)]: 1 }, isLong: true },
+    { says: 'one text', body: { prompt: 'x'.repeat(600_000) }, isLong: true },
+    { says: 'a name', body: { ['x'.repeat(600_000)]: 1 }, isLong: true },
     { says: 'many messages', body: { messages: many(20_000, { role: 'user', content: '' }) }, isLong: true },
     { says: 'many empty lists', body: { messages: many(20_000, []) }, isLong: true },
     { says: 'many ids', body: { prompt: many(200_000, 1) }, isLong: true },

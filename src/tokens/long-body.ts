@@ -8,8 +8,8 @@ import { spellNumber } from './template/spell.js'
 import { Float } from './template/values.js'
 
 /** In UTF-16 units of texts; whatever else is in a body counts as some. About 2,500 short messages, or 128,000 token ids. */
-const weightMax = 256 << 10
-const [objectWeight, textWeight, otherWeight] = [32, 8, 2]
+const weightMax = 512 << 10
+const [objectWeight, textWeight, otherWeight] = [64, 16, 4]
 /** Raw bytes of a request that are read and looked through on the loop. */
 const rawBytesMax = 512 << 10
 /** Of JSON. A thread takes no more, and no engine is asked for more. */

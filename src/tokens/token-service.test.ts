@@ -158,7 +158,9 @@ describe('template input that is meant to hurt', () => {
   it('is refused when nested too deeply', async () => {
     const body = tools(nested(3000))
     const raw = new TextEncoder().encode(JSON.stringify(body))
-    expect(await service.tokenizeRequest('qwen', 'chat', body)).toMatchObject({ loadOnly: 'template-failed' })
+    // By the template, or by a thread that reads it again where the loop had no time for it.
+    const refusal = expect.stringMatching(/^(template-failed|too-long)$/) as string
+    expect(await service.tokenizeRequest('qwen', 'chat', body)).toMatchObject({ loadOnly: refusal })
     expect(await service.tokenizeRequest('qwen', 'chat', body, { raw })).toHaveProperty('loadOnly')
   })
 
@@ -189,7 +191,7 @@ describe('template input that is meant to hurt', () => {
 describe('a parsed body that is too much for one turn', () => {
   const messages = Array.from({ length: 4000 }, (_, index) => ({
     role: index % 2 ? 'assistant' : 'user',
-    content: `\ud83d message ${index} 👍 ${'x'.repeat(80)}`,
+    content: `\ud83d message ${index} 👍 ${'x'.repeat(120)}`,
   }))
   const blocks = messages.map(({ content }) => ({ type: 'text', text: content }))
   it.each([
