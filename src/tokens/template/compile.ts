@@ -142,6 +142,7 @@ function compileFor(node: Node, plan: TurnPlan | undefined): Statement {
   }
 
   function isKept(item: Value, scope: Scope, run: Run): boolean {
+    run.spend(2)
     const inner = new Scope(scope)
     assign(inner, item, run)
     return isTrue(keeps!(inner, run))

@@ -1,5 +1,6 @@
 /** jinja2's filters and tests, as far as chat templates use them. A name that is not here is refused when the template is compiled. */
 import { arithmetic } from './arithmetic.js'
+import { spend } from './meter.js'
 import {
   bindMethod,
   capitalize,
@@ -25,6 +26,7 @@ import { absolute, floatOf, intOf, round, sumOf } from './number-filters.js'
 import type { Given } from './signature.js'
 import { needed, taking } from './signature.js'
 import { dumps, repr, str } from './spell.js'
+import { charsOf, toLower, toUpper } from './texts.js'
 import type { LoopState, Value } from './values.js'
 import {
   compare,
@@ -81,8 +83,8 @@ export const filters: Readonly<Record<string, Filter>> = {
   join: taking({ d: '', attribute: null }, (value, [by, path]) => joined(attributes(value, path).map(str), str(by))),
   last: taking(none, (value) => lastOf(value)),
   length: lengths,
-  list: taking(none, (value) => [...iterate(value)]),
-  lower: taking(none, (value) => str(value).toLowerCase()),
+  list: taking(none, (value) => listOf(value)),
+  lower: taking(none, (value) => toLower(str(value))),
   map: (value, args, named) => lazily(value, (items) => mapped(items, args, named)),
   max: taking(ordered, (value, args) => utmost(value, keyOf(args), 1)),
   min: taking(ordered, (value, args) => utmost(value, keyOf(args), -1)),
@@ -117,8 +119,8 @@ export const filters: Readonly<Record<string, Filter>> = {
   tojson: taking({ ensure_ascii: false, indent: null, separators: null, sort_keys: false }, toJson),
   trim: taking({ chars: null }, (value, [chars]) => strip(str(value), chars, true, true)),
   unique: taking(ordered, (value, args) => new Lazy(lengthOf(value), () => unique(iterate(value), keyOf(args)))),
-  upper: taking(none, (value) => str(value).toUpperCase()),
-  wordcount: taking(none, (value) => str(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0),
+  upper: taking(none, (value) => toUpper(str(value))),
+  wordcount: taking(none, (value) => wordCount(str(value))),
 }
 
 /** Those that hand their arguments on: jinja2 would hand on names too. */
@@ -180,10 +182,12 @@ export function contains(container: Value, item: Value): boolean {
   if (container instanceof Lazy) return hasNext(container, item)
   if (typeof container === 'string') {
     if (typeof item !== 'string') throw new TemplateError(`'in <string>' wants a str, not ${typeName(item)}`)
+    spend(searchWork(container, item))
     return container.includes(item)
   }
   if (container instanceof DictView && !hasPlaces(container) && !isHashable(item))
     throw new TemplateError('unhashable type')
+  if (isList(container)) spend(container.length >>> 3)
   if (isList(container)) return container.some((it) => isEqual(it, item))
   if (isDict(container)) {
     if (!isHashable(item)) throw new TemplateError('unhashable type')
@@ -213,6 +217,22 @@ function lengthOf(value: Value): number {
   return typeof value === 'string' || isList(value) ? value.length : 0
 }
 
+/** Looking for a long part takes longer: a text may be nearly it everywhere. */
+function searchWork(text: string, part: string): number {
+  return (text.length >>> 8) * (part.length > 64 ? part.length >>> 5 : 1)
+}
+
+function listOf(value: Value): Value[] {
+  const items = iterate(value)
+  spend(items.length >>> 6)
+  return [...items]
+}
+
+function wordCount(text: string): number {
+  spend(text.length >>> 2)
+  return text.match(/[\p{L}\p{N}_]+/gu)?.length ?? 0
+}
+
 function hasNext(lazy: Lazy, wanted: Value): boolean {
   for (let item = lazy.next(); item; item = lazy.next()) if (isEqual(item.value, wanted)) return true
   return false
@@ -224,8 +244,8 @@ function lastOf(value: Value): Value {
 }
 
 function reversed(value: Value): Value {
-  if (typeof value === 'string') return Array.from(value).reverse().join('')
-  const items = [...iterate(value)].reverse()
+  if (typeof value === 'string') return charsOf(value).reverse().join('')
+  const items = listOf(value).reverse()
   return value instanceof Lazy ? items : new Lazy(items.length, () => items)
 }
 
@@ -286,11 +306,12 @@ function isSame(a: Value, b: Value): boolean {
 
 /** The first item that no other goes beyond, upwards or downwards. */
 function utmost(value: Value, key: (item: Value) => Value, sign: 1 | -1): Value {
-  const [first, ...others] = iterate(value)
-  return others.reduce((best, item) => (compare(key(item), key(best)) * sign > 0 ? item : best), first)
+  const items = iterate(value)
+  return items.slice(1).reduce((best, item) => (compare(key(item), key(best)) * sign > 0 ? item : best), items[0])
 }
 
 function unique(items: readonly Value[], key: (item: Value) => Value): Value[] {
+  spend(items.length)
   const keys = items.map(key)
   if (!keys.every(isHashable)) throw new TemplateError('unhashable type')
   const seen = new Set<Value>()
@@ -305,7 +326,7 @@ function unique(items: readonly Value[], key: (item: Value) => Value): Value[] {
 }
 
 function foldCase(value: Value, isCaseSensitive: boolean): Value {
-  return typeof value === 'string' && !isCaseSensitive ? value.toLowerCase() : value
+  return typeof value === 'string' && !isCaseSensitive ? toLower(value) : value
 }
 
 function mapped(items: readonly Value[], args: readonly Value[], named: ReadonlyMap<string, Value>): Value[] {
@@ -317,7 +338,10 @@ function mapped(items: readonly Value[], args: readonly Value[], named: Readonly
   const [name, ...rest] = args
   const filter = typeof name === 'string' && Object.hasOwn(filters, name) ? filters[name] : undefined
   if (!filter) throw new TemplateError(`no filter named ${str(name)}`)
-  return items.map((item) => filter(item, rest, named))
+  return items.map((item) => {
+    spend(1)
+    return filter(item, rest, named)
+  })
 }
 
 function attributes(value: Value, path: Value): readonly Value[] {
@@ -331,6 +355,7 @@ function attribute(item: Value, path: Value, fallback: Value = null): Value {
   if (typeof path === 'string' && /(?![0-9])[\p{Nd}\p{No}]/u.test(path))
     throw new TemplateError('digits of other scripts are not known')
   const names = typeof path === 'number' ? [path] : path.split('.').map((it) => (/^\d+$/.test(it) ? Number(it) : it))
+  spend(2 + names.length)
   return names.reduce<Value>((found, name) => {
     const next = part(found, name)
     return next === undefined && fallback !== null ? fallback : next
@@ -345,10 +370,11 @@ function part(item: Value, name: string | number): Value {
     return isOddAttribute(name) ? oddAttribute(item, name) : (bindMethod(item, name) ?? noAttribute(item, name))
   }
   if (isList(item)) return hasPlaces(item) ? item.at(name) : undefined
-  return typeof item === 'string' ? Array.from(item).at(name) : undefined
+  return typeof item === 'string' ? charsOf(item).at(name) : undefined
 }
 
 function passes(value: Value, args: readonly Value[]): boolean {
+  spend(1)
   if (args.length === 0) return isTrue(value)
   const [name, ...rest] = args
   const named: Readonly<Record<string, string>> = {
@@ -395,6 +421,7 @@ const wordStart = new RegExp(`([-({[<${spaces}]+)`)
 
 /** Not `str.title`: the filter begins words after spaces, hyphens and brackets only. */
 function titleWords(text: string): string {
+  spend(text.length >>> 2)
   return text
     .split(wordStart)
     .map((word) => {
@@ -405,6 +432,7 @@ function titleWords(text: string): string {
 }
 
 function escapeHtml(text: string): string {
+  spend(text.length >>> 3)
   const names: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', "'": '&#39;', '"': '&#34;' }
   return text.replaceAll(/[&<>'"]/g, (char) => names[char]!)
 }
@@ -412,6 +440,7 @@ function escapeHtml(text: string): string {
 /** `%` formatting of `%s`, `%d`, `%r` and `%%`; others would have to be written as Python does. */
 export function formatPercent(text: string, args: readonly Value[]): string {
   let next = 0
+  spend(text.length >>> 3)
   const formatted = text.replaceAll(/%(.?)/gsu, (field, kind: string) => {
     if (kind === '%') return '%'
     const value = args[next++]

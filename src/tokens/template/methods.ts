@@ -1,8 +1,10 @@
 /** The methods of Python strings, mappings and lists that a sandboxed template may call. */
 import type { Bound, Given, Parameters } from './signature.js'
+import { spend } from './meter.js'
 import { TemplateLimitError } from './run.js'
 import { needed, taking } from './signature.js'
 import { str } from './spell.js'
+import { charsOf, matches, partsOf, searched, shortText, toLower, toUpper } from './texts.js'
 import type { Callable, Dict, Value } from './values.js'
 import {
   compare,
@@ -39,13 +41,13 @@ export function strip(text: string, chars: Value, left: boolean, right: boolean)
   let to = text.length
   // By code units: a surrogate pair in the set is rare enough to take the slow way.
   if (/[\ud800-\udfff]/.test(set)) return stripPairs(text, set, left, right)
-  if (left) while (from < to && set.includes(text[from]!)) from++
-  if (right) while (to > from && set.includes(text[to - 1]!)) to--
+  if (left) while (from < to && set.includes(text[from]!)) if ((++from & 1023) === 0) spend(100)
+  if (right) while (to > from && set.includes(text[to - 1]!)) if ((--to & 1023) === 0) spend(100)
   return from === 0 && to === text.length ? text : text.slice(from, to)
 }
 
 function stripPairs(text: string, set: string, left: boolean, right: boolean): string {
-  const chars = Array.from(text)
+  const chars = charsOf(text)
   const inSet = new Set(set)
   let from = 0
   let to = chars.length
@@ -66,15 +68,15 @@ const text: Readonly<Record<string, Method<string>>> = {
   strip: method({ chars: null }, (self, [chars]) => strip(self, chars, true, true)),
   lstrip: method({ chars: null }, (self, [chars]) => strip(self, chars, true, false)),
   rstrip: method({ chars: null }, (self, [chars]) => strip(self, chars, false, true)),
-  upper: method(none, (self) => self.toUpperCase()),
-  lower: method(none, (self) => self.toLowerCase()),
-  casefold: method(none, (self) => asciiOnly(self).toLowerCase()),
+  upper: method(none, (self) => toUpper(self)),
+  lower: method(none, (self) => toLower(self)),
+  casefold: method(none, (self) => toLower(asciiOnly(self))),
   title: method(none, (self) => titleCase(self)),
   capitalize: method(none, (self) => capitalize(self)),
   swapcase: method(none, (self) =>
-    Array.from(asciiOnly(self), (char) => (char === char.toUpperCase() ? char.toLowerCase() : char.toUpperCase())).join(
-      '',
-    ),
+    charsOf(asciiOnly(self))
+      .map((char) => (char === char.toUpperCase() ? char.toLowerCase() : char.toUpperCase()))
+      .join(''),
   ),
   startswith: method(one, (self, [prefix]) => oneOf(prefix).some((it) => self.startsWith(it))),
   endswith: method(one, (self, [suffix]) => oneOf(suffix).some((it) => self.endsWith(it))),
@@ -106,7 +108,7 @@ const text: Readonly<Record<string, Method<string>>> = {
     return charIndex(self, at)
   }),
   count: method(one, (self, [part]) =>
-    textOf(part) === '' ? textLength(self) + 1 : self.split(textOf(part)).length - 1,
+    textOf(part) === '' ? textLength(self) + 1 : partsOf(self, textOf(part)).length - 1,
   ),
   removeprefix: method(one, (self, [prefix]) =>
     self.startsWith(textOf(prefix)) ? self.slice(textOf(prefix).length) : self,
@@ -115,17 +117,19 @@ const text: Readonly<Record<string, Method<string>>> = {
     textOf(suffix) !== '' && self.endsWith(textOf(suffix)) ? self.slice(0, -textOf(suffix).length) : self,
   ),
   isdigit: method(none, (self) => {
+    spend(self.length >>> 4)
     if (/\p{No}/u.test(self)) throw new TemplateError('whether these are digits is not known')
     return /^\p{Nd}+$/u.test(self)
   }),
-  isdecimal: method(none, (self) => /^\p{Nd}+$/u.test(self)),
+  isdecimal: method(none, (self) => matches(self, /^\p{Nd}+$/u)),
   isnumeric: method(none, (self) => {
+    spend(self.length >>> 4)
     if (/\p{Lo}/u.test(self)) throw new TemplateError('whether these are numerals is not known')
     return /^\p{N}+$/u.test(self)
   }),
-  isalpha: method(none, (self) => /^\p{L}+$/u.test(self)),
-  isalnum: method(none, (self) => /^[\p{L}\p{N}]+$/u.test(self)),
-  isspace: method(none, (self) => self !== '' && Array.from(self).every((char) => spaces.includes(char))),
+  isalpha: method(none, (self) => matches(self, /^\p{L}+$/u)),
+  isalnum: method(none, (self) => matches(self, /^[\p{L}\p{N}]+$/u)),
+  isspace: method(none, (self) => self !== '' && charsOf(self).every((char) => spaces.includes(char))),
   isupper: method(none, (self) => isUpper(self)),
   islower: method(none, (self) => isLower(self)),
   zfill: method(one, (self, [width]) => self.replace(/^[+-]?/, (sign) => sign + padding(self, width, '0'))),
@@ -259,15 +263,16 @@ export function iterate(value: Value): readonly Value[] {
   if (isList(value)) return value
   if (value instanceof Lazy) return value.rest()
   if (value === undefined) return []
-  if (typeof value === 'string') return Array.from(value)
-  if (value instanceof Markup) return Array.from(value.text)
+  if (typeof value === 'string') return charsOf(value)
+  if (value instanceof Markup) return charsOf(value.text)
   if (isDict(value)) return dictEntries(value).map(([key]) => key)
   throw new TemplateError(`${typeName(value)} is not iterable`)
 }
 
 /** Length in code points, as Python counts. */
 export function textLength(value: string): number {
-  return /[\ud800-\udfff]/.test(value) ? Array.from(value).length : value.length
+  spend(value.length >>> 7)
+  return /[\ud800-\udfff]/.test(value) ? charsOf(value).length : value.length
 }
 
 function view(name: string, items: readonly Value[]): DictView {
@@ -276,14 +281,15 @@ function view(name: string, items: readonly Value[]): DictView {
 
 /** A word begins with a letter that has a case, behind one that has none. */
 function titleCase(value: string): string {
+  spend(value.length >>> 2)
   return value.replaceAll(/\p{Cased}+/gu, capitalize)
 }
 
 export function capitalize(value: string): string {
   // A large sigma becomes one of two small ones, by what stands before and behind it.
   if (value.includes('\u03a3')) throw new TemplateError('what becomes of this letter is not known')
-  const [first = '', ...rest] = Array.from(value)
-  return titleChar(first) + rest.join('').toLowerCase()
+  const first = charsOf(value.slice(0, 2))[0] ?? ''
+  return titleChar(first) + toLower(value.slice(first.length))
 }
 
 /** Letters of which the first in a word is neither the small nor the large one: JavaScript does not tell them. */
@@ -295,14 +301,17 @@ function titleChar(char: string): string {
 }
 
 export function isUpper(value: string): boolean {
+  spend(value.length >>> 4)
   return /\p{Uppercase}/u.test(value) && !/[\p{Lowercase}\p{Lt}]/u.test(value)
 }
 
 export function isLower(value: string): boolean {
+  spend(value.length >>> 4)
   return /\p{Lowercase}/u.test(value) && !/[\p{Uppercase}\p{Lt}]/u.test(value)
 }
 
 function asciiOnly(value: string): string {
+  spend(value.length >>> 7)
   if (/[\u0080-\uffff]/.test(value)) throw new TemplateError('what becomes of these letters is not known')
   return value
 }
@@ -311,11 +320,13 @@ function asciiOnly(value: string): string {
 export function replace(value: string, from: string, to: string, limit: number): string {
   if (to.length > from.length) refuseLonger(value.length + (to.length - from.length) * timesIn(value, from, to.length))
   if (from === '') return insert(value, to, limit)
-  if (limit < 0) return value.replaceAll(from, () => to)
+  if (limit < 0 && value.length <= shortText) return value.replaceAll(from, () => to)
+  if (limit < 0) return partsOf(value, from).join(to)
   let out = ''
   let at = 0
   for (let done = 0; done < limit; done++) {
     const next = value.indexOf(from, at)
+    spend(searched(value, from, at, next))
     if (next < 0) break
     out += value.slice(at, next) + to
     at = next + from.length
@@ -326,17 +337,18 @@ export function replace(value: string, from: string, to: string, limit: number):
 /** At most how often it is in there; counted only where that could make a text too long. */
 function timesIn(value: string, part: string, by: number): number {
   const most = part === '' ? value.length + 1 : Math.floor(value.length / part.length)
-  return part === '' || most * by <= lengthMax ? most : value.split(part).length - 1
+  return part === '' || most * by <= lengthMax ? most : partsOf(value, part).length - 1
 }
 
 /** Before and behind every character, so often. */
 function insert(value: string, between: string, limit: number): string {
-  const gaps = ['', ...Array.from(value)]
+  const gaps = ['', ...charsOf(value)]
   return gaps.map((char, index) => (limit < 0 || index < limit ? char + between : char)).join('')
 }
 
 /** `sorted`, stable. Python's default for the filter ignores case. */
 export function sorted(items: readonly Value[], key: (item: Value) => Value, isReverse: boolean): Value[] {
+  spend(items.length)
   const keyed = items.map((item) => ({ item, by: key(item) }))
   keyed.sort((a, b) => (isReverse ? compare(b.by, a.by) : compare(a.by, b.by)))
   return keyed.map(({ item }) => item)
@@ -345,7 +357,7 @@ export function sorted(items: readonly Value[], key: (item: Value) => Value, isR
 function split(self: string, separator: Value, limit: number): Value[] {
   if (separator === null) return splitAtSpace(self, limit)
   const by = separatorOf(separator)
-  const parts = self.split(by)
+  const parts = partsOf(self, by)
   return limit < 0 || parts.length <= limit + 1 ? parts : [...parts.slice(0, limit), parts.slice(limit).join(by)]
 }
 
@@ -356,6 +368,7 @@ function splitAtSpace(self: string, limit: number): string[] {
     if (limit >= 0 && parts.length === limit) return [...parts, rest]
     let end = 0
     while (end < rest.length && !spaces.includes(rest[end]!)) end++
+    spend(1 + (end >>> 4))
     parts.push(rest.slice(0, end))
     rest = strip(rest.slice(end), null, true, false)
   }
@@ -365,7 +378,7 @@ function splitAtSpace(self: string, limit: number): string[] {
 function rsplit(self: string, separator: Value, limit: number): Value[] {
   if (separator === null) return rsplitAtSpace(self, limit)
   const by = separatorOf(separator)
-  const parts = self.split(by)
+  const parts = partsOf(self, by)
   if (limit < 0 || parts.length <= limit + 1) return parts
   return limit === 0 ? [self] : [parts.slice(0, -limit).join(by), ...parts.slice(-limit)]
 }
@@ -376,6 +389,7 @@ function rsplitAtSpace(self: string, limit: number): string[] {
   while (rest !== '' && parts.length !== limit) {
     let start = rest.length
     while (start > 0 && !spaces.includes(rest[start - 1]!)) start--
+    spend(1 + ((rest.length - start) >>> 4))
     parts.push(rest.slice(start))
     rest = strip(rest.slice(0, start), null, false, true)
   }
@@ -387,6 +401,7 @@ function rsplitAtSpace(self: string, limit: number): string[] {
 const lineEnd = new RegExp(String.raw`\r\n|[\n\r\v\f\u001c-\u001e\u0085\u2028\u2029]`)
 
 export function splitLines(self: string): string[] {
+  spend(self.length >>> 4)
   const lines = self.split(lineEnd)
   if (lines.at(-1) === '') lines.pop()
   return lines
@@ -396,6 +411,7 @@ export function splitLines(self: string): string[] {
 function formatBraces(self: string, args: readonly Value[], named: ReadonlyMap<string, Value>): string {
   let next = 0
   let isCounted = false
+  spend(self.length >>> 4)
   return self.replaceAll(/\{\{|\}\}|\{(\w*)\}|[{}]/g, (whole, field: string | undefined) => {
     if (whole.length === 1) throw new TemplateError('unknown format')
     if (field === undefined) return whole[0]!
@@ -415,6 +431,7 @@ export function refuseLonger(length: number): void {
 }
 
 export function joined(parts: readonly string[], by: string): string {
+  spend(parts.length >>> 3)
   refuseLonger(parts.reduce((length, part) => length + part.length, by.length * parts.length))
   return parts.join(by)
 }

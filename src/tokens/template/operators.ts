@@ -2,7 +2,9 @@
 import { arithmetic, divide } from './arithmetic.js'
 import { contains, escaped, formatPercent, loopAttribute } from './filters.js'
 import { bindMethod, hasPlaces, isOddAttribute, noAttribute, oddAttribute } from './methods.js'
+import { spend } from './meter.js'
 import { str } from './spell.js'
+import { charsOf } from './texts.js'
 import type { Value } from './values.js'
 import {
   compare,
@@ -105,7 +107,8 @@ export function itemOf(object: Value, key: Value): Value {
     const index = Number(key)
     if (isList(object)) return hasPlaces(object) ? object.at(index) : undefined
     if (typeof object === 'string') {
-      return surrogates.test(object) ? Array.from(object).at(index) : object.at(index)
+      spend(object.length >>> 7)
+      return surrogates.test(object) ? charsOf(object).at(index) : object.at(index)
     }
   }
   if (isDict(object)) {
@@ -117,7 +120,8 @@ export function itemOf(object: Value, key: Value): Value {
 
 /** `object[start:stop:step]`, null where one is not written. Python counts code points. */
 export function sliceOf(object: Value, start: Value, stop: Value, step: Value): Value {
-  const items = typeof object === 'string' && surrogates.test(object) ? Array.from(object) : object
+  if (typeof object === 'string') spend(object.length >>> 7)
+  const items = typeof object === 'string' && surrogates.test(object) ? charsOf(object) : object
   if (typeof items !== 'string' && (!isList(items) || items instanceof DictView))
     throw new TemplateError(`${typeName(object)} cannot be sliced`)
   const by = step === null ? 1 : indexOf(step)
@@ -132,11 +136,13 @@ export function sliceOf(object: Value, start: Value, stop: Value, step: Value): 
     const from = clamp(start, 0, 0, items.length)
     const to = clamp(stop, items.length, 0, items.length)
     if (by === 1 && typeof items === 'string') return items.slice(from, Math.max(from, to))
+    spend(Math.max(0, to - from) / by / 16)
     for (let index = from; index < to; index += by) picked.push(items[index])
   } else {
     const to = clamp(stop, -1, -1, items.length - 1)
-    for (let index = clamp(start, items.length - 1, -1, items.length - 1); index > to; index += by)
-      picked.push(items[index])
+    const from = clamp(start, items.length - 1, -1, items.length - 1)
+    spend(Math.max(0, from - to) / -by / 16)
+    for (let index = from; index > to; index += by) picked.push(items[index])
   }
   if (typeof object === 'string') return picked.map(str).join('')
   return object instanceof Tuple ? (Tuple.from(picked) as Tuple) : picked

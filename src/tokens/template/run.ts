@@ -1,4 +1,5 @@
 /** The state of one rendering: what was written, which variables exist, and how much work is still allowed. */
+import type { Meter } from './meter.js'
 import type { Turns } from './turns.js'
 import type { Value } from './values.js'
 import { Markup } from './values.js'
@@ -28,8 +29,9 @@ export interface RunLimits {
 }
 
 const stepsPerLook = 1024
+const stepMs = 0.0002
 
-export class Run {
+export class Run implements Meter {
   /** What is written so far, of the innermost capture. */
   out = ''
   /** Length of what was written before `out`, where that is kept elsewhere; it counts towards the limit. */
@@ -77,6 +79,15 @@ export class Run {
     if (this.#untilLook > 0) return
     this.#untilLook = stepsPerLook
     if (this.#now() > this.#endsAt) throw new TemplateLimitError('time')
+  }
+
+  /** Work inside of a step: it counts for the clock alone. What takes long is not begun where there is no time for it. */
+  spend(cost: number): void {
+    this.#untilLook -= cost
+    if (this.#untilLook > 0) return
+    this.#untilLook = stepsPerLook
+    const ahead = cost > stepsPerLook ? cost * stepMs : 0
+    if (this.#now() + ahead > this.#endsAt) throw new TemplateLimitError('time')
   }
 }
 

@@ -1,4 +1,5 @@
 /** How Python writes values: `str`, `repr` and `json.dumps`, to the character. */
+import { spend } from './meter.js'
 import { TemplateLimitError } from './run.js'
 import type { Value } from './values.js'
 import {
@@ -28,7 +29,7 @@ export function str(value: Value): string {
 export function repr(value: Value, depth = 0): string {
   if (depth > nestingMax) throw new TemplateError('a value is nested too deeply')
   if (depth === 0) spelledLeft = spelledMax
-  spend(typeof value === 'string' ? value.length : nodeCost)
+  takeValue(value)
   if (value === null) return 'None'
   if (value === undefined) return 'Undefined'
   if (typeof value === 'boolean') return value ? 'True' : 'False'
@@ -59,9 +60,35 @@ const spelledMax = 1 << 24
 const nodeCost = 16
 let spelledLeft = 0
 
-function spend(length: number): void {
+function take(length: number): void {
   spelledLeft -= length
   if (spelledLeft < 0) throw new TemplateLimitError('output')
+}
+
+const nodeSteps = 3
+const sliceUnits = 4096
+
+function takeValue(value: Value): void {
+  const length = typeof value === 'string' ? value.length : undefined
+  take(length ?? nodeCost)
+  spend(length === undefined ? nodeSteps : 1 + Math.min(length, sliceUnits) / 64)
+}
+
+/** Slice by slice: one text may be as long as all that a template may write. */
+function inSlices(text: string, unitsPerStep: number, spellPart: (part: string) => string): string {
+  if (text.length <= sliceUnits) {
+    spend(text.length / unitsPerStep)
+    return spellPart(text)
+  }
+  let out = ''
+  for (let at = 0, end = 0; at < text.length; at = end) {
+    end = Math.min(text.length, at + sliceUnits)
+    const last = text.charCodeAt(end - 1)
+    if (end < text.length && last >= 0xd800 && last < 0xdc00) end-- // the two halves of a character stay together
+    spend(sliceUnits / unitsPerStep)
+    out += spellPart(text.slice(at, end))
+  }
+  return out
 }
 
 export interface JsonOptions {
@@ -77,13 +104,13 @@ export function dumps(value: Value, options: JsonOptions = {}): string {
   const { indent, ensureAscii = false, sortKeys = false } = options
   const level = indent
   const [itemSeparator, keySeparator] = options.separators ?? [level === undefined ? ', ' : ',', ': ']
-  const text = ensureAscii ? (it: string): string => escapeNonAscii(JSON.stringify(it)) : quote
+  const text = ensureAscii ? quoteAscii : quote
   spelledLeft = spelledMax
   return write(value, 0)
 
   function write(item: Value, depth: number): string {
     if (depth > nestingMax) throw new TemplateError('a value is nested too deeply')
-    spend(typeof item === 'string' ? item.length : nodeCost)
+    takeValue(item)
     if (typeof item === 'string') return text(item)
     if (item instanceof Markup) return text(item.text)
     if (item === null) return 'null'
@@ -110,7 +137,7 @@ export function dumps(value: Value, options: JsonOptions = {}): string {
 
   function wrap(open: string, parts: readonly string[], close: string, depth: number): string {
     if (level === undefined) return open + parts.join(itemSeparator) + close
-    spend(level.length * (depth + 1) * (parts.length + 1))
+    take(level.length * (depth + 1) * (parts.length + 1))
     const inner = `\n${level.repeat(depth + 1)}`
     return `${open}${inner}${parts.join(itemSeparator + inner)}\n${level.repeat(depth)}${close}`
   }
@@ -124,8 +151,17 @@ function keyText(key: Value): string {
   return spellJsonNumber(key)
 }
 
-// JSON.stringify escapes a lone surrogate; Python leaves it.
 function quote(text: string): string {
+  if (text.length <= sliceUnits) return quotePart(text)
+  return `"${inSlices(text, 64, (part) => quotePart(part).slice(1, -1))}"`
+}
+
+function quoteAscii(text: string): string {
+  return `"${inSlices(text, 4, (part) => escapeNonAscii(JSON.stringify(part).slice(1, -1)))}"`
+}
+
+// JSON.stringify escapes a lone surrogate; Python leaves it.
+function quotePart(text: string): string {
   const quoted = JSON.stringify(text)
   return quoted.includes('\\ud')
     ? quoted.replaceAll(/(?<!\\)((?:\\\\)*)\\u(d[89a-f][0-9a-f]{2})/g, (_, before: string, hex: string) => {
@@ -170,13 +206,17 @@ const unprintable = /[\\\p{C}\p{Z}]/u
 
 function reprText(text: string): string {
   const mark = text.includes("'") && !text.includes('"') ? '"' : "'"
-  let out = mark
+  return mark + inSlices(text, 4, (part) => reprPart(part, mark)) + mark
+}
+
+function reprPart(text: string, mark: string): string {
+  let out = ''
   for (const char of text) {
     if (char === mark) out += `\\${char}`
     else if (char === ' ' || !unprintable.test(char)) out += char
     else out += escapeChar(char)
   }
-  return out + mark
+  return out
 }
 
 function escapeChar(char: string): string {

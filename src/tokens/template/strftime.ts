@@ -2,6 +2,7 @@
  * `strftime` of Python, in local time and the C locale, for the directives that templates use. Local is where this process runs (`TZ`), as
  * it is where the engine runs; nobody tells whether the two are one.
  */
+import { spend } from './meter.js'
 import { TemplateError } from './values.js'
 
 /** A clock that notes whether it was read: then a text is only what the engine's clock and zone would make it. */
@@ -36,6 +37,7 @@ const months = [
 const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday']
 
 export function strftime(date: Date, format: string): string {
+  spend(format.length >>> 1)
   const two = (value: number): string => String(value).padStart(2, '0')
   const twelve = (hour: number): number => hour % 12 || 12
   const fields: Readonly<Record<string, () => string>> = {

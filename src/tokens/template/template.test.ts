@@ -28,7 +28,7 @@ const recorded = parsePythonJson(
   readonly chats: readonly RecordedChat[]
 }
 
-const roomy: RunLimits = { stepsMax: Infinity, outputMax: 1 << 20, deadlineMs: 1000 }
+const roomy: RunLimits = { stepsMax: Infinity, outputMax: 1 << 20, deadlineMs: 10_000 }
 
 function render(source: string, variables: Readonly<Record<string, Value>>, limits: RunLimits = roomy): string {
   let clock = 0

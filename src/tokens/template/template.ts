@@ -1,6 +1,7 @@
 /** A chat template, ready to render: parsed, compiled, run within limits. */
 import type { Statement } from './compile.js'
 import { compileBlock } from './compile.js'
+import { metered, spend } from './meter.js'
 import { count } from './methods.js'
 import type { Node } from './node.js'
 import type { RunLimits } from './run.js'
@@ -47,7 +48,7 @@ export class Template {
       return strftime(options.date(), format)
     })
     for (const name in variables) scope.setNamed(name, variables[name])
-    this.#body(scope, run)
+    metered(run, () => this.#body(scope, run))
     return run.out
   }
 }
@@ -84,6 +85,7 @@ function range(args: readonly Value[], named: ReadonlyMap<string, Value>): Value
   if (by === 0 || !Number.isSafeInteger(to - from)) throw new TemplateError('such a range is not known')
   const length = Math.max(0, Math.ceil((to - from) / by))
   if (length > rangeMax) throw new TemplateError('range too big')
+  spend(length >>> 2)
   return Range.from({ length }, (_, index) => from + index * by) as Range
 }
 

@@ -2,6 +2,8 @@
  * Python values as templates see them. Plain JavaScript values where the two agree; classes of our own where they do not.
  * A whole number is an `int`, a number with a fraction a `float`; `1.0` needs `Float`, because JavaScript cannot tell it from 1.
  */
+import { spend } from './meter.js'
+
 export type Value =
   | undefined // jinja2's Undefined
   | null
@@ -200,7 +202,9 @@ export function plainOf(value: Value): Value {
 }
 
 export function dictEntries(dict: Dict): [Value, Value][] {
-  return dict instanceof Map ? [...(dict as Map<Value, Value>)] : Object.entries(dict as Record<string, Value>)
+  const entries = dict instanceof Map ? [...(dict as Map<Value, Value>)] : Object.entries(dict as Record<string, Value>)
+  spend(entries.length)
+  return entries
 }
 
 export function dictSize(dict: Dict): number {
@@ -227,7 +231,7 @@ export function isEqual(a: Value, b: Value): boolean {
   const y = comparedOf(b)
   if (x !== undefined) return y !== undefined && order(x, y) === 0
   if (a instanceof DictView || b instanceof DictView) throw new TemplateError('views are not compared')
-  if (isList(a) && isList(b)) return isSameKind(a, b) && a.length === b.length && within(() => areEqual(a, b))
+  if (isList(a) && isList(b)) return isSameKind(a, b) && a.length === b.length && within(() => areEqual(a, b), a.length)
   return isDict(a) && isDict(b) && dictSize(a) === dictSize(b) && within(() => haveEqual(a, b))
 }
 
@@ -244,7 +248,8 @@ const comparedMax = 1 << 20
 let comparing = 0
 let comparedLeft = 0
 
-function within<T>(compareAll: () => T): T {
+function within<T>(compareAll: () => T, length = 0): T {
+  spend(1 + (length >>> 2))
   if (comparing === 0) comparedLeft = comparedMax
   if (comparedLeft-- === 0) throw new TemplateError('such values are not compared')
   comparing++
@@ -262,11 +267,12 @@ function isSameKind(a: readonly Value[], b: readonly Value[]): boolean {
 
 /** Order by `<` of Python: numbers, strings, and lists of them. */
 export function compare(a: Value, b: Value): number {
+  spend(1)
   const x = comparedOf(a)
   const y = comparedOf(b)
   if (x !== undefined && y !== undefined) return order(x, y)
   if (typeof a === 'string' && typeof b === 'string') return compareText(a, b)
-  if (isList(a) && isList(b) && isSameKind(a, b)) return within(() => compareLists(a, b))
+  if (isList(a) && isList(b) && isSameKind(a, b)) return within(() => compareLists(a, b), a.length)
   throw new TemplateError(`cannot compare ${typeName(a)} and ${typeName(b)}`)
 }
 
@@ -293,6 +299,7 @@ function comparedOf(value: Value): number | bigint | undefined {
 function compareText(a: string, b: string): number {
   if (a === b) return 0
   const length = Math.min(a.length, b.length)
+  spend(length >>> 7)
   for (let index = 0; index < length; index++) {
     const x = a.charCodeAt(index)
     const y = b.charCodeAt(index)
