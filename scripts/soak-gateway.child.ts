@@ -4,7 +4,7 @@
  */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { letHeapGrow } from '../src/cli/collector.js'
+import { setCollector } from '../src/cli/collector.js'
 import { InProcessRouter } from '../src/routing/index.js'
 import { createGateway } from '../src/server/index.js'
 
@@ -23,7 +23,7 @@ export interface SoakState {
   readonly sockets: number
 }
 
-letHeapGrow() // as the command does
+setCollector() // as the command does
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 

@@ -3,7 +3,7 @@
  * `isPaired` makes the first half of the engines prefill workers. `loopsFolder` is that of a second model, `loops`; with it a second
  * gateway of the same models checks bodies as upstream does.
  */
-import { letHeapGrow } from '../../src/cli/collector.js'
+import { setCollector } from '../../src/cli/collector.js'
 import { InProcessRouter } from '../../src/routing/index.js'
 import { createGateway, createServiceTokenizer } from '../../src/server/index.js'
 import { TokenService } from '../../src/tokens/index.js'
@@ -16,7 +16,7 @@ const { ports, isExact, isPaired, loopsFolder } = JSON.parse(process.argv[2]!) a
   isPaired?: boolean
   loopsFolder?: string
 }
-letHeapGrow() // as the command does
+setCollector() // as the command does
 const services: TokenService[] = []
 const tokenizer = isExact ? await tokenizerOf(tokenizerFolder('qwen3')) : undefined
 const loops = loopsFolder === undefined ? undefined : await tokenizerOf(loopsFolder)

@@ -2,7 +2,9 @@
 import { spawnSync } from 'node:child_process'
 import { expect, it } from 'vitest'
 
-const script = `import { letHeapGrow } from './src/cli/collector.ts'; console.log(letHeapGrow())`
+const script = `import { setCollector } from './src/cli/collector.ts'; console.log(setCollector().join(' '))`
+const growth = '--heap-growing-percent=150'
+const rest = '--gc-memory-reducer-start-delay-ms=600000'
 
 function run(...flags: readonly string[]): { readonly out: string; readonly errors: string } {
   const child = spawnSync(process.execPath, ['--import', 'tsx', ...flags, '--input-type=module', '-e', script], {
@@ -11,11 +13,12 @@ function run(...flags: readonly string[]): { readonly out: string; readonly erro
   return { out: child.stdout.trim(), errors: child.stderr }
 }
 
-it('sets a growth that this version of Node knows', () => {
-  expect(run()).toEqual({ out: 'true', errors: '' })
+it('sets what this version of Node knows', () => {
+  expect(run()).toEqual({ out: `${growth} ${rest}`, errors: '' })
 })
 
-it('leaves a growth alone that the process was started with', () => {
-  expect(run('--heap-growing-percent=20')).toEqual({ out: 'false', errors: '' })
-  expect(run('--heap_growing_percent=20')).toEqual({ out: 'false', errors: '' })
+it('leaves alone what the process was started with', () => {
+  expect(run('--heap-growing-percent=20')).toEqual({ out: rest, errors: '' })
+  expect(run('--heap_growing_percent=20')).toEqual({ out: rest, errors: '' })
+  expect(run('--gc-memory-reducer-start-delay-ms=8000')).toEqual({ out: growth, errors: '' })
 })

@@ -9,7 +9,7 @@ import { Assembly } from './assemble/assembly.js'
 import { makeFolder } from './assemble/make-folder.js'
 import type { UsualPorts } from './assemble/find-sockets.js'
 import type { KeeperTimes } from './assemble/worker-keeper.js'
-import { letHeapGrow } from './collector.js'
+import { setCollector } from './collector.js'
 import { homeFolder } from './home.js'
 import { commandLog } from './log.js'
 import { proveSettings } from './serve-settings.js'
@@ -60,7 +60,7 @@ ${settingsHelp(['serve', 'server', 'routing'])}
 Exit status: 0 ended by a signal, 1 could not start, 2 the settings are wrong.`,
     )
     .action(async (_: readonly string[], flags: { readonly config?: string }, command: Command) => {
-      letHeapGrow()
+      setCollector()
       const stopped = stopSignal()
       const say = (line: string): void => console.log(line)
       const served = await serve({ words: command.args, configPath: flags.config, say, stopped })
