@@ -5,6 +5,7 @@ import type { RenderOptions } from '../template/template.js'
 import type { Scope } from '../template/run.js'
 import { strip } from '../template/methods.js'
 import { newConstants, Template } from '../template/template.js'
+import { indexIn } from '../template/texts.js'
 import type { Value } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
 import type { TemplateHabits } from './converted.js'
@@ -119,10 +120,15 @@ function markFinal(messages: RenderInput['messages']): { messages: RenderInput['
   throw new Error('continue_final_message wants a last message with text')
 }
 
+/** Nearly always right before the mark. */
+function isShown(final: string, before: string, text: string): boolean {
+  return strip(before, null, false, true).endsWith(final) || indexIn(text, final) >= 0
+}
+
 function cutAtTag(text: string, final: string): string {
   const at = text.lastIndexOf(tag.trim())
-  if (at < 0 || !text.includes(strip(final, null, true, true)))
+  const before = text.slice(0, Math.max(0, at))
+  if (at < 0 || !isShown(strip(final, null, true, true), before, text))
     throw new Error('the final message does not appear in the rendered chat')
-  const before = text.slice(0, at)
   return text.startsWith(tag, at) ? before : strip(before, null, false, true)
 }

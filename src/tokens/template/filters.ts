@@ -26,7 +26,7 @@ import { absolute, floatOf, intOf, round, sumOf } from './number-filters.js'
 import type { Given } from './signature.js'
 import { needed, taking } from './signature.js'
 import { dumps, repr, str } from './spell.js'
-import { charsOf, toLower, toUpper } from './texts.js'
+import { charsOf, indexIn, toLower, toUpper } from './texts.js'
 import type { LoopState, Value } from './values.js'
 import {
   compare,
@@ -182,8 +182,7 @@ export function contains(container: Value, item: Value): boolean {
   if (container instanceof Lazy) return hasNext(container, item)
   if (typeof container === 'string') {
     if (typeof item !== 'string') throw new TemplateError(`'in <string>' wants a str, not ${typeName(item)}`)
-    spend(searchWork(container, item))
-    return container.includes(item)
+    return indexIn(container, item) >= 0
   }
   if (container instanceof DictView && !hasPlaces(container) && !isHashable(item))
     throw new TemplateError('unhashable type')
@@ -215,11 +214,6 @@ function lazily(value: Value, make: (items: readonly Value[]) => readonly Value[
 function lengthOf(value: Value): number {
   if (value instanceof Lazy) return value.sourceLength
   return typeof value === 'string' || isList(value) ? value.length : 0
-}
-
-/** Looking for a long part takes longer: a text may be nearly it everywhere. */
-function searchWork(text: string, part: string): number {
-  return (text.length >>> 8) * (part.length > 64 ? part.length >>> 5 : 1)
 }
 
 function listOf(value: Value): Value[] {

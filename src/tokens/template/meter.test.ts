@@ -1,7 +1,9 @@
 // Goal: nothing that a template does in one step takes long without a look at the clock: neither printing nor sorting nor searching. Issue 7.
 // Method: every look takes a millisecond by this clock, and there is one to spare. Without a look, or without a word of what comes, nothing ends.
-import { describe, expect, it } from 'vitest'
+// Steps do not look here: several of them in one line would end it whatever happens inside of each.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { parseTemplate } from './parse.js'
+import { Run } from './run.js'
 import { Template } from './template.js'
 import type { Value } from './values.js'
 
@@ -25,7 +27,11 @@ const values: Readonly<Record<string, Value>> = {
   marks: `${'é\u0000"'.repeat(count)}`,
   emoji: '👍'.repeat(count),
   long: 'a'.repeat(count),
+  nearly: `${'a'.repeat(count - 2)}b`,
+  other: 'a word '.repeat(count),
+  numbers: list.map((_, index) => index),
 }
+const pairs = '{% set ns = namespace(it=(1, 1)) %}{% for _ in range(40) %}{% set ns.it = (ns.it, ns.it) %}{% endfor %}'
 
 function render(source: string, deadlineMs: number): string {
   let looks = 0
@@ -34,6 +40,9 @@ function render(source: string, deadlineMs: number): string {
 }
 
 describe('the clock is looked at, or what comes is foreseen, while a template', () => {
+  beforeEach(() => void vi.spyOn(Run.prototype, 'step').mockReturnValue())
+  afterEach(() => void vi.restoreAllMocks())
+
   it.each([
     '{{ list }}',
     '{{ list | string }}',
@@ -94,11 +103,36 @@ describe('the clock is looked at, or what comes is foreseen, while a template', 
     '{{ list[::-1] | length }}',
     '{{ (long[1:] ~ "b") in long }}',
     '{{ "x" in text }}',
+    '{{ nearly in long }}',
+    '{{ text.find("x") }}',
+    '{{ long.find(nearly) }}',
+    '{{ long.rfind(nearly) }}',
+    '{{ long.index("a" ~ nearly) }}',
+    '{{ long.partition(nearly) | first }}',
+    '{{ long.rpartition(nearly) | first }}',
+    '{{ long.split(nearly) | first }}',
+    '{{ long.count(nearly) }}',
+    '{{ long.replace(nearly, "") }}',
+    '{{ text == other }}',
+    '{% if wide %}{% endif %}',
+    '{{ wide | length }}',
+    '{{ list.count(1) }}',
+    '{{ list.index(1) }}',
+    '{{ numbers | sum }}',
+    '{{ "a".strip(text) }}',
+    `${pairs}{{ ns.it in {} }}`,
     '{{ strftime_now(text) }}',
   ])('renders %s', (source) => {
     expect(() => render(source, 1)).toThrow('limit of time')
   })
 })
+
+it.each(['{{ ("{0}" * 20000).format(long) }}', '{{ list[:5000] | tojson(separators=(long, ":")) }}'])(
+  'what would be far too long is not made: %s',
+  (source) => {
+    expect(() => render(source, 1e9)).toThrow('limit of output')
+  },
+)
 
 it.each(['{{ list[:100] | tojson }}{{ list[:100] }}', '{{ "a b".split() | join(",") | upper }}'])(
   'what is short takes no look at all: %s',

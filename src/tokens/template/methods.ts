@@ -4,7 +4,7 @@ import { spend } from './meter.js'
 import { TemplateLimitError } from './run.js'
 import { needed, taking } from './signature.js'
 import { str } from './spell.js'
-import { charsOf, matches, partsOf, searched, shortText, toLower, toUpper } from './texts.js'
+import { charsOf, indexIn, lastIndexIn, matches, partsOf, shortText, toLower, toUpper } from './texts.js'
 import type { Callable, Dict, Value } from './values.js'
 import {
   compare,
@@ -39,8 +39,8 @@ export function strip(text: string, chars: Value, left: boolean, right: boolean)
   const set = chars === null ? spaces : textOf(chars)
   let from = 0
   let to = text.length
-  // By code units: a surrogate pair in the set is rare enough to take the slow way.
-  if (/[\ud800-\udfff]/.test(set)) return stripPairs(text, set, left, right)
+  // By code units: a surrogate pair in the set, or a long one, is rare enough to take the slow way.
+  if (set.length > 64 || /[\ud800-\udfff]/.test(set)) return stripPairs(text, set, left, right)
   if (left) while (from < to && set.includes(text[from]!)) if ((++from & 1023) === 0) spend(100)
   if (right) while (to > from && set.includes(text[to - 1]!)) if ((--to & 1023) === 0) spend(100)
   return from === 0 && to === text.length ? text : text.slice(from, to)
@@ -48,7 +48,7 @@ export function strip(text: string, chars: Value, left: boolean, right: boolean)
 
 function stripPairs(text: string, set: string, left: boolean, right: boolean): string {
   const chars = charsOf(text)
-  const inSet = new Set(set)
+  const inSet = new Set(charsOf(set))
   let from = 0
   let to = chars.length
   if (left) while (from < to && inSet.has(chars[from]!)) from++
@@ -88,22 +88,22 @@ const text: Readonly<Record<string, Method<string>>> = {
   }),
   partition: method(one, (self, [separator]) => {
     const by = separatorOf(separator)
-    const at = self.indexOf(by)
+    const at = indexIn(self, by)
     return Tuple.from(at < 0 ? [self, '', ''] : [self.slice(0, at), by, self.slice(at + by.length)]) as Tuple
   }),
   rpartition: method(one, (self, [separator]) => {
     const by = separatorOf(separator)
-    const at = self.lastIndexOf(by)
+    const at = lastIndexIn(self, by)
     return Tuple.from(at < 0 ? ['', '', self] : [self.slice(0, at), by, self.slice(at + by.length)]) as Tuple
   }),
   replace: method({ old: needed, new: needed, count: -1 }, (self, [old, by, times]) =>
     replace(self, textOf(old), textOf(by), count(times)),
   ),
   join: method(one, (self, [items]) => joined(iterate(items).map(textOf), self)),
-  find: method(one, (self, [part]) => charIndex(self, self.indexOf(textOf(part)))),
-  rfind: method(one, (self, [part]) => charIndex(self, self.lastIndexOf(textOf(part)))),
+  find: method(one, (self, [part]) => charIndex(self, indexIn(self, textOf(part)))),
+  rfind: method(one, (self, [part]) => charIndex(self, lastIndexIn(self, textOf(part)))),
   index: method(one, (self, [part]) => {
-    const at = self.indexOf(textOf(part))
+    const at = indexIn(self, textOf(part))
     if (at < 0) throw new TemplateError('substring not found')
     return charIndex(self, at)
   }),
@@ -167,11 +167,15 @@ const dict: Readonly<Record<string, Method<Dict>>> = {
 
 const list: Readonly<Record<string, Method<readonly Value[]>>> = {
   index: method(one, (self, [item]) => {
+    spend(self.length >>> 3)
     const at = self.findIndex((it) => isEqual(it, item))
     if (at < 0) throw new TemplateError('the value is not in the list')
     return at
   }),
-  count: method(one, (self, [item]) => self.filter((it) => isEqual(it, item)).length),
+  count: method(one, (self, [item]) => {
+    spend(self.length >>> 3)
+    return self.filter((it) => isEqual(it, item)).length
+  }),
   copy: method(none, (self) => self),
 }
 
@@ -233,6 +237,7 @@ export function hasPlaces(items: readonly Value[]): boolean {
 }
 
 export function isHashable(value: Value): boolean {
+  spend(1)
   if (value instanceof DictView) throw new TemplateError('whether it is hashable is not known')
   return isList(value) ? value instanceof Tuple && value.every(isHashable) : !isDict(value)
 }
@@ -325,8 +330,7 @@ export function replace(value: string, from: string, to: string, limit: number):
   let out = ''
   let at = 0
   for (let done = 0; done < limit; done++) {
-    const next = value.indexOf(from, at)
-    spend(searched(value, from, at, next))
+    const next = indexIn(value, from, at)
     if (next < 0) break
     out += value.slice(at, next) + to
     at = next + from.length
@@ -411,6 +415,7 @@ export function splitLines(self: string): string[] {
 function formatBraces(self: string, args: readonly Value[], named: ReadonlyMap<string, Value>): string {
   let next = 0
   let isCounted = false
+  let length = self.length
   spend(self.length >>> 4)
   return self.replaceAll(/\{\{|\}\}|\{(\w*)\}|[{}]/g, (whole, field: string | undefined) => {
     if (whole.length === 1) throw new TemplateError('unknown format')
@@ -419,7 +424,9 @@ function formatBraces(self: string, args: readonly Value[], named: ReadonlyMap<s
     if (isCounted && (field === '' || next > 0)) throw new TemplateError('fields with and without numbers')
     const value = field === '' ? args[next++] : /^\d+$/.test(field) ? args[Number(field)] : named.get(field)
     if (value === undefined) throw new TemplateError(`nothing to format for {${field}}`)
-    return str(value)
+    const made = str(value)
+    refuseLonger((length += made.length))
+    return made
   })
 }
 

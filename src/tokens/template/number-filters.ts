@@ -1,5 +1,6 @@
 /** jinja2's filters that make numbers: of texts, of other numbers, and of lists of them. */
 import { arithmetic, divide, narrow } from './arithmetic.js'
+import { spend } from './meter.js'
 import { readFloat, readInt } from './read-number.js'
 import type { Value } from './values.js'
 import { float, isFloat, isList, Markup, TemplateError, toFloat, toNumber, Tuple, typeName } from './values.js'
@@ -74,6 +75,7 @@ function roundHalfEven(value: number, digits: number): number {
 export function sumOf(items: readonly Value[], start: Value): Value {
   if (isList(start)) return joinLists(start, items)
   if (typeof start === 'string' || start instanceof Markup) throw new TemplateError('texts have no sum')
+  spend(items.length >>> 2)
   let sum: Value = start
   for (const item of items) {
     const next = arithmetic(sum, item, '+')

@@ -136,6 +136,7 @@ export function dumps(value: Value, options: JsonOptions = {}): string {
   }
 
   function wrap(open: string, parts: readonly string[], close: string, depth: number): string {
+    take((itemSeparator.length + keySeparator.length) * parts.length)
     if (level === undefined) return open + parts.join(itemSeparator) + close
     take(level.length * (depth + 1) * (parts.length + 1))
     const inner = `\n${level.repeat(depth + 1)}`

@@ -208,7 +208,10 @@ export function dictEntries(dict: Dict): [Value, Value][] {
 }
 
 export function dictSize(dict: Dict): number {
-  return dict instanceof Map ? dict.size : Object.keys(dict).length
+  if (dict instanceof Map) return dict.size
+  const size = Object.keys(dict).length
+  spend(size >>> 1)
+  return size
 }
 
 export function isTrue(value: Value): boolean {
@@ -221,8 +224,13 @@ export function isTrue(value: Value): boolean {
   return Boolean(value)
 }
 
+const longText = 4096
+
 export function isEqual(a: Value, b: Value): boolean {
-  if (typeof a === 'string' && typeof b === 'string') return a === b
+  if (typeof a === 'string' && typeof b === 'string') {
+    if (a.length > longText && a.length === b.length) spend(a.length >>> 8)
+    return a === b
+  }
   if (a === b && !(a instanceof Float)) return true
   if (a instanceof Markup) return isEqual(a.text, b)
   if (b instanceof Markup) return isEqual(a, b.text)
