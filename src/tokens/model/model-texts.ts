@@ -277,7 +277,9 @@ export class ModelTexts {
     const task = { model: { key, plan, vocabulary, library }, text, isContinued }
     const deadlineMs = limits.deadlineMs ?? deadlineMsDefault
     const transfer = [text.buffer as ArrayBuffer]
-    const result = await this.#pool.run('encode', task, { deadlineMs, signal: limits.signal, transfer })
+    // A pattern that nobody knows sends every text to a thread: a burst of short ones is no reason to refuse any.
+    const isSmall = text.length <= this.#options.loopBytesMax
+    const result = await this.#pool.run('encode', task, { deadlineMs, signal: limits.signal, transfer, isSmall })
     addCounts(this.#threadCounts, result.counted)
     this.#noteHeld(result.held)
     return result

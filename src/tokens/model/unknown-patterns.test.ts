@@ -44,6 +44,21 @@ it('a pattern that never ends is ended with its thread, at its deadline, and the
   expect(model.counts).toMatchObject({ onLoop: 0, inThreads: 3 })
 }, 120_000)
 
+it('a burst of short texts waits for its thread', async () => {
+  const model = modelWith(String.raw`\S+|\s+`)
+  const texts = Array.from({ length: 200 }, (_, at) => `text ${at} of many`)
+  const ids = await Promise.all(texts.map((text) => model.encode(text, false, { deadlineMs: 60_000 })))
+  expect(ids.every((it) => it.length > 3)).toBe(true)
+}, 60_000)
+
+it('other texts wait while one hangs, and are answered by the thread that comes after', async () => {
+  const model = modelWith(String.raw`(?:a+)+b|\S+|\s+`)
+  const late = model.encode(`${'a'.repeat(60)}!`, false, { deadlineMs: 200 })
+  const others = ['one', 'two words'].map((text) => model.encode(text, false, { deadlineMs: 60_000 }))
+  await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE' })
+  expect((await Promise.all(others)).every((it) => it.length > 0)).toBe(true)
+}, 60_000)
+
 it.each([
   { says: 'o200k', regex: o200k, onLoop: 1, inThreads: 1 },
   { says: 'Tekken', regex: tekken, onLoop: 1, inThreads: 1 },

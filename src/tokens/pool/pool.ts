@@ -13,7 +13,7 @@ import type { Answer, TaskTypes } from './tasks.js'
 
 export interface PoolOptions {
   readonly threads?: number
-  /** Tasks that may wait for a thread. */
+  /** Tasks that may wait for a thread; of small ones sixteen times as many. */
   readonly queueMax?: number
 }
 
@@ -21,7 +21,11 @@ export interface TaskOptions {
   readonly deadlineMs: number
   readonly signal?: AbortSignal | undefined
   readonly transfer?: readonly ArrayBuffer[]
+  /** Takes a thread a millisecond or two, and little memory: more such tasks may wait. */
+  readonly isSmall?: boolean
 }
+
+const smallShare = 16
 
 export interface PoolCounts {
   done: number
@@ -64,7 +68,7 @@ export class TokenPool {
   ): Promise<TaskTypes[Name]['result']> {
     options.signal?.throwIfAborted()
     if (this.#isClosed) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: 'the threads are closed' })
-    if (this.#running >= this.#tasksMax) {
+    if (this.#running >= (options.isSmall ? this.#tasksMax * smallShare : this.#tasksMax)) {
       this.counts.refused++
       throw new WarmrouteError('WR_TOKENS_BUSY', { waiting: this.#running })
     }
