@@ -58,6 +58,26 @@ describe('a body that is spelled in slices', () => {
     expect(await spelled(body)).toBe(JSON.stringify(body))
   })
 
+  it('takes numbers and texts out of their boxes, as JSON does', async () => {
+    const body = { a: [Object('x"'), Object(1.5), Object(false)], b: { toJSON: (): object => Object('y') as object } }
+    expect(await spelled(body)).toBe(JSON.stringify(body))
+  })
+
+  it('refuses bytes: they have a key for each, and no engine reads them', async () => {
+    for (const bytes of [new Uint32Array(1 << 20), Buffer.alloc(1 << 20)]) {
+      expect(isLongBody({ prompt: bytes })).toBe(true)
+      await expect(spellInSlices({ prompt: bytes })).rejects.toMatchObject({ reason: 'malformed' })
+    }
+  })
+
+  it('refuses a text that is too long before it reads any of it', async () => {
+    const long = 'ab'.repeat(20 << 20)
+    for (const body of [{ long }, { [long]: 1 }]) {
+      const spelling = spellInSlices(body)
+      await expect(spelling).rejects.toMatchObject({ details: { length: long.length } })
+    }
+  })
+
   it('spells what templates have and JSON has not as Python reads it', async () => {
     const order = new Map<string, unknown>([
       ['2', 10n ** 30n],

@@ -3,6 +3,7 @@
  * needs. What is done with it then is what is done with a long body that came as bytes.
  */
 import { WarmrouteError } from '../core/protocol/index.js'
+import { malformed } from './chat/request.js'
 import { isFirstHalf, nextTurn, Turn, unwritten } from './next-turn.js'
 import { spellNumber } from './template/spell.js'
 import { Float } from './template/values.js'
@@ -26,10 +27,12 @@ export function isLongBody(body: object, raw?: Uint8Array): boolean {
   return raw ? raw.length > rawBytesMax : weightLeft(body, weightMax) < 0
 }
 
-function weightLeft(value: unknown, left: number): number {
+/** What a value leaves of so much; less than nothing where it is too much. */
+export function weightLeft(value: unknown, left: number): number {
   if (typeof value === 'string') return left - value.length - textWeight
   if (typeof value !== 'object' || value === null) return left - otherWeight
   left -= objectWeight
+  if (ArrayBuffer.isView(value)) return left - value.byteLength // who asks for its keys is told one for each
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length && left >= 0; index++) left = weightLeft(value[index], left)
     return left
@@ -98,8 +101,7 @@ class Spelled {
   #open(bytes: number): void {
     this.#blocks.push(this.#block.subarray(0, this.#written))
     this.#length += this.#written
-    if (this.#length > spelledBytesMax)
-      throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length: this.#length, lengthMax: spelledBytesMax })
+    refuseLonger(this.#length)
     this.#block = bytes === 0 ? this.#block : new Uint8Array(unwritten(Math.max(blockBytes, bytes)))
     this.#written = 0
   }
@@ -107,6 +109,12 @@ class Spelled {
 
 const utf8 = new TextEncoder()
 const blockBytes = 512 << 10
+
+/** Before it is touched: a text that was joined of others is put together by whoever reads its first character. */
+function refuseLonger(length: number): void {
+  if (length > spelledBytesMax)
+    throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length, lengthMax: spelledBytesMax })
+}
 
 /** An object or list whose beginning is written. */
 interface Open {
@@ -126,6 +134,7 @@ function* partsOf(body: unknown, chunk: number): Generator<string> {
     if (typeof value === 'string') {
       if (value.length <= chunk) out += JSON.stringify(value)
       else {
+        refuseLonger(value.length)
         yield `${out}"`
         yield* escaped(value, chunk)
         out = '"'
@@ -160,6 +169,7 @@ function* partsOf(body: unknown, chunk: number): Generator<string> {
       const name = String(key)
       if (name.length <= chunk) out += `${JSON.stringify(name)}:`
       else {
+        refuseLonger(name.length)
         yield `${out}"`
         yield* escaped(name, chunk)
         out = '":'
@@ -180,8 +190,11 @@ function* escaped(text: string, chunk: number): Generator<string> {
 
 function plainOf(value: unknown, key: string): unknown {
   if (typeof value !== 'object' || value === null) return value
+  if (ArrayBuffer.isView(value)) malformed('bytes are no JSON')
   const { toJSON } = value as { readonly toJSON?: unknown }
-  return typeof toJSON === 'function' ? (toJSON.call(value, key) as unknown) : value
+  const plain = typeof toJSON === 'function' ? (toJSON.call(value, key) as unknown) : value
+  const isBoxed = plain instanceof String || plain instanceof Number || plain instanceof Boolean
+  return isBoxed ? plain.valueOf() : plain
 }
 
 function isOpened(value: unknown): value is object {

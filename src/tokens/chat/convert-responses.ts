@@ -20,7 +20,7 @@ export function convertResponses(body: Body, { dialect }: EngineRules, habits: T
   const isSglang = dialect === 'sglang'
   const items = itemsOf(body['input'])
   const system: Message[] = isText(body['instructions']) ? [{ role: 'system', content: body['instructions'] }] : []
-  const said = isSglang ? joinTurns(items.flatMap(sglangMessage)) : vllmMessages(items)
+  const said = isSglang ? joinTurns(sglangMessages(items)) : vllmMessages(items)
   const messages = [...system, ...said]
   const tools = toolsOf(body['tools'], isSglang)
   const effort = asRecord(body['reasoning'])?.['effort']
@@ -56,7 +56,7 @@ function vllmMessages(items: readonly Body[]): Message[] {
       else messages.push({ role: 'assistant', [field]: value })
     }
     const call = callOf(item)
-    if (call && turn) turn['tool_calls'] = [...((turn['tool_calls'] as Value[] | undefined) ?? []), call]
+    if (call && turn) ((turn['tool_calls'] ??= []) as Value[]).push(call)
     else if (call) messages.push({ role: 'assistant', tool_calls: [call] })
     else if (typeOf(item) === 'reasoning') add('reasoning', vllmReasoning(item))
     else if (isOutput(item)) messages.push({ role: 'tool', content: item['output'], tool_call_id: item['call_id'] })
@@ -96,7 +96,19 @@ function isUnfinished(last: Body | undefined): boolean {
 
 const developerLabel = 'Developer instructions:'
 
-function sglangMessage(item: Body): Message[] {
+function sglangMessages(items: readonly Body[]): Message[] {
+  let bytesLeft = unsealedBytesMax
+  const unseal = (sealed: string): string[] => {
+    const text = unsealed(sealed, bytesLeft)
+    bytesLeft -= Buffer.byteLength(text)
+    return text === '' ? [] : [text]
+  }
+  return items.flatMap((item) => sglangMessage(item, unseal))
+}
+
+type Unseal = (sealed: string) => string[]
+
+function sglangMessage(item: Body, unseal: Unseal): Message[] {
   const call = callOf(item)
   if (call) return [{ role: 'assistant', tool_calls: [sglangCall(call)] }]
   if (isOutput(item)) {
@@ -105,7 +117,7 @@ function sglangMessage(item: Body): Message[] {
     return [{ role: 'tool', tool_call_id: item['call_id'], content }]
   }
   if (typeOf(item) === 'reasoning') {
-    const texts = sglangReasoning(item)
+    const texts = sglangReasoning(item, unseal)
     return texts.length === 0 ? [] : [{ role: 'assistant', reasoning_content: texts.join('\n') }]
   }
   if (typeOf(item) !== 'message') malformed('an input item of a type that SGLang refuses')
@@ -157,27 +169,27 @@ function isObjectText(value: Value): boolean {
   }
 }
 
-function sglangReasoning(item: Body): string[] {
+function sglangReasoning(item: Body, unseal: Unseal): string[] {
   const summary = textsOf(item['summary'])
   const texts = summary.length > 0 ? summary : textsOf(item['content'])
   if (texts.length > 0) return texts
   const sealed = item['encrypted_content']
-  return typeof sealed === 'string' && sealed.startsWith(sealedPrefix) ? unsealed(sealed) : []
+  return typeof sealed === 'string' && sealed.startsWith(sealedPrefix) ? unseal(sealed) : []
 }
 
 const sealedPrefix = 'sglang-reasoning-v1.'
+/** Of one request: a few kilobytes of what is packed may be megabytes. */
 const unsealedBytesMax = 4 << 20
 
 /** What SGLang gave its client to bring back: packed, not encrypted. */
-function unsealed(sealed: string): string[] {
+function unsealed(sealed: string, bytesMax: number): string {
   try {
     const packed = Buffer.from(sealed.slice(sealedPrefix.length), 'base64url')
-    const text = inflateSync(packed, { maxOutputLength: unsealedBytesMax }).toString('utf8')
-    return text === '' ? [] : [text]
+    return inflateSync(packed, { maxOutputLength: Math.max(1, bytesMax) }).toString('utf8')
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
       throw new LoadOnlyError('too-long', 'sealed reasoning', { cause })
-    return []
+    return ''
   }
 }
 
@@ -205,14 +217,16 @@ function mayJoin(last: Message, next: Message): boolean {
 
 function joinedTurn(last: Message, next: Message): Message {
   const calls = [...listOf(last['tool_calls']), ...listOf(next['tool_calls'])]
-  const thoughts = [last['reasoning_content'], next['reasoning_content']].filter(isText)
+  const [before, after] = [last['reasoning_content'], next['reasoning_content']]
+  // No `join`, which would copy the thoughts of a long turn once for each of them.
+  const thoughts = isText(before) && isText(after) ? `${before}\n${after}` : isText(before) ? before : after
   const content = joinedContent(last['content'], next['content'])
   return {
     ...last,
     ...(next['phase'] === undefined ? {} : { phase: next['phase'] }),
     ...(content === undefined ? {} : { content }),
     ...(calls.length > 0 ? { tool_calls: calls } : {}),
-    ...(thoughts.length > 0 ? { reasoning_content: thoughts.join('\n') } : {}),
+    ...(isText(thoughts) ? { reasoning_content: thoughts } : {}),
   }
 }
 

@@ -1,13 +1,20 @@
 /** A request as Python would have parsed it: `JSON.parse` loses how numbers and keys were spelled, and templates print them. */
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
+import { weightLeft } from '../long-body.js'
+import type { Value } from '../template/values.js'
 import type { Body, Route } from './request.js'
 import { asRecord, malformed } from './request.js'
 
 /** What the loop reads a second time. */
 const loopReparseMax = 64 << 10
+/** Of the template's arguments, and of a response's items: what is made of them is copied several times. */
+const [kwargsMax, itemsMax] = [1000, 1000]
+/** What SGLang packed is read as so much of what it was. */
+const sealedShare = 64
 
-/** The body itself where its spelling cannot matter; undefined when reading it again is too much for the loop. */
+/** The body itself where its spelling cannot matter; undefined when reading it again, or building a prompt of it, is too much for the loop. */
 export function exactBody(route: Route, body: Body, raw: Uint8Array | undefined): Body | undefined {
+  if (isMuchToBuild(route, body)) return undefined
   if (raw === undefined || route === 'completions' || !carriesValues(body)) return body
   if (raw.length > loopReparseMax) return undefined
   const text = Buffer.from(raw.buffer, raw.byteOffset, raw.length).toString('utf8')
@@ -23,6 +30,33 @@ function carriesValues(body: Body): boolean {
   if (body['tools'] || body['chat_template_kwargs'] || body['documents']) return true
   const { messages } = body
   return Array.isArray(messages) && messages.some((message) => carriesCalls(message as Body | null))
+}
+
+/** What calls were made with is JSON in a text, or becomes one, and is read where a prompt is built. Nobody looks at a clock there. */
+export function isMuchToBuild(route: Route, body: Body): boolean {
+  if (route === 'completions') return false
+  if (sizeOf(body['chat_template_kwargs']) > kwargsMax || listOf(body['input']).length > itemsMax) return true
+  let left = loopReparseMax
+  for (const item of listOf(body['messages'] ?? body['input'])) {
+    for (const call of listOf(item?.['tool_calls'])) left = weightLeft(call, left)
+    for (const block of listOf(item?.['content'])) if (block?.['type'] === 'tool_use') left = weightLeft(block, left)
+    if (callTypes.has(item?.['type'])) left = weightLeft(item?.['arguments'] ?? item?.['input'], left)
+    const sealed = item?.['encrypted_content']
+    if (typeof sealed === 'string') left -= sealed.length * sealedShare
+    if (left < 0) return true
+  }
+  return false
+}
+
+const callTypes = new Set<Value>(['function_call', 'custom_tool_call'])
+
+function sizeOf(value: Value): number {
+  if (value instanceof Map) return value.size
+  return typeof value === 'object' && value !== null ? Object.keys(value).length : 0
+}
+
+function listOf(value: Value): readonly (Body | null)[] {
+  return Array.isArray(value) ? (value as readonly (Body | null)[]) : []
 }
 
 /** Calls and tools of a chat, or calls that Anthropic's messages have among their content. */

@@ -4,6 +4,8 @@ import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import type { Body } from '../chat/request.js'
 import { TokenPool } from '../pool/pool.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
+import type { Value } from '../template/values.js'
+import { Float } from '../template/values.js'
 import { turnsDuring } from '../turns.case.js'
 import { loadModel } from './loaded-model.js'
 import { ModelTokens } from './model-tokens.js'
@@ -26,6 +28,21 @@ it('knows whether an empty text has tokens', async () => {
   for (const model of [bare, begun]) expect((await model.encode('', true)).length > 0).toBe(model.fillsEmptyTexts)
   expect([bare.fillsEmptyTexts, begun.fillsEmptyTexts]).toEqual([false, true])
 })
+
+it('a parsed body whose values JSON has not has the same tokens in a thread', async () => {
+  const order = new Map<string, Value>([
+    ['2', new Float(1)],
+    ['1', 10n ** 30n],
+  ])
+  const many = Array.from({ length: 3000 }, (_, at) => `value ${at}`)
+  const tool = { name: 'f', description: 'f', parameters: { order, enum: many } }
+  const body = { messages: [{ role: 'user', content: 'hi' }], tools: [{ type: 'function', function: tool }] }
+  const here = await new ModelTokens(qwen, pool, { loopMsMax: 60_000 }).tokenize('chat', body)
+  const before = pool.counts.done
+  const there = await new ModelTokens(qwen, pool, { loopMsMax: 0 }).tokenize('chat', body, { deadlineMs: 60_000 })
+  expect(pool.counts.done).toBeGreaterThan(before)
+  expect([...there.ids]).toEqual([...here.ids])
+}, 60_000)
 
 describe('a body that is only there as bytes', () => {
   const model = new ModelTokens(qwen, pool)

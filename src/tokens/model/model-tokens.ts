@@ -11,6 +11,7 @@ import { exactBody } from '../chat/exact-body.js'
 import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
 import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
+import { spellInSlices } from '../long-body.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
 import type { RenderResult, TaskTypes, TextBytes, TextsResult } from '../pool/tasks.js'
@@ -145,7 +146,7 @@ export class ModelTokens {
   /** The tokens of a request. Throws `LoadOnlyError` for what cannot be known, `WarmrouteError` for what failed. */
   async tokenize(route: Route, body: Body | undefined, options: TokenizeOptions = {}): Promise<Tokens> {
     const exact = body && exactBody(route, body, options.raw)
-    if (exact === undefined) return this.#readInThread(route, options.raw ?? noBytes, options)
+    if (exact === undefined) return this.#readInThread(route, await rawOf(body, options), options)
     const prompt = buildPrompt(route, exact, this.#rulesOf(options), (hasTools) => this.#choose(hasTools))
     if (prompt.kind === 'ids') {
       const ids = truncate(prompt.ids[0]!, prompt.truncation)
@@ -167,8 +168,7 @@ export class ModelTokens {
     const started = performance.now()
     const rendered = this.#renderOnLoop(prompt)
     if (rendered !== undefined) return this.#encodeRendered(rendered, options, started)
-    const raw = options.raw ?? new TextEncoder().encode(JSON.stringify(body))
-    return this.#readInThread(route, raw, options)
+    return this.#readInThread(route, await rawOf(body, options), options)
   }
 
   /** Reads and renders a request where that holds nobody; what comes back is encoded as any other text. */
@@ -309,6 +309,11 @@ type RenderedPrompt = Omit<RenderResult, 'text'> &
 const now = (): number => performance.now()
 
 const noBytes: Uint8Array<ArrayBuffer> = new Uint8Array(0)
+
+/** For a thread. A parsed body may hold what `JSON.stringify` does not know: `1.0`, long ints, mappings with an order. */
+async function rawOf(body: Body | undefined, options: TokenizeOptions): Promise<Uint8Array> {
+  return options.raw ?? (body ? await spellInSlices(body, options) : noBytes)
+}
 
 function readyTemplates(loaded: LoadedModel): {
   readonly templates: ChatTemplates

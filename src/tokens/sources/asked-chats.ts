@@ -2,6 +2,7 @@
 import type { TemplateHabits } from '../chat/converted.js'
 import { UntoldHabitError } from '../chat/converted.js'
 import { LoadOnlyError } from '../chat/request.js'
+import { nextTurn } from '../next-turn.js'
 import type { AskedHabits, Habit } from './asked-habits.js'
 
 export interface AskedChats {
@@ -10,6 +11,9 @@ export interface AskedChats {
   /** What could not be found out, so that there are several. */
   readonly open: readonly Habit[]
 }
+
+/** Of one ask: to write a dozen of them would hold the loop. */
+const longUnits = 64 << 10
 
 export async function askedChats(
   makeAsk: (habits: TemplateHabits) => string,
@@ -20,7 +24,12 @@ export async function askedChats(
   const open: Habit[] = []
   for (;;)
     try {
-      const asks = habits.candidates(open).map((it) => unlessMalformed(() => makeAsk(it)))
+      const asks: (string | LoadOnlyError)[] = []
+      for (const it of habits.candidates(open)) {
+        const ask = unlessMalformed(() => makeAsk(it))
+        asks.push(ask)
+        if (typeof ask === 'string' && ask.length > longUnits) await nextTurn()
+      }
       const posts = new Set(asks.filter((it) => typeof it === 'string'))
       // Nobody needs the tokens of a chat that the engine refuses; unless it refuses all that it may be.
       if (posts.size === 0) throw asks[0] as LoadOnlyError

@@ -29,6 +29,7 @@ async function learn(engine: ToldEngine, more: Partial<LearnParts> = {}): Promis
   const learnt = await learnPieces({
     rules: plainRules,
     bytesMax: 1 << 20,
+    renderMsMax: 60_000,
     parse: async (templates) => templates.map((it) => ({ ...it, parsed: parseTemplate(it.source) })),
     askInfo: async () => ({ status: 200, value: engine.info }),
     encode: async (text, addSpecialTokens) => engine.encode(text, addSpecialTokens),
@@ -283,6 +284,15 @@ describe('a conversation that goes on', () => {
     })
     expect(pieces.textOf('completions', { prompt: 'hello' })).toBeUndefined()
     expect(pieces.textOf('chat', more(0))).toBeDefined()
+  })
+
+  it('is left to the engine where it takes the loop longer than a few milliseconds to read or render', async () => {
+    const parameters = Array.from({ length: 400_000 }, () => 1)
+    const long = { ...more(0), tools: [{ type: 'function', function: { name: 'f', parameters } }] }
+    expect((await learn(engine)).textOf('chat', long)).toBeDefined()
+    expect((await learn(engine, { renderMsMax: undefined })).textOf('chat', long)).toBeUndefined()
+    const wide = Object.fromEntries(parameters.slice(0, 2000).map((_, at) => [`key ${at}`, at]))
+    expect((await learn(engine)).textOf('chat', { ...more(0), chat_template_kwargs: wide })).toBeUndefined()
   })
 
   it.each<{ says: string; route: Route; body: object }>([

@@ -8,6 +8,7 @@
  * goes first.
  */
 import { buildPrompt } from '../chat/build-prompt.js'
+import { isMuchToBuild } from '../chat/exact-body.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import type { ChatTemplates, ChosenTemplate } from '../chat/chat-template.js'
 import { renderChat } from '../chat/chat-template.js'
@@ -51,6 +52,8 @@ export interface PiecesParts {
   /** Of each kind of request so many continued prompts are checked, and after them one in so many. */
   readonly checkedFirst?: number
   readonly checkedEvery?: number
+  /** What takes longer to render is left to the engine. */
+  readonly renderMsMax?: number | undefined
 }
 
 /** The engine's ids of a text, without special tokens around it. */
@@ -72,8 +75,8 @@ interface Ids {
 
 const checkedFirstDefault = 4
 const checkedEveryDefault = 64
-/** As on our own loop; an engine renders what takes longer. */
-const limits = { stepsMax: 20_000, outputMax: 2 << 20, deadlineMs: 1000 }
+/** As where we have the model's files: it is the same loop. */
+const [stepsMax, outputMax, renderMsMaxDefault] = [20_000, 2 << 20, 4]
 const nothing: Wrapping = { before: new Uint32Array(0), after: new Uint32Array(0) }
 
 export class EnginePieces {
@@ -105,7 +108,7 @@ export class EnginePieces {
 
   /** The text that the engine makes of a request; undefined where that is for the engine to say. */
   textOf(route: Route, body: Body): PieceText | undefined {
-    if (this.isRefuted) return undefined
+    if (this.isRefuted || isMuchToBuild(route, body)) return undefined
     try {
       const prompt = buildPrompt(route, body, this.#parts.rules, (hasTools) => this.#choose(hasTools))
       if (prompt.kind === 'ids' || prompt.truncation) return undefined
@@ -206,7 +209,8 @@ export class EnginePieces {
 
   #render(prompt: ChatPrompt, { date }: WatchedClock): string | undefined {
     if (prompt.suffix !== undefined) return undefined
-    const options = { limits, now: () => performance.now(), date }
+    const { renderMsMax: deadlineMs = renderMsMaxDefault } = this.#parts
+    const options = { limits: { stepsMax, outputMax, deadlineMs }, now: () => performance.now(), date }
     return renderChat(this.#choose(prompt.render.tools !== null), prompt.render, options)
   }
 

@@ -12,7 +12,7 @@ import { readTokenizerInfo } from './tokenizer-info.js'
 /** Parses templates where that does not hold the loop. */
 export type ParseTemplates = (templates: ToldTokenizer['templates']) => Promise<readonly ParsedTemplate[]>
 
-export interface LearnParts extends Pick<PiecesParts, 'bytesMax' | 'checkedFirst' | 'checkedEvery'> {
+export interface LearnParts extends Pick<PiecesParts, 'bytesMax' | 'checkedFirst' | 'checkedEvery' | 'renderMsMax'> {
   readonly rules: PromptRules
   readonly parse: ParseTemplates
   readonly askInfo: () => Promise<{ readonly status: number; readonly value: unknown }>

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { JsonError, mayDifferFromPython, parsePythonJson } from './python-json.js'
 import { dumps } from './spell.js'
 import type { Value } from './values.js'
+import { Float } from './values.js'
 
 it('reads what JSON.parse reads, wherever the two agree', () => {
   fc.assert(
@@ -126,6 +127,28 @@ it.each([
   '1'.repeat(4301),
 ])('refuses %s', (text) => {
   expect(() => parsePythonJson(text)).toThrow(JsonError)
+})
+
+it('reads whole numbers as JSON does, and refuses what it refuses', () => {
+  const anyDigits = fc.string({
+    unit: fc.constantFrom('0', '1', '9', '-', '.', 'e', '+', ' '),
+    minLength: 1,
+    maxLength: 18,
+  })
+  fc.assert(
+    fc.property(anyDigits, (text) => {
+      let wanted: unknown
+      try {
+        wanted = JSON.parse(text)
+      } catch {
+        expect(() => parsePythonJson(text)).toThrow(JsonError)
+        return
+      }
+      const read = parsePythonJson(text)
+      expect(Number(read instanceof Float ? read.value : read) + 0).toBe((wanted as number) + 0)
+    }),
+    { numRuns: 5000 },
+  )
 })
 
 it('reads an int of as many digits as Python does, whatever its sign', () => {

@@ -36,6 +36,8 @@ export function parsePythonJson(text: string): Value {
     if (first === '{') return readObject(depth)
     if (first === '[') return readArray(depth)
     if (first === '"') return readString()
+    const short = readShortInt()
+    if (short !== undefined) return short
     for (const [word, value] of words) {
       if (text.startsWith(word, at)) {
         at += word.length
@@ -97,6 +99,19 @@ export function parsePythonJson(text: string): Value {
     }
   }
 
+  /** Most numbers, in a tenth of the time. */
+  function readShortInt(): number | undefined {
+    let end = at
+    let number = 0
+    let unit = text.charCodeAt(end)
+    for (; unit >= zero && unit <= nine && end - at < safeDigits; unit = text.charCodeAt(++end))
+      number = number * 10 + unit - zero
+    const isZeroFirst = text.charCodeAt(at) === zero && end - at > 1
+    if (end === at || isZeroFirst || isNumberPart(unit)) return undefined
+    at = end
+    return number
+  }
+
   function readNumber(): Value {
     numberPattern.lastIndex = at
     const found = numberPattern.exec(text)
@@ -112,9 +127,7 @@ export function parsePythonJson(text: string): Value {
   }
 
   function skipSpace(): void {
-    spacePattern.lastIndex = at
-    spacePattern.exec(text)
-    at = spacePattern.lastIndex
+    for (let unit = text.charCodeAt(at); isSpace(unit); unit = text.charCodeAt(at)) at++
   }
 
   function fail(reason: string): never {
@@ -153,8 +166,17 @@ export function mayDifferFromPython(text: string): boolean {
   return false
 }
 
-const [quote, minus, backslash, colon, zero, nine] = [0x22, 0x2d, 0x5c, 0x3a, 0x30, 0x39]
+const [quote, minus, dot, backslash, colon, zero, nine] = [0x22, 0x2d, 0x2e, 0x5c, 0x3a, 0x30, 0x39]
 const safeDigits = 15
+
+function isSpace(unit: number): boolean {
+  return unit === 0x20 || unit === 0x0a || unit === 0x0d || unit === 0x09
+}
+
+/** Whether a number goes on with it. */
+function isNumberPart(unit: number): boolean {
+  return (unit >= zero && unit <= nine) || unit === dot || (unit | 0x20) === 0x65
+}
 
 /** Behind the quote that ends the string at `at`. */
 function endOfString(text: string, at: number): number {
