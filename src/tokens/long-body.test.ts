@@ -70,6 +70,12 @@ describe('a body that is spelled in slices', () => {
     }
   })
 
+  it('refuses ints that Python would not read', async () => {
+    for (const int of [10n ** 4300n, -(10n ** 4300n)])
+      await expect(spellInSlices({ int })).rejects.toMatchObject({ reason: 'too-long' })
+    expect(await spelled({ int: 10n ** 4300n - 1n })).toBe(`{"int":${'9'.repeat(4300)}}`)
+  })
+
   it('refuses a text that is too long before it reads any of it', async () => {
     const long = 'ab'.repeat(20 << 20)
     for (const body of [{ long }, { [long]: 1 }]) {

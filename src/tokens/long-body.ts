@@ -3,7 +3,7 @@
  * needs. What is done with it then is what is done with a long body that came as bytes.
  */
 import { WarmrouteError } from '../core/protocol/index.js'
-import { malformed } from './chat/request.js'
+import { LoadOnlyError, malformed } from './chat/request.js'
 import { isFirstHalf, nextTurn, Turn, unwritten } from './next-turn.js'
 import { spellNumber } from './template/spell.js'
 import { Float } from './template/values.js'
@@ -214,7 +214,12 @@ function isLeftOut(value: unknown): boolean {
   return value === undefined || typeof value === 'function' || typeof value === 'symbol'
 }
 
+/** Of more digits Python reads none, and to write them would take as long as they like. */
+const intEnd = 10n ** 4300n
+
 function spellOther(value: unknown): string {
+  if (typeof value === 'bigint' && (value >= intEnd || value <= -intEnd))
+    throw new LoadOnlyError('too-long', 'an int has too many digits')
   if (typeof value === 'bigint' || value instanceof Float) return spellNumber(value)
   return JSON.stringify(value) ?? 'null'
 }
