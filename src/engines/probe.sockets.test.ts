@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -6,6 +7,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { Publisher, Router } from 'zeromq'
 import { NaiveSink } from '../../test/naive-sink.js'
 import { createBlockHasher } from '../core/hashing/index.js'
+import type { Feed } from '../events/index.js'
 import { Intake } from '../events/index.js'
 import { probeSocketType } from './greeting.js'
 import { HttpProbe } from './probe.js'
@@ -43,6 +45,15 @@ describe('asking over HTTP', () => {
     expect(await new HttpProbe({ baseUrl, apiKey: 'wrong' }).get('/')).toMatchObject({ status })
     expect(await new HttpProbe({ baseUrl }).get('/')).toMatchObject({ status })
     expect(seen).toEqual([undefined, 'Bearer wrong', undefined])
+  })
+
+  it('shows the key with each of several questions that were refused at once', async () => {
+    const baseUrl = await serve(({ headers }, response) => {
+      response.writeHead(headers.authorization === 'Bearer k' ? 200 : 403).end('hello')
+    })
+    const probe = new HttpProbe({ baseUrl, apiKey: 'k' })
+    const replies = await Promise.all(['/version', '/metrics', '/server_info'].map((path) => probe.get(path)))
+    expect(replies.map((reply) => reply?.status)).toEqual([200, 200, 200])
   })
 
   it('asks behind the path that the address has, as a proxy wants it', async () => {
@@ -130,6 +141,29 @@ it('polls a TensorRT-LLM server into its feed until told to stop, and forgets wh
   stop.abort()
   await polling
 })
+
+it('polls for as long as it is told to, and leaves nothing of a poll behind', async () => {
+  let polls = 0
+  const baseUrl = await serve((_, response) => {
+    polls++
+    response.end('[]')
+  })
+  const feed = { machine: { connected() {}, disconnected() {}, tick() {} } } as unknown as Feed
+  const stop = new AbortController()
+  const polling = pollTrtllm({ baseUrl, feed, signal: stop.signal, intervalMs: 1 })
+  while (polls < 50) await nextTurn()
+  expect(notedAt(stop.signal)).toBeLessThan(10)
+  stop.abort()
+  await polling
+})
+
+/** Listeners of a signal, and signals that were made of it. */
+function notedAt(signal: AbortSignal): number {
+  const kept = signal as unknown as Record<symbol, { readonly size?: unknown } | undefined>
+  const sizes = Object.getOwnPropertySymbols(signal).map((key) => kept[key]?.size)
+  const made = sizes.filter((size) => typeof size === 'number').reduce((sum, size) => sum + size, 0)
+  return getEventListeners(signal, 'abort').length + made
+}
 
 it('a look that is called off is a question without an answer, not a failure', async () => {
   const stop = new AbortController()

@@ -3,6 +3,7 @@
  * `undefined`: detection goes on with what else it can learn.
  */
 import { request } from 'undici'
+import { Deadline } from './deadline.js'
 
 export interface ProbeReply {
   readonly status: number
@@ -50,42 +51,32 @@ export class HttpProbe implements Probe {
   }
 
   async get(path: string): Promise<ProbeReply | undefined> {
-    const first = await this.#ask(path, this.#needsKey)
+    const hadKey = this.#needsKey // another question may ask for it meanwhile
+    const first = await this.#ask(path, hadKey)
     const isRefused = first?.status === 401 || first?.status === 403
-    if (!isRefused || this.#needsKey || this.#options.apiKey === undefined) return first
+    if (!isRefused || hadKey || this.#options.apiKey === undefined) return first
     this.#needsKey = true
     return this.#ask(path, true)
   }
 
   async #ask(path: string, withKey: boolean): Promise<ProbeReply | undefined> {
     const { baseUrl, apiKey, signal } = this.#options
-    // Not AbortSignal.timeout and any: those go on after the answer, and each ends in an exception that nobody sees.
-    const end = new AbortController()
-    const stop = (): void => end.abort()
-    let isLate = false
-    const timer = setTimeout(() => {
-      isLate = true
-      end.abort()
-    }, this.#options.timeoutMs ?? timeoutMsDefault)
-    timer.unref()
-    signal?.addEventListener('abort', stop, { once: true })
-    if (signal?.aborted) end.abort()
+    const deadline = new Deadline(this.#options.timeoutMs ?? timeoutMsDefault, signal)
     try {
       const reply = await request(baseUrl.replace(/\/$/, '') + path, {
         method: 'GET',
         headers: withKey ? { authorization: `Bearer ${apiKey}` } : {},
-        signal: end.signal,
+        signal: deadline.signal,
       })
       const text = await readText(reply.body, this.#options.replyBytesMax ?? replyBytesDefault)
       if (text === undefined) this.#unanswered++
       return text === undefined ? undefined : { status: reply.statusCode, text }
     } catch (cause) {
       this.#unanswered++
-      this.#trouble = isLate ? 'it does not answer in time' : troubleOf(cause)
+      this.#trouble = deadline.isLate ? 'it does not answer in time' : troubleOf(cause)
       return undefined // refused, reset, too slow: all mean that this question has no answer now
     } finally {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', stop)
+      deadline.clear()
     }
   }
 }

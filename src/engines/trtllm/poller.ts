@@ -5,6 +5,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { request } from 'undici'
 import type { Feed } from '../../events/index.js'
+import { Deadline } from '../deadline.js'
 
 export interface PollerOptions {
   readonly baseUrl: string
@@ -43,12 +44,12 @@ export async function pollTrtllm(options: PollerOptions): Promise<void> {
 }
 
 async function poll(options: PollerOptions): Promise<Uint8Array | undefined> {
-  const timeout = AbortSignal.timeout(options.timeoutMs ?? 5000)
+  const deadline = new Deadline(options.timeoutMs ?? 5000, options.signal)
   try {
     const reply = await request(`${options.baseUrl.replace(/\/$/, '')}/kv_cache_events`, {
       method: 'POST',
       headers: options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` },
-      signal: AbortSignal.any([options.signal, timeout]),
+      signal: deadline.signal,
     })
     const chunks: Uint8Array[] = []
     let size = 0
@@ -60,5 +61,7 @@ async function poll(options: PollerOptions): Promise<Uint8Array | undefined> {
     return reply.statusCode === 200 ? Buffer.concat(chunks) : undefined
   } catch {
     return undefined // refused or too slow: the feed hears of it as a broken connection
+  } finally {
+    deadline.clear()
   }
 }
