@@ -114,6 +114,38 @@ it('makes no deadline for an answer that it has', async () => {
   timeout.mockRestore()
 })
 
+it('leaves nothing behind of sessions that were opened', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  const any = vi.spyOn(AbortSignal, 'any')
+  try {
+    const { agent } = scene()
+    for (let at = 0; at < 5; at++) await agent.begin({ sessionId: `s${at}`, action: 'open' }, 7n)
+    expect([any.mock.calls.length, vi.getTimerCount()]).toEqual([1, 0]) // whether sessions exist was asked once
+  } finally {
+    any.mockRestore()
+    vi.useRealTimers()
+  }
+})
+
+it.each(['its time', 'the controller'])('a session that is being opened ends with %s', async (end) => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  try {
+    const { agent, sessions } = scene({
+      open: (_worker, _request, signal) =>
+        new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('ended')))),
+    })
+    const opening = agent.begin({ sessionId: 's', action: 'open' }, 7n)
+    const outcome = expect(opening).rejects.toMatchObject({ code: 'WR_SESSION_OPEN_FAILED' })
+    await vi.advanceTimersByTimeAsync(0)
+    if (end === 'its time') await vi.advanceTimersByTimeAsync(10_000)
+    else await agent.close()
+    await outcome
+    expect([sessions.size, vi.getTimerCount()]).toEqual([0, 0])
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
 it('closing waits for a session that is being closed instead of cutting it off', async () => {
   let finish: () => void = () => {}
   let wasCut = true

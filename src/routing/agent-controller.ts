@@ -64,6 +64,7 @@ interface Opening {
   readonly workerId: bigint
   /** Whoever answers, it may not be the process that serves from now on. */
   isStale: boolean
+  readonly stop: AbortController
 }
 
 export class AgentController {
@@ -119,6 +120,7 @@ export class AgentController {
 
   async close(): Promise<void> {
     this.#stop.abort()
+    for (const { stop } of this.#opening) stop.abort()
     await Promise.all(this.#closing)
   }
 
@@ -126,10 +128,14 @@ export class AgentController {
     const { sessions, port, now } = this.#options
     const timeoutSecs = control.timeoutSecs ?? defaultTimeoutSecs
     const request = { sessionId: control.sessionId, timeoutSecs: timeoutSecs + surplusSecs, capacityOfStrLen: 65_536 }
-    const opening: Opening = { workerId, isStale: false }
+    // Of its own: Node 20 keeps a note of all that AbortSignal.any makes of a signal that lives on.
+    const stop = new AbortController()
+    const timer = setTimeout(() => stop.abort(), this.#timeoutMs).unref()
+    if (this.#stop.signal.aborted) stop.abort()
+    const opening: Opening = { workerId, isStale: false, stop }
     this.#opening.add(opening)
     const reply = await port
-      .open(workerId, request, this.#deadline())
+      .open(workerId, request, stop.signal)
       .catch((cause: unknown) => {
         throw new WarmrouteError(
           'WR_SESSION_OPEN_FAILED',
@@ -137,7 +143,10 @@ export class AgentController {
           { cause },
         )
       })
-      .finally(() => this.#opening.delete(opening))
+      .finally(() => {
+        clearTimeout(timer)
+        this.#opening.delete(opening)
+      })
     if (reply.status !== 'ok') {
       const reason =
         reply.message ?? (reply.status === undefined ? 'the worker gave no status' : `status ${reply.status}`)
@@ -156,15 +165,11 @@ export class AgentController {
   /** The first answer is kept for good: a fleet without sessions is not asked with every request. */
   #available(): Promise<boolean> {
     return (this.#isAvailable ??= this.#options.port
-      .isAvailable(this.#deadline(availabilityTimeoutMs))
+      .isAvailable(AbortSignal.any([this.#stop.signal, AbortSignal.timeout(availabilityTimeoutMs)]))
       .catch(() => false))
   }
 
   get #timeoutMs(): number {
     return this.#options.timeoutMs ?? 10_000
-  }
-
-  #deadline(ms = this.#timeoutMs): AbortSignal {
-    return AbortSignal.any([this.#stop.signal, AbortSignal.timeout(ms)])
   }
 }
