@@ -40,6 +40,11 @@ export class ModelHub {
     return this.#models.size
   }
 
+  /** Those that are remembered, whether or not they are told now. */
+  get nameCount(): number {
+    return this.#names.size
+  }
+
   all(): IterableIterator<Model> {
     return this.#models.values()
   }
@@ -72,27 +77,26 @@ export class ModelHub {
   /** A worker, which is in, tells its names; `before`: what it told until now. Those of other models stay theirs, and are answered. */
   told(model: Model, spec: WorkerSpec, before: Told | undefined): readonly string[] {
     const now = namesOf(spec)
-    for (const [name] of namesOf(before)) if (!now.has(name) && this.#isUntold(name, model)) this.#forget(name)
-    for (const [name, { away }] of this.#names) if (away?.workerId === spec.id && !now.has(name)) this.#forget(name)
+    const dropped = [...namesOf(before).keys()].filter((name) => !now.has(name))
+    this.#letGo(dropped, model, (name) => void this.#names.delete(name))
+    for (const [name, known] of this.#names)
+      if (known.away?.workerId === spec.id || this.#isOver(known)) this.#names.delete(name) // or it is told again, below
     const taken: string[] = []
+    const changed: string[] = []
     for (const [name, loraName] of now) {
       const known = this.#names.get(name)
-      if (!known) this.#names.set(name, { model, loraName, isLent: true, away: undefined })
-      else if (known.model === model) known.away = undefined
-      else if (known.away) this.#names.set(name, { model, loraName, isLent: true, away: undefined })
-      else taken.push(name)
+      if (!known || known.away) this.#names.set(name, { model, loraName, isLent: true, away: undefined })
+      else if (known.model !== model) taken.push(name)
+      else if (known.loraName !== loraName) changed.push(name)
     }
+    this.#letGo(changed, model, () => {})
     return taken
   }
 
   /** A worker is not in any more; it may come back. */
   left(model: Model, spec: WorkerSpec): void {
-    for (const [name] of namesOf(spec)) {
-      if (!this.#isUntold(name, model)) continue
-      const heir = this.#otherTeller(name, model)
-      if (heir) this.#names.set(name, heir)
-      else this.#names.get(name)!.away ??= { workerId: spec.id, atMs: this.#now() }
-    }
+    const away = { workerId: spec.id, atMs: this.#now() }
+    this.#letGo([...namesOf(spec).keys()], model, (name) => void (this.#names.get(name)!.away = away))
   }
 
   /** Whoever told it has left, and may come back. */
@@ -132,36 +136,28 @@ export class ModelHub {
   /** While a model has nobody, nobody says what it is not called. */
   #find(name: string): Known | undefined {
     const known = this.#names.get(name)
-    if (!known?.away || known.model.fleet.size === 0 || this.#now() - known.away.atMs < awayMs) return known
-    this.#names.delete(name)
-    return undefined
+    return known && this.#isOver(known) ? undefined : known
   }
 
-  #isUntold(name: string, model: Model): boolean {
+  #isOver({ away, model }: Known): boolean {
+    return away !== undefined && model.fleet.size > 0 && this.#now() - away.atMs >= awayMs
+  }
+
+  /** Names of a model that a worker does not tell any more, or not as before: whoever still does says what they mean, its own model first. */
+  #letGo(names: readonly string[], own: Model, untold: (name: string) => void): void {
+    const open = new Set(names.filter((name) => this.#isLentTo(name, own)))
+    if (open.size === 0) return
+    for (const model of new Set([own, ...this.#models.values()]))
+      for (const { spec } of model.fleet.all())
+        for (const [name, loraName] of namesOf(spec))
+          if (open.delete(name)) this.#names.set(name, { model, loraName, isLent: true, away: undefined })
+    for (const name of open) untold(name)
+  }
+
+  #isLentTo(name: string, model: Model): boolean {
     const known = this.#names.get(name)
-    return known?.model === model && known.isLent && !tellerOf(model, name)
+    return known?.model === model && known.isLent
   }
-
-  #forget(name: string): void {
-    const heir = this.#otherTeller(name, this.#names.get(name)!.model)
-    if (heir) this.#names.set(name, heir)
-    else this.#names.delete(name)
-  }
-
-  /** Another model that wanted the name, and may have it now. */
-  #otherTeller(name: string, except: Model): Known | undefined {
-    for (const model of this.#models.values()) {
-      if (model === except) continue
-      const spec = tellerOf(model, name)
-      if (spec) return { model, loraName: namesOf(spec).get(name), isLent: true, away: undefined }
-    }
-    return undefined
-  }
-}
-
-function tellerOf({ fleet }: Model, name: string): WorkerSpec | undefined {
-  for (const { spec } of fleet.all()) if (spec.aliases?.includes(name) || spec.adapters?.includes(name)) return spec
-  return undefined
 }
 
 /** With the adapter that each means. Who only prefills answers no client, under whatever name. */

@@ -43,6 +43,11 @@ async function openNames(): Promise<{
   }
 }
 
+/** By which name each engine was asked. */
+function modelsAsked({ engines }: House): string[][] {
+  return engines.map(({ seen }) => seen.map(({ text }) => (JSON.parse(text) as { model: string }).model))
+}
+
 describe('a name that workers tell', () => {
   it('stays while one of them tells it, and is unknown once the last is seen without it', async () => {
     const { tell, names, ask } = await openNames()
@@ -101,6 +106,22 @@ describe('a name that workers tell', () => {
     tell(1, {})
     expect(await names()).toEqual(['m'])
     for (const name of ['short', 'french']) expect(await ask(name)).toEqual([404, 'WR_MODEL_NOT_FOUND'])
+  })
+
+  it('means what those say who tell it now, whatever it meant before', async () => {
+    const { house, tell, names, ask } = await openNames()
+    tell(1, { adapters: ['x'] })
+    tell(1, { aliases: ['x'] })
+    expect([await names(), await ask('x')]).toEqual([['m', 'x'], served])
+    tell(2, { adapters: ['x'] })
+    house.gateway.removeWorker(1n)
+    expect([await names(), await ask('x')]).toEqual([['m', 'x'], served])
+    expect(modelsAsked(house)).toEqual([['m'], ['x']])
+    tell(1, {})
+    house.gateway.removeWorker(2n)
+    tell(2, { aliases: ['x'] })
+    expect([await names(), await ask('x')]).toEqual([['m', 'x'], served])
+    expect(modelsAsked(house).flat().sort()).toEqual(['m', 'm', 'x'])
   })
 
   it('goes to another model that tells it, too, and not before', async () => {
