@@ -70,7 +70,7 @@ export class Attempt {
     this.#options = options
     this.#routedAtMs = context.now()
     this.#worker = prepared.model.fleet.get(answer.workerId)
-    this.#isRankUnknown = !!this.#worker && !options.pair && choosesRankItself(this.#worker, prepared)
+    this.#isRankUnknown = !!this.#worker && !options.pair?.isRemote && choosesRankItself(this.#worker, prepared)
     this.#guard = guardOf(context, prepared, prompt, {
       requestId: id,
       startedAtMs: record.startedAtMs,

@@ -285,7 +285,7 @@ export class Inference implements Timed, UnderWay {
     const choose = (): Promise<RouteAnswer> => this.#record.inSpan(() => spec.router.route(request))
     const answer = await this.#record.during(this.#context.stages.route, choose)
     const own = promptOn(prompt, answer.workerId)
-    const worker = this.#pair ? undefined : fleet.get(answer.workerId)
+    const worker = this.#pair?.isRemote ? undefined : fleet.get(answer.workerId)
     this.#record.routed(prepared, own, answer, worker !== undefined && choosesRankItself(worker, prepared))
     return asReusable(answer, own, spec.blockSize, fleet)
   }

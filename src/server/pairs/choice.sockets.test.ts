@@ -415,6 +415,15 @@ describe('membership', () => {
     expect([said(response, 'worker-id'), said(response, 'prefill-skipped')]).toEqual(['12', 'no_decode_worker'])
   })
 
+  it('of a rank that the decode worker takes by itself nothing is claimed', async () => {
+    await open('vllm', { newRouter: kv, counts: [1, 1] })
+    house!.gateway.setWorker('m', sized(pair.spec('decode', 0), { dataParallelSize: 2 }))
+    const names = ['prefill-skipped', 'worker-id', 'dp-rank', 'cached-tokens']
+    const whole = await post(house!.url, '/v1/responses', JSON.stringify({ model: 'm', input: 'tides' }))
+    expect(names.map((name) => said(whole, name))).toEqual(['route', '11', null, null])
+    expect(said(await ask(), 'dp-rank')).toMatch(/^[01]$/)
+  })
+
   it('an adapter is prefilled only where it is', async () => {
     const adaptersOf = (id: bigint): readonly string[] => (id === 1n ? [] : ['french'])
     await open('vllm', {
