@@ -14,6 +14,7 @@ import { tinyllamaFolder } from '../real-tokenizers.case.js'
 import { RememberedTexts } from '../remember/remembered-texts.js'
 import { TokenService } from '../token-service.js'
 import { Tokens } from '../tokens.js'
+import type { EngineEndpoint } from './engine-tokens.js'
 import type { ToldEngine } from './learnt-engine.case.js'
 import { toldEngine } from './learnt-engine.case.js'
 
@@ -68,6 +69,11 @@ async function serve(
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
 }
 
+/** What it is asked for does not hang on the machine's speed. */
+function patientEngine(url: string): EngineEndpoint {
+  return { url, dialect: 'vllm', renderMsMax: 60_000 }
+}
+
 /** A conversation after so many turns. */
 function chat(turns: number): Body {
   const messages = [{ role: 'system', content: prose(600, 5) }]
@@ -88,7 +94,7 @@ it.each([
   { says: 'only tokenizes', renders: false, whole: '/tokenize' },
 ])('an engine that tells what its texts are made of, and $says, is asked for new ends', async ({ renders, whole }) => {
   const { url, asked } = await serve({ renders })
-  const status = await service.setModel('told', { engine: { url, dialect: 'vllm', wallMs: () => 0 } })
+  const status = await service.setModel('told', { engine: { ...patientEngine(url), wallMs: () => 0 } })
   expect(status).toMatchObject({ source: 'engine', asks: 'ends', reason: undefined })
   for (let turn = 1; turn <= 20; turn++) {
     const { ids, source } = await tokensOf('told', chat(turn))
@@ -109,7 +115,7 @@ it.each([
 it('asks for a chat again after each quarter of an hour, since the engine may show the date of wherever it is', async () => {
   const { url, asked } = await serve({ tells: false })
   let wallMs = Date.UTC(2026, 10, 5, 18, 14, 59)
-  await service.setModel('dated', { engine: { url, dialect: 'vllm', wallMs: () => wallMs } })
+  await service.setModel('dated', { engine: { ...patientEngine(url), wallMs: () => wallMs } })
   const askedFor = async (body: Body, route?: Route): Promise<number> => {
     const before = asked.length
     await tokensOf('dated', body, route)
@@ -124,7 +130,7 @@ it('asks for a chat again after each quarter of an hour, since the engine may sh
 
 it('blocks of what is known are not hashed again', async () => {
   const { url } = await serve()
-  await service.setModel('hashed', { engine: { url, dialect: 'vllm' } })
+  await service.setModel('hashed', { engine: { ...patientEngine(url) } })
   const scheme = createHashScheme({ blockSize: 16 })
   const hasher = createBlockHasher()
   const extend = vi.spyOn(hasher, 'extend')
@@ -140,7 +146,7 @@ it('blocks of what is known are not hashed again', async () => {
 
 it('the memory of answered ids is counted', async () => {
   const { url } = await serve({ tells: false })
-  await service.setModel('counted', { engine: { url, dialect: 'vllm', cacheBytes: 3 * 40_000 } })
+  await service.setModel('counted', { engine: { ...patientEngine(url), cacheBytes: 3 * 40_000 } })
   const ids = (): unknown => ({ ...service.counts.models['counted']!.ids })
   await tokensOf('counted', chat(1))
   expect(ids()).toEqual({ hits: 0, misses: 1, evictions: 0 })
@@ -154,7 +160,7 @@ it('the memory of answered ids is counted', async () => {
 
 it('a prompt with special tokens around it is continued, too', async () => {
   const { url, asked } = await serve()
-  await service.setModel('wrapped', { engine: { url, dialect: 'vllm' } })
+  await service.setModel('wrapped', { engine: { ...patientEngine(url) } })
   const text = (count: number): string => `${prose(300, 1)}</s>${'more words</s>'.repeat(count)}`
   for (let turn = 1; turn < 8; turn++) {
     const { ids } = await tokensOf('wrapped', { prompt: text(turn) }, 'completions')
@@ -165,7 +171,7 @@ it('a prompt with special tokens around it is continued, too', async () => {
 
 it('an engine that does not tell is asked for the whole, and the status says so', async () => {
   const { url, asked } = await serve({ tells: false })
-  expect(await service.setModel('silent', { engine: { url, dialect: 'vllm' } })).toMatchObject({
+  expect(await service.setModel('silent', { engine: { ...patientEngine(url) } })).toMatchObject({
     asks: 'whole',
     reason: 'it was not started with --enable-tokenizer-info-endpoint',
   })
@@ -184,7 +190,7 @@ it('an engine that does not tell is asked for the whole, and the status says so'
 it('one difference ends it, and what was pieced together is forgotten', async () => {
   let current = engine
   const { url, asked } = await serve({ engine: () => current })
-  await service.setModel('changes', { engine: { url, dialect: 'vllm' } })
+  await service.setModel('changes', { engine: { ...patientEngine(url) } })
   for (const turns of [1, 2]) await tokensOf('changes', chat(turns))
   // As after a restart with other arguments: the engine now renders a line more.
   current = { ...engine, render: (route, body) => Uint32Array.of(7, ...engine.render(route, body)) }
@@ -203,7 +209,7 @@ it('one difference ends it, and what was pieced together is forgotten', async ()
 it('an answer that others refute while it is looked for in slices is asked for again, as a whole', async () => {
   let current = engine
   const { url, asked } = await serve({ engine: () => current })
-  await service.setModel('sliced', { engine: { url, dialect: 'vllm' } })
+  await service.setModel('sliced', { engine: { ...patientEngine(url) } })
   const prompt = (count: number): string => `${prose(300, 1)}</s>${'more words</s>'.repeat(count)}`
   await tokensOf('sliced', { prompt: prompt(1) }, 'completions')
   for (let turn = 1; turn <= 6; turn++) await tokensOf('sliced', chat(turn)) // now chats are trusted, and few checked
@@ -240,7 +246,7 @@ it('an engine that never says what it is made of holds nobody up for long', asyn
   const status = await service.setModel('mute', { engine: { url, dialect: 'vllm', deadlineMs: 60 } })
   expect(status).toMatchObject({ asks: 'whole', reason: expect.stringContaining('could not be learnt') as never })
   const stop = AbortSignal.abort(new Error('over'))
-  await expect(service.setModel('mute', { engine: { url, dialect: 'vllm' } }, stop)).rejects.toThrow('over')
+  await expect(service.setModel('mute', { engine: { ...patientEngine(url) } }, stop)).rejects.toThrow('over')
 })
 
 it('an engine that failed to say what it is made of is asked again, less and less often, and then for new ends', async () => {
@@ -255,7 +261,7 @@ it('an engine that failed to say what it is made of is asked again, less and les
     else response.writeHead(503).end()
   })
   try {
-    expect(await patient.setModel('late', { engine: { url, dialect: 'vllm' } })).toMatchObject({
+    expect(await patient.setModel('late', { engine: { ...patientEngine(url) } })).toMatchObject({
       asks: 'whole',
       reason: expect.stringContaining('could not be learnt') as never,
     })
@@ -301,7 +307,7 @@ it.each<Ending>([
   await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   try {
-    await patient.setModel('down', { engine: { url, dialect: 'vllm' } })
+    await patient.setModel('down', { engine: { ...patientEngine(url) } })
     await vi.waitFor(() => expect(count).toBeGreaterThanOrEqual(3), 10_000)
     await end(patient)
     const before = count

@@ -54,6 +54,8 @@ export interface EngineEndpoint {
   readonly cacheBytes?: number
   /** Milliseconds since 1970: an answer may show the date. */
   readonly wallMs?: () => number
+  /** What takes longer to render on the loop is left to the engine. */
+  readonly renderMsMax?: number
 }
 
 export type ReadLong = (bytes: Uint8Array, options: TokenizeOptions) => Promise<TokensAnswer>
@@ -240,6 +242,7 @@ export class EngineTokens implements TokenSource {
       encode: (text, addSpecialTokens) => this.#encode(text, addSpecialTokens, { signal }),
       rules: this.#rules,
       bytesMax: this.#shareBytes,
+      renderMsMax: this.#endpoint.renderMsMax,
     })
     if (learnt instanceof EnginePieces) this.#pieces = learnt
     this.#wholeReason = learnt instanceof EnginePieces ? undefined : learnt.reason
