@@ -259,8 +259,8 @@ async function measure(
 
 /**
  * Gateway and floor in turns, each turn with the same load; one turn before the first is not counted. Slow streams come twice in a turn,
- * and the second time counts: while the others have their turns V8 gives memory back. How much of the figure's spread that explains is
- * open (docs/decisions/0250), so the first time is a figure of its own.
+ * and the second time counts: while the others have their turns V8 gives memory back, and throws compiled code away with it, of the floor
+ * after seconds (docs/decisions/0267). So the first time is a figure of its own.
  */
 async function takeTurns(
   stage: Stage,
