@@ -9,7 +9,7 @@ import { asList, asRecord, malformed } from './request.js'
 
 export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Body): ChatPrompt {
   const tools = shapeTools(body['tools'], body['tool_choice'])
-  const { format } = choose(tools !== null)
+  const format = choose(tools !== null).formats.sglang
   const kwargs = kwargsOf(body, defaults)
   const messages = asList(body['messages'], 'messages').map((message) => shapeMessage(message, format))
   const last = messages.at(-1)

@@ -7,10 +7,10 @@ import { strip } from '../template/methods.js'
 import { newConstants, Template } from '../template/template.js'
 import { indexIn } from '../template/texts.js'
 import type { Value } from '../template/values.js'
-import type { ContentFormat } from './content-format.js'
+import type { ContentFormats } from './content-format.js'
 import type { TemplateHabits } from './converted.js'
 import { habitsOf } from './template-habits.js'
-import { detectContentFormat } from './content-format.js'
+import { detectContentFormats } from './content-format.js'
 
 export interface ParsedTemplate {
   readonly name: string
@@ -37,7 +37,8 @@ export class ChatTemplates {
 export interface ChosenTemplate {
   readonly template: Template
   readonly constants: Scope
-  readonly format: ContentFormat
+  /** How each engine hands it the content of messages. */
+  readonly formats: ContentFormats
   readonly knowsDeveloper: boolean
   /** transformers continues no message whose template does not name its content. */
   readonly namesContent: boolean
@@ -49,7 +50,7 @@ function ready({ source, parsed }: ParsedTemplate, constants: Scope, habits: Tem
   return {
     template: new Template(parsed),
     constants,
-    format: detectContentFormat(parsed),
+    formats: detectContentFormats(source, parsed),
     knowsDeveloper: /(['"])developer\1/.test(source),
     namesContent: source.includes('content'),
     habits,

@@ -15,7 +15,7 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body
   const shown = shapeTools(body['tools'])
   const kwargs = kwargsOf(body, defaults)
   const tools = kwargs['tools'] ?? shown
-  const { format, knowsDeveloper } = choose(tools !== null)
+  const { formats, knowsDeveloper } = choose(tools !== null)
   const continueFinalMessage = body['continue_final_message'] === true
   const { add_generation_prompt: addGenerationPrompt = true } = body
   if (typeof addGenerationPrompt !== 'boolean') malformed('add_generation_prompt is true or false')
@@ -25,7 +25,7 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body
   return {
     kind: 'chat',
     render: {
-      messages: shapeMessages(body['messages'], format, knowsDeveloper, isParsed),
+      messages: shapeMessages(body['messages'], formats.vllm, knowsDeveloper, isParsed),
       tools,
       documents: body['documents'] ?? kwargs['documents'] ?? null,
       addGenerationPrompt,
