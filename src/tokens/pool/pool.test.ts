@@ -40,6 +40,12 @@ async function encode(
   return [...(await pool.run('encode', task, { ...patient, ...options })).ids]
 }
 
+/** One is there long before the other. */
+async function bothThreads(pool: CountedPool): Promise<void> {
+  for (pool.encodedBy.clear(); pool.encodedBy.size < 2; )
+    await Promise.all([1, 2, 3, 4].map((at) => encode(pool, prose(20_000, at))))
+}
+
 it('each of many texts at once gets its own ids, in its own model, from two threads', async () => {
   const pool = open({ threads: 2, queueMax: 100 })
   const encoders = { tiny: realTokenizer('tinyllama').newEncoder(), gpt2: realTokenizer('gpt2').newEncoder() }
@@ -75,15 +81,49 @@ it('refuses what may not wait, and an aborted task takes nothing with it but its
 it('a task that is aborted while it waits leaves the one that runs alone', async () => {
   const pool = open({ threads: 1 })
   const [running, waiting] = [new AbortController(), new AbortController()]
+  await encode(pool, 'the thread is there')
   let isHeld = true
   const held = encode(pool, endless, { signal: running.signal }).finally(() => (isHeld = false))
   const left = encode(pool, 'left', { signal: waiting.signal })
   waiting.abort(new Error('left'))
   await expect(left).rejects.toThrow('left')
+  await expect(encode(pool, 'late', { deadlineMs: 1 })).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE' })
   expect(isHeld).toBe(true)
+  expect(pool.counts.ended).toBe(0) // neither had a thread
   running.abort(new Error('held'))
   await expect(held).rejects.toThrow('held')
-})
+  expect(pool.counts).toEqual({ done: 1, failed: 3, refused: 0, ended: 1 })
+}, 60_000)
+
+it('a thread that ends with its task is replaced for those that wait, also while another is busy', async () => {
+  const pool = open({ threads: 2 })
+  const [one, other] = [new AbortController(), new AbortController()]
+  await bothThreads(pool)
+  const held = [one, other].map(({ signal }) => expect(encode(pool, endless, { signal })).rejects.toThrow('gone'))
+  const waiting = [1, 2, 3].map((at) => encode(pool, `waits ${at}`, { deadlineMs: 20_000 }))
+  one.abort(new Error('gone'))
+  expect((await Promise.all(waiting)).every((ids) => ids.length > 0)).toBe(true)
+  expect(pool.running).toBe(1)
+  other.abort(new Error('gone'))
+  await Promise.all(held)
+}, 60_000)
+
+it('a thread that is lost takes its task with it and nothing else, and another serves those that wait', async () => {
+  const threads: Worker[] = []
+  const onWorker = (worker: Worker): void => void threads.push(worker)
+  process.on('worker', onWorker)
+  const pool = open({ threads: 1 })
+  const wanted = await encode(pool, 'hello')
+  const held = encode(pool, endless)
+  const waiting = encode(pool, 'hello')
+  threads.at(-1)!.emit('error', new Error('out of memory'))
+  await expect(held).rejects.toMatchObject({ code: 'WR_TOKENS_SOURCE_FAILED', details: { reason: 'out of memory' } })
+  expect(await waiting).toEqual(wanted)
+  threads.at(-1)!.emit('error', new Error('lost with nothing to do'))
+  expect(await encode(pool, 'hello')).toEqual(wanted)
+  expect(threads).toHaveLength(3)
+  process.off('worker', onWorker)
+}, 60_000)
 
 it('a task of a request that is gone already is not begun', async () => {
   const pool = open({ threads: 1 })

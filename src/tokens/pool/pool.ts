@@ -1,6 +1,7 @@
 /**
  * The tokenizer threads: few, with a bounded queue. A task that outlives its deadline, or whose request is aborted, takes its
- * thread with it; the pool starts another.
+ * thread with it; the pool starts another. The queue is ours: the pool beneath starts a thread for a task that it is given, and none for
+ * those that wait in a queue of its own while another thread is left.
  */
 import { createRequire } from 'node:module'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -41,6 +42,10 @@ export class TokenPool {
   readonly threads: number
   readonly #pool: Tinypool
   readonly #tasksMax: number
+  /** What lets each task begin that waits, in their order. */
+  readonly #waiting = new Set<() => void>()
+  /** Tasks that have a thread, or one that ends. */
+  #begun = 0
   #running = 0
   #isClosed = false
 
@@ -54,6 +59,8 @@ export class TokenPool {
       maxThreads: threads,
       idleTimeout: 60_000,
     })
+    // A thread that is lost while it has nothing to do: the next task has another. Unheard it would end the process.
+    this.#pool.on('error', () => undefined)
   }
 
   /** Tasks that run or wait. */
@@ -67,14 +74,18 @@ export class TokenPool {
     options: TaskOptions,
   ): Promise<TaskTypes[Name]['result']> {
     options.signal?.throwIfAborted()
-    if (this.#isClosed) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: 'the threads are closed' })
+    if (this.#isClosed) throw closed()
     if (this.#running >= (options.isSmall ? this.#tasksMax * smallShare : this.#tasksMax)) {
       this.counts.refused++
       throw new WarmrouteError('WR_TOKENS_BUSY', { waiting: this.#running })
     }
     const stop = new AbortController()
+    let ended: Promise<unknown> | undefined
     const end = (reason: unknown): void => {
-      if (!this.#isClosed) stop.abort(reason) // else its thread ends anyway, and another would be started in its place
+      if (this.#isClosed) return // its thread ends anyway, and another would be started in its place
+      const before = this.#pool.threads
+      stop.abort(reason)
+      ended = this.#endOf(before)
     }
     const onAbort = (): void => end(options.signal?.reason)
     const timer = setTimeout(() => {
@@ -82,7 +93,12 @@ export class TokenPool {
     }, options.deadlineMs)
     options.signal?.addEventListener('abort', onAbort, { once: true })
     this.#running++
+    let hasBegun = false
     try {
+      const turn = this.#begin(stop.signal)
+      if (turn) await turn
+      hasBegun = true
+      if (this.#isClosed) throw closed()
       const transferList = [...(options.transfer ?? [])]
       const answer = (await this.#pool.run(task, { name, signal: stop.signal, transferList })) as Answer<
         TaskTypes[Name]['result']
@@ -93,13 +109,52 @@ export class TokenPool {
     } catch (error) {
       this.counts.failed++
       if (!stop.signal.aborted) throw isOurs(error) ? error : threadLost(error)
-      this.counts.ended++
       throw stop.signal.reason
     } finally {
       this.#running--
       clearTimeout(timer)
       options.signal?.removeEventListener('abort', onAbort)
+      if (hasBegun) void Promise.resolve(ended).then(() => this.#next())
     }
+  }
+
+  /** Waits for a thread. */
+  #begin(signal: AbortSignal): Promise<void> | undefined {
+    if (this.#begun < this.threads) {
+      this.#begun++
+      return undefined
+    }
+    return new Promise((resolve, reject) => {
+      const begin = (): void => {
+        signal.removeEventListener('abort', leave)
+        resolve()
+      }
+      const leave = (): void => {
+        this.#waiting.delete(begin)
+        reject(signal.reason as Error)
+      }
+      this.#waiting.add(begin)
+      signal.addEventListener('abort', leave, { once: true })
+    })
+  }
+
+  #next(): void {
+    const [begin] = this.#waiting
+    if (!begin) {
+      this.#begun--
+      return
+    }
+    this.#waiting.delete(begin)
+    begin()
+  }
+
+  /** Of the thread that a task took with it, if it had one. Until it has ended it may still answer, and would be given another task. */
+  #endOf(before: Tinypool['threads']): Promise<unknown> | undefined {
+    const left = new Set(this.#pool.threads)
+    const thread = before.find((it) => !left.has(it))
+    if (!thread) return undefined
+    this.counts.ended++
+    return thread.terminate() // it does already; this says when it has
   }
 
   /** What runs or waits fails; nothing begins any more. */
@@ -107,6 +162,10 @@ export class TokenPool {
     this.#isClosed = true
     return this.#pool.destroy()
   }
+}
+
+function closed(): WarmrouteError {
+  return new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: 'the threads are closed' })
 }
 
 function isOurs(error: unknown): boolean {
