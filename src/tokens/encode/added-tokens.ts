@@ -28,6 +28,8 @@ export class AddedTokenFinder {
   readonly count: number
   /** First bytes of those that have to stand alone. */
   readonly #alone: ReadonlySet<number>
+  /** The longest of those, in bytes. */
+  readonly #aloneMax: number
   readonly match: AddedMatch = { from: 0, to: 0, next: 0, id: 0 }
   /** 1 for the first byte of a token. */
   readonly #firsts = new Uint8Array(256)
@@ -49,8 +51,10 @@ export class AddedTokenFinder {
     const firsts = new Set(candidates.map((candidate) => candidate.bytes[0]!))
     this.onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
     this.count = candidates.length
-    this.#alone = new Set(candidates.filter(({ entry }) => entry.single_word).map(({ bytes }) => bytes[0]!))
-    this.lengthMax = candidates.reduce((longest, { bytes }) => Math.max(longest, bytes.length), 0)
+    const alone = candidates.filter(({ entry }) => entry.single_word)
+    this.#alone = new Set(alone.map(({ bytes }) => bytes[0]!))
+    this.#aloneMax = longestOf(alone)
+    this.lengthMax = longestOf(candidates)
     this.#classes = classes
     this.#isSpaced = candidates.some(({ bytes }) => (classes[codePointAt(bytes, 0)]! & space) !== 0)
   }
@@ -82,6 +86,18 @@ export class AddedTokenFinder {
   /** Whether a token at `at`, which is not the start of the text, may depend on the character before it. */
   looksBehind(bytes: Uint8Array, at: number): boolean {
     return this.#alone.has(bytes[at]!) && isAfterWord(bytes, at)
+  }
+
+  /** Whether `at` lies inside of a token that has to stand alone: where it does not, what is inside of it is none either, and a rest would not know. */
+  isInside(bytes: Uint8Array, start: number, at: number, end: number): boolean {
+    for (let from = Math.max(start, at - this.#aloneMax + 1); from < at; from++) {
+      let node: number | undefined = this.#alone.has(bytes[from]!) ? 0 : undefined
+      for (let index = from; node !== undefined && index < end; index++) {
+        node = this.#edges.get(node * 256 + bytes[index]!)
+        if (node !== undefined && index >= at && this.#ends[node]?.entry.single_word) return true
+      }
+    }
+    return false
   }
 
   #plant(candidate: Candidate): void {
@@ -125,6 +141,10 @@ export class AddedTokenFinder {
     this.match.next = this.#isSpaced ? at + token.length : right
     this.match.id = entry.id
   }
+}
+
+function longestOf(candidates: readonly Candidate[]): number {
+  return candidates.reduce((longest, { bytes }) => Math.max(longest, bytes.length), 0)
 }
 
 function standsAlone(bytes: Uint8Array, start: number, at: number, to: number, end: number): boolean {

@@ -27,6 +27,16 @@ const tokenizers = [
   neighbours(false, true),
   neighbours(true, true),
   neighbours(false, false),
+  // One that does not stand alone hides what is inside of it, also where it is cut into pieces.
+  ...[false, true].map((normalized) =>
+    changedTokenizer('gpt2', `with a token inside of another, normalised: ${normalized}`, {
+      added_tokens: [
+        added(50_256, '<|endoftext|>', {}),
+        added(50_257, 'qz', { normalized }),
+        added(50_258, '!9qz', { single_word: true }),
+      ],
+    }),
+  ),
   ofGpt2('with words of their own', { single_word: true }),
   ofGpt2('with words of their own, normalised', { single_word: true, normalized: true }),
   ofGpt2('with words that strip', { lstrip: true, rstrip: true }),
@@ -56,6 +66,7 @@ const tokenizers = [
 const hards = [
   '5ing 好ing _ing',
   'ingqz qz 5qz',
+  '5!9qz !9qz 5!9!9qz!9qz5 !9 5',
   'ing7z 7z 57z',
   'x<|endoftext|>\nqz x<|endoftext|>\n\nqz ',
   'e\u0301 x<|im_end|>好 e\u0301<|im_end|>\u0301 x<|endoftext|>',

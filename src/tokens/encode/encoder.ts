@@ -442,8 +442,13 @@ export class Encoder {
 
   /** A rest does not know what stands before it. */
   #addBoundary(at: number): void {
-    if (this.#raw.looksBehind(this.#bytes, at) || this.#normalized.looksBehind(this.#bytes, at)) return
+    if (this.#isTokenAcross(this.#raw, at) || this.#isTokenAcross(this.#normalized, at)) return
     this.boundaries.add(at - textStart, this.#count)
+  }
+
+  #isTokenAcross(tokens: AddedTokenFinder, at: number): boolean {
+    const bytes = this.#bytes
+    return tokens.looksBehind(bytes, at) || tokens.isInside(bytes, textStart, at, textStart + this.#length)
   }
 
   #reserveBytes(room: number): void {
