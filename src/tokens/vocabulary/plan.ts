@@ -2,6 +2,7 @@
  * Reads a `tokenizer.json` and says how texts are encoded with it: by our own exact paths, or by the library when the file
  * asks for a step that we have no fast twin of. Pure; the plan is plain data and travels to threads.
  */
+import { numberAddedTokens } from './added-ids.js'
 import { letter, mark } from './char-classes.js'
 import type { AddedTokenEntry, Step, TokenizerConfigFile, TokenizerFile } from './tokenizer-file.js'
 import { specialTokenText } from './tokenizer-file.js'
@@ -97,14 +98,10 @@ export function planEncoder(
   config: TokenizerConfigFile,
   options: PlanOptions = {},
 ): EncoderPlan | LibraryPlan {
-  const specials = planSpecials(file, config)
+  const addedTokens = numberAddedTokens(file)
+  const specials = planSpecials(file, config, addedTokens)
   const shape = planShape(file, config, options.llamaPrefix ?? 'auto')
   if (typeof shape === 'string') return { kind: 'library', reason: shape, ...specials }
-  // An added token that the vocabulary has already keeps the vocabulary's id, whatever the list says.
-  const addedTokens = (file.added_tokens ?? []).map((token) => ({
-    ...token,
-    id: file.model.vocab[token.content] ?? token.id,
-  }))
   return { ...shape, ...specials, addedTokens }
 }
 
@@ -122,7 +119,7 @@ function planByteLevel(file: TokenizerFile): Shape | string {
   const normalizers = flatten(file.normalizer, 'normalizers')
   const odd = normalizers.find((step) => step.type !== 'NFC')
   if (odd) return `normalizer ${odd.type}`
-  const unlike = normalizers.length > 0 && tokenThat(file, (content) => toNfc(content) !== content)
+  const unlike = normalizers.length > 0 && tokenThat(file, ({ content }) => toNfc(content) !== content)
   if (unlike) return unlike
   const steps = flatten(file.pre_tokenizer, 'pretokenizers')
   const last = steps.at(-1)
@@ -162,9 +159,9 @@ function isLinear({ type, pattern }: Step): boolean {
 /** The first added token that is looked for behind the normaliser, which changes its spelling, too: we look for tokens as they are written. */
 function tokenThat(
   { added_tokens: added }: TokenizerFile,
-  isChanged: (content: string) => boolean,
+  isChanged: (token: AddedTokenEntry) => boolean,
 ): string | undefined {
-  const token = added?.find(({ content, normalized }) => normalized && isChanged(content))
+  const token = added?.find((it) => it.normalized && isChanged(it))
   return token && `added token ${token.content}, which is normalised`
 }
 
@@ -209,7 +206,10 @@ function sentencepieceSteps(
   const rest = prepends ? normalizers.slice(1) : normalizers
   const replaces = rest.length === 1 && isSpaceToMark(rest[0]!)
   if (replaces && pre.every(isSplitAtSpace)) {
-    const unlike = tokenThat(file, (content) => prepends || /[ ▁]/.test(content))
+    // Nor does one find the white space beside it that has become marks.
+    const isChanged = ({ content, lstrip, rstrip }: AddedTokenEntry): boolean =>
+      prepends || lstrip || rstrip || /[ ▁]/.test(content)
+    const unlike = tokenThat(file, isChanged)
     return { prefix: prepends ? 'always' : 'none', cutsAtMark: false, unlike }
   }
   if (normalizers.length === 0 && pre.length === 1 && pre[0]!.type === 'Metaspace') {
@@ -235,10 +235,11 @@ function isSplitAtSpace(step: Step): boolean {
 function planSpecials(
   file: TokenizerFile,
   config: TokenizerConfigFile,
+  addedTokens: readonly AddedTokenEntry[],
 ): { readonly specialsBefore: readonly number[]; readonly specialsAfter: readonly number[] } {
   const idOf = (text: string | undefined): readonly number[] => {
     if (text === undefined) return []
-    const id = file.added_tokens?.find((token) => token.content === text)?.id ?? file.model.vocab[text]
+    const id = addedTokens.find((token) => token.content === text)?.id ?? file.model.vocab[text]
     return id === undefined ? [] : [id]
   }
   // transformers rebuilds a Llama tokenizer's template from these two switches, whatever the file says.
