@@ -99,11 +99,8 @@ it('the library finds such a token where the Rust binding does', async () => {
   expect(found).toContain(false)
 })
 
-const token = (id: number, content: string): AddedTokenEntry => ({
-  ...{ single_word: false, lstrip: false, rstrip: false, normalized: false, special: true },
-  id,
-  content,
-})
+const unflagged = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }
+const token = (id: number, content: string): AddedTokenEntry => ({ ...unflagged, id, content })
 
 // Engines number them when they load the file, whatever it says; of the five files each says what they come to.
 it.each<{ says: string; listed: (size: number) => readonly AddedTokenEntry[]; vocab?: Record<string, number> }>([
