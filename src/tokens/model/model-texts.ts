@@ -28,6 +28,8 @@ export interface ModelTextsOptions {
   readonly loopMsMax: number
   /** Texts of so many UTF-16 units are read and searched for in one turn of the loop; longer ones take several. */
   readonly turnUnitsMax?: number | undefined
+  /** A remembered text holds more than before. */
+  readonly onGrown?: (text: RememberedText) => void
 }
 
 /** How long a thread may take, and who may not want it any more. */
@@ -96,7 +98,7 @@ export class ModelTexts {
             pieceCacheBytes: cacheBytes / 7,
             segmentCacheBytes: cacheBytes / 7,
           })
-    this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 5) / 7 : cacheBytes)
+    this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 5) / 7 : cacheBytes, options.onGrown)
   }
 
   /** Whether texts are encoded by the library, for want of an encoder of our own for the model's steps. */

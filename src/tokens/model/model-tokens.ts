@@ -125,6 +125,7 @@ export class ModelTokens {
       loopBytesMax: options.loopBytesMax ?? loopBytesMaxDefault,
       loopMsMax: this.#encodeMsMax,
       turnUnitsMax: options.turnUnitsMax,
+      onGrown: (text) => this.#prefixes.measure(text),
     })
     this.#date = options.date
     this.#rules = { ...plainRules, ...options.rules }

@@ -71,6 +71,15 @@ describe('of a prompt that is cut, the hashes are not those of what it was cut f
   })
 })
 
+it('the hashes of a chat count wherever it is kept: as a text and as a rendering', async () => {
+  const model = new ModelTokens(qwen, pool, { loopMsMax: Infinity })
+  const tokens = await model.tokenize('chat', spoken(nine))
+  const before = model.counts.cacheBytes
+  const hashes = tokens.blockHashes(createHashScheme({ blockSize: 1 }), hasher)
+  expect(hashes.count).toBe(tokens.ids.length)
+  expect(model.counts.cacheBytes - before).toBe(2 * (hashes.local.byteLength + hashes.sequence.byteLength))
+})
+
 it('a chat with special tokens around it is not continued from one without, nor the other way round', async () => {
   const wrapped = { ...spoken(nine), add_special_tokens: true }
   const longer = spoken([...nine, prose(300, 10), prose(300, 11)])

@@ -53,9 +53,12 @@ export class RememberedTexts {
   readonly #texts: LRUCache<number, { readonly text: RememberedText }>
   readonly #byMark = new Map<number, number>()
   readonly #textBytesMax: number
+  readonly #onGrown: ((text: RememberedText) => void) | undefined
   #nextKey = 1
 
-  constructor(bytesMax: number) {
+  /** `onGrown`: hashes were added to a text, which others may keep, too. */
+  constructor(bytesMax: number, onGrown?: (text: RememberedText) => void) {
+    this.#onGrown = onGrown
     this.#textBytesMax = Math.max(1, bytesMax >>> 1)
     this.#texts = new LRUCache({
       maxSize: Math.max(1, bytesMax),
@@ -134,6 +137,7 @@ export class RememberedTexts {
     if (text.hashes.length === hashesPerTextMax) text.hashes.shift()
     text.hashes.push(hashes)
     if (this.#texts.peek(text.key)?.text === text) this.#texts.set(text.key, { text })
+    this.#onGrown?.(text)
   }
 
   clear(): void {

@@ -283,6 +283,32 @@ it('renders a template in full once a comparison has refuted it', () => {
   expect(prefixes.byteLength).toBe(0)
 })
 
+it('compares in what the first rendering left of its time, and not at all where it left none', () => {
+  const honest = new Template(parseTemplate('{% for m in messages %}{{ m.content }}{% endfor %}'))
+  const given: number[] = []
+  let now = 0
+  let takesMs = 3
+  const slow = {
+    replayedLoops: 1,
+    render: (...args: Parameters<Template['render']>) => {
+      given.push(args[1].limits.deadlineMs)
+      now += takesMs
+      return honest.render(...args)
+    },
+  } as unknown as Template
+  const prefixes = new RenderedPrefixes<Kept>(1 << 20)
+  const limits = { ...roomy, deadlineMs: 4 }
+  const render = (length: number): string =>
+    keep(prefixes.render(slow, { messages: conversation(length) }, { ...options, limits, now: () => now }))
+  render(9)
+  render(10)
+  expect(given).toEqual([4, 4, 1])
+  takesMs = 4
+  render(11)
+  expect(given).toEqual([4, 4, 1, 4])
+  expect(prefixes.counts).toMatchObject({ hits: 2, compared: 1, refuted: 0 })
+})
+
 describe('what is kept', () => {
   const template = new Template(parseTemplate('{% for m in messages %}{{ m.content }}{% endfor %}'))
   const noted = (note: string): Value => conversation(9).map((message) => ({ ...(message as Variables), note }))
@@ -303,6 +329,32 @@ describe('what is kept', () => {
       return prefixes.byteLength
     })
     expect(sizes[1]! - sizes[0]!).toBe(5000)
+  })
+
+  it('counts what its text has grown by since, and forgets others for it', () => {
+    const sizes = new Map<Kept, number>()
+    const sizeOfText = (text: Kept): number => sizes.get(text) ?? 100
+    const prefixes = new RenderedPrefixes<Kept>(20_000, { sizeOfText })
+    const texts = ['a', 'b', 'c'].map((start) => {
+      const messages = [{ role: 'user', content: start }, ...conversation(9)]
+      const text = { bytes: new TextEncoder().encode(start) }
+      prefixes.render(template, { messages }, options).keep!(text)
+      return text
+    })
+    const grow = (text: Kept, size: number): void => {
+      sizes.set(text, size)
+      prefixes.measure(text)
+    }
+    const before = prefixes.byteLength
+    grow(texts[0]!, 1100)
+    grow({ bytes: new Uint8Array(9) }, 5000) // it is not kept
+    expect(prefixes.byteLength).toBe(before + 1000)
+    grow(texts[1]!, 5100) // the third is the one that was not used
+    expect([prefixes.byteLength, prefixes.markCount]).toEqual([(2 * before) / 3 + 6000, 20])
+    grow(texts[1]!, 12_000) // too large to be kept
+    grow(texts[1]!, 100)
+    expect([prefixes.byteLength, prefixes.markCount]).toEqual([before / 3 + 1000, 10])
+    expect(prefixes.counts.evictions).toBe(2)
   })
 
   it('is forgotten within its bytes, and counted', () => {

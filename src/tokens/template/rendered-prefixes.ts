@@ -48,6 +48,8 @@ interface Kept<Text extends KeptText> {
   readonly loops: readonly (LoopTurns | undefined)[]
   readonly marks: readonly number[]
   readonly size: number
+  /** What of it is the text's. */
+  readonly textSize: number
 }
 
 export interface PrefixOptions<Text extends KeptText> {
@@ -70,6 +72,7 @@ export class RenderedPrefixes<Text extends KeptText> {
   readonly counts: PrefixCounts = { hits: 0, misses: 0, evictions: 0, turns: 0, compared: 0, refuted: 0 }
   readonly #kept: LRUCache<number, Kept<Text>>
   readonly #byMark = new Map<number, number>()
+  readonly #keys = new WeakMap<Text, number>()
   readonly #uses = new WeakMap<Template, number>()
   readonly #refuted = new WeakSet<Template>()
   readonly #seeds = new WeakMap<Template, number>()
@@ -116,17 +119,29 @@ export class RenderedPrefixes<Text extends KeptText> {
     const known = this.#find(marks)
     const turns = new Turns(known)
     const shared = known ? takeEqual(messages, known.messages) : messages
+    const startedAt = options.now()
     const tail = template.render({ ...variables, messages: shared }, options, constants, turns)
     this.#count(turns.reused)
     const head = known && turns.head > 0 ? { text: known.text, length: turns.head } : undefined
     const rendering = { head, tail, keep: (text: Text) => this.#keep(text, shared, turns, marks, known) }
     if (turns.reused === 0 || turns.head > comparedBytesMax || !this.#isDue(template)) return rendering
-    const plain = this.#plainly(() => template.render(variables, options, constants))
+    const deadlineMs = options.limits.deadlineMs - (options.now() - startedAt) // both together hold the loop
+    const limited = { ...options, limits: { ...options.limits, deadlineMs } }
+    const plain = deadlineMs > 0 ? this.#plainly(() => template.render(variables, limited, constants)) : undefined
     if (plain === undefined || plain === wholeText(rendering)) return rendering
     this.counts.refuted++
     this.#refuted.add(template)
     this.clear()
     return whole(plain)
+  }
+
+  /** A text holds more than when it was kept: its owner adds to it. */
+  measure(text: Text): void {
+    const key = this.#keys.get(text)
+    const kept = key === undefined ? undefined : this.#kept.peek(key)
+    if (!kept) return
+    const textSize = this.#sizeOfText(text)
+    this.#kept.set(kept.key, { ...kept, textSize, size: kept.size - kept.textSize + textSize })
   }
 
   clear(): void {
@@ -181,18 +196,21 @@ export class RenderedPrefixes<Text extends KeptText> {
     const { bytes } = text
     const extra = sizeOfAll(notIn(made, messages))
     if (extra === undefined) return // what cannot be measured and compared is not kept
-    const size = this.#sizeOfText(text) + turnBytes + extra + marks.length * bytesPerMark + 512
+    const textSize = this.#sizeOfText(text)
+    const size = textSize + turnBytes + extra + marks.length * bytesPerMark + 512
     // One that goes on takes the place of the one before.
     if (known && marks[known.marks.length - 1] === known.marks.at(-1)) this.#kept.delete(known.key)
     const key = this.#nextKey++
     for (const mark of marks) this.#byMark.set(mark, key)
-    const kept = { key, text, bytes, messages, loops: made, marks, size }
+    const kept = { key, text, bytes, messages, loops: made, marks, size, textSize }
+    this.#keys.set(text, key)
     this.#kept.set(key, kept)
     if (!this.#kept.has(key)) this.#forget(kept, key, 'refused') // too large to keep
   }
 
   #forget(kept: Kept<Text>, key: number, reason: string): void {
-    if (reason === 'evict') this.counts.evictions++
+    // `set`: its text has become too large.
+    if (reason === 'evict' || reason === 'set') this.counts.evictions++
     for (const mark of kept.marks) if (this.#byMark.get(mark) === key) this.#byMark.delete(mark)
   }
 
