@@ -114,7 +114,8 @@ function asRendered(request: PromptRequest, render: (request: ParsedPrompt) => s
   const { body } = request
   try {
     const prompt = body && render({ ...request, body })
-    return prompt === undefined ? undefined : { body: { model: request.model, prompt, add_special_tokens: false } }
+    if (prompt === undefined) return undefined
+    return { body: { model: request.model, prompt, add_special_tokens: false, is_rendered: true } }
   } catch {
     return undefined
   }

@@ -6,7 +6,7 @@ import { convertResponses } from './convert-responses.js'
 import type { EngineRules, TemplateHabits } from './converted.js'
 import { refuseMediaBesideIds } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate, IdsPrompt, Route, TextPrompt } from './request.js'
-import { carriedIds, LoadOnlyError, readCompletion, readTruncation } from './request.js'
+import { carriedIds, LoadOnlyError, malformed, readCompletion, readTruncation } from './request.js'
 
 export interface PromptRules extends EngineRules {
   /** `--default-chat-template-kwargs` of the engine. */
@@ -29,12 +29,16 @@ export function buildPrompt(
 ): ChatPrompt | TextPrompt | IdsPrompt {
   const carried = carriedIds(route, body, rules.dialect)
   if (carried) refuseMediaBesideIds(body)
-  if (carried) return { kind: 'ids', ids: [carried], truncation: readTruncation(body) }
-  if (route === 'completions') return readCompletion(body)
+  if (carried) return { kind: 'ids', ids: [carried], truncation: readTruncation(body, rules.dialect) }
+  if (route === 'completions') return readCompletion(body, rules.dialect)
   if (body['chat_template'] !== undefined && body['chat_template'] !== null) {
     throw new LoadOnlyError('request-template', 'the request brings its own chat template')
   }
-  if (route === 'chat') return buildChat(body, rules, choose)
+  if (route === 'chat') {
+    const { tools } = body
+    if (rules.dialect !== 'sglang' && Array.isArray(tools) && tools.length === 0) malformed('tools is empty')
+    return buildChat(body, rules, choose)
+  }
   const convert = route === 'responses' ? convertResponses : convertMessages
   const chat = buildChat(convert(body, rules, habitsOf(choose)), rules, choose, route !== 'responses')
   // vLLM encodes a rendered response with special tokens, so BOS stands twice; SGLang does not (Appendix C).

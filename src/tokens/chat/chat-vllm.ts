@@ -34,7 +34,7 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body
     },
     suffix: undefined,
     addSpecialTokens: body['add_special_tokens'] === true,
-    truncation: readTruncation(body),
+    truncation: readTruncation(body, 'vllm'),
     isProven: !isParsed || !hasObjectArguments(body['messages']),
   }
 }
@@ -52,8 +52,21 @@ function kwargsOf(body: Body, defaults: Body): Body {
           ...(Object.hasOwn(own, 'enable_thinking') ? {} : { enable_thinking: effort !== 'none' }),
         }
   const given = Object.entries({ ...own, ...implied }).filter(([, value]) => value !== null && value !== 'auto')
-  return { ...defaults, ...Object.fromEntries(given) }
+  const all = Object.entries({ ...defaults, ...Object.fromEntries(given) })
+  return Object.fromEntries(all.filter(([name]) => !renderingSettings.has(name)))
 }
+
+/** Arguments of `apply_chat_template` itself: it takes them for its own, and no template sees them. */
+const renderingSettings = new Set([
+  'continue_final_message',
+  'max_length',
+  'padding',
+  'return_assistant_tokens_mask',
+  'return_dict',
+  'return_tensors',
+  'tokenizer_kwargs',
+  'truncation',
+])
 
 /** vLLM 0.32.0 refuses calls whose arguments are not spelled as JSON; others are rendered as what they say. */
 function hasObjectArguments(messages: Value): boolean {
@@ -70,28 +83,49 @@ function hasObjectArguments(messages: Value): boolean {
 export function shapeTools(value: Value): Value {
   if (value === undefined || value === null) return null
   const tools = asList(value, 'tools')
-  if (tools.length === 0) malformed('tools is empty')
   return tools.map((entry) => {
     const tool = asRecord(entry) ?? malformed('a tool is an object')
     const it = asRecord(tool['function']) ?? malformed('a tool has a function')
-    const { name, description = null, parameters = null, strict, defer_loading: deferLoading } = it
+    const { name, description = null, parameters = null, strict = null } = it
+    const isDeferred = tool['defer_loading'] ?? null
     return {
       type: tool['type'] ?? 'function',
       function: {
         name,
         description,
         parameters,
-        ...(strict === undefined || strict === null ? {} : { strict }),
-        ...(deferLoading === undefined || deferLoading === null ? {} : { defer_loading: deferLoading }),
+        ...unlessNull('strict', strict),
+        ...unlessNull('defer_loading', it['defer_loading'] ?? isDeferred),
       },
+      ...unlessNull('defer_loading', isDeferred),
     }
   })
+}
+
+/** Tools that a developer brings: in the order of another schema, and with nothing for what is missing. */
+function shapeOwnTools(value: Value): Value {
+  if (value === undefined || value === null) return null
+  return asList(value, 'tools').map((entry) => {
+    const { function: called, type, ...more } = asRecord(entry) ?? malformed('a tool is an object')
+    const it = asRecord(called) ?? malformed('a tool has a function')
+    const names = ['name', 'description', 'parameters', 'strict'].filter((name) => it[name] !== undefined)
+    return { function: { ...Object.fromEntries(names.map((name) => [name, it[name]])), ...it }, type, ...more }
+  })
+}
+
+function unlessNull(name: string, value: Value): Body {
+  return value === null ? {} : { [name]: value }
 }
 
 function shapeMessages(value: Value, format: ContentFormat, knowsDeveloper: boolean, isParsed: boolean): Body[] {
   const messages = asList(value, 'messages').map((message) => shapeMessage(message, format, isParsed))
   if (knowsDeveloper || !messages.some(({ role }) => role === 'developer')) return messages
-  return gatherSystem(messages.map((it) => (it['role'] === 'developer' ? { ...it, role: 'system' } : it)))
+  return gatherSystem(messages.map((it) => (it['role'] === 'developer' ? asSystem(it) : it)))
+}
+
+function asSystem(message: Body): Body {
+  const kept = Object.entries(message).filter(([name]) => name !== 'tools')
+  return { ...Object.fromEntries(kept), role: 'system' }
 }
 
 /** Where a developer became a system, several of them become one, at the beginning. */
@@ -109,10 +143,8 @@ function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): B
   const role = message['role']
   if (typeof role !== 'string') malformed('a message has a role')
   if (role === 'tool' && (message['content'] ?? null) === null) malformed('a result has content')
-  const said = role === 'system' ? withoutBilling(message['content']) : message['content']
-  const shaped: Record<string, Value> = { role, content: shapeContent(said, role === 'tool' ? 'string' : format) }
+  const shaped: Record<string, Value> = { role, content: shapeContent(message['content'], role, format) }
   if (role === 'tool' && message['tool_call_id'] !== undefined) shaped['tool_call_id'] = message['tool_call_id']
-  if (typeof message['name'] === 'string') shaped['name'] = message['name']
   if (role === 'assistant') {
     const calls = message['tool_calls']
     if (Array.isArray(calls) && calls.length > 0)
@@ -123,6 +155,8 @@ function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): B
       shaped['reasoning_content'] = reasoning // templates read either name
     }
   }
+  for (const field of ['name', 'task']) if (typeof message[field] === 'string') shaped[field] = message[field]
+  if (role === 'developer') shaped['tools'] = shapeOwnTools(message['tools'])
   return shaped
 }
 
@@ -142,19 +176,83 @@ function ordered(value: Value): Body {
 /** Claude Code's line; it changes with every request, and vLLM leaves it out of system texts. */
 export const billingHeader = 'x-anthropic-billing-header'
 
-function withoutBilling(content: Value): Value {
-  const texts = contentTexts(content)
-  if (!texts.some((text) => text.startsWith(billingHeader))) return content
-  return texts
-    .map((text) => (text.startsWith(billingHeader) ? text.slice(text.indexOf('\n') + 1 || text.length) : text))
-    .filter((text) => text !== '')
-    .map((text) => ({ type: 'text', text }))
+/** What is left of a system's part; undefined: nothing. */
+function withoutBilling(part: Value): Value {
+  const it = typeof part === 'string' ? undefined : asRecord(part)
+  const text = typeof part === 'string' ? part : it?.['type'] === 'text' ? it['text'] : undefined
+  if (typeof text !== 'string' || !text.startsWith(billingHeader)) return part
+  const end = text.indexOf('\n')
+  const rest = end < 0 ? '' : text.slice(end + 1)
+  return rest === '' ? undefined : it ? { ...it, text: rest } : rest
 }
 
-function shapeContent(content: Value, format: ContentFormat): Value {
-  const parts = contentTexts(content)
-  return format === 'openai' ? parts.map((text) => ({ type: 'text', text })) : parts.join('\n')
+/** As the template wants it; what a tool says is a text for every template, but for references. */
+function shapeContent(content: Value, role: string, format: ContentFormat): Value {
+  if (typeof content === 'string' && format === 'string' && role !== 'system') return content // nearly always
+  const given = content ?? []
+  const listed = typeof given === 'string' ? [given] : asList(given, 'content')
+  const kept = role === 'system' ? listed.map(withoutBilling).filter((part) => part !== undefined) : listed
+  const parts = kept.map(shapePart).filter((part) => part !== undefined)
+  // Among parts an empty one counts; where texts are joined it does not.
+  if (format === 'string')
+    return parts
+      .map(textOf)
+      .filter((text) => text !== '')
+      .join('\n')
+  return role === 'tool' && parts.every(({ type }) => type === 'text') ? parts.map(textOf).join('\n') : parts
 }
+
+function textOf(part: Body): string {
+  return (part['type'] === 'text' ? part['text'] : part['name']) as string
+}
+
+/** One part as templates see it, with what nobody knows of it; undefined: it is left out. Media make the tokens unknowable from outside. */
+function shapePart(part: Value): Body | undefined {
+  if (typeof part === 'string') return { type: 'text', text: part }
+  const it = asRecord(part) ?? malformed('a content part is an object')
+  if (it['type'] === 'tool_reference')
+    return {
+      type: 'tool_reference',
+      name: typeof it['name'] === 'string' ? it['name'] : malformed('a reference has a name'),
+    }
+  const said = saidBy(it)
+  if (said === undefined) return undefined
+  const more = Object.entries(it).filter(([name]) => !partFields.has(name))
+  return { type: 'text', text: said, ...Object.fromEntries(more) }
+}
+
+/** The text of a part; undefined where it is null. */
+function saidBy(it: Body): string | undefined {
+  const { type } = it
+  if (type === undefined) malformed('a content part has a type')
+  if (!textTypes.has(type)) throw mediaError(String(type as string))
+  if ((it['uuid'] ?? null) !== null) malformed('a text has no uuid')
+  const text = it[type === 'refusal' ? 'refusal' : type === 'thinking' ? 'thinking' : 'text'] ?? null
+  if (text === null && (type === 'text' || type === 'refusal')) return undefined
+  return typeof text === 'string' ? text : malformed('a text part has text')
+}
+
+/** Fields of the schemas of all parts; what else a part has reaches the template. */
+const partFields = new Set([
+  'audio_embeds',
+  'audio_url',
+  'closed',
+  'data',
+  'file',
+  'image_embeds',
+  'image_pil',
+  'image_url',
+  'input_audio',
+  'name',
+  'prompt_cache_breakpoint',
+  'refusal',
+  'text',
+  'thinking',
+  'type',
+  'uuid',
+  'video_embeds',
+  'video_url',
+])
 
 const textTypes = new Set<Value>(['text', 'input_text', 'output_text', 'refusal', 'thinking'])
 
@@ -164,12 +262,7 @@ export function contentTexts(content: Value): string[] {
   if (typeof content === 'string') return [content]
   return asList(content, 'content').map((part) => {
     if (typeof part === 'string') return part
-    const it = asRecord(part) ?? malformed('a content part is an object')
-    const { type } = it
-    if (type === undefined) malformed('a content part has a type')
-    if (!textTypes.has(type)) throw mediaError(String(type as string))
-    const text = it[type === 'refusal' ? 'refusal' : type === 'thinking' ? 'thinking' : 'text']
-    return typeof text === 'string' ? text : malformed('a text part has text')
+    return saidBy(asRecord(part) ?? malformed('a content part is an object')) ?? malformed('a text part has text')
   })
 }
 

@@ -26,7 +26,7 @@ export function convertMessages(body: Body, rules: EngineRules, habits: Template
   const kwargs = body['chat_template_kwargs']
   return {
     messages,
-    ...(tools.length > 0 ? { tools, tool_choice: choiceOf(body['tool_choice']) } : {}),
+    ...(tools === undefined ? {} : { tools, tool_choice: choiceOf(body['tool_choice']) }),
     ...(isSglang ? sglangThinking(body, rules, habits) : vllmThinking(body, habits)),
     ...(kwargs === undefined || isSglang ? {} : { chat_template_kwargs: kwargs }),
   }
@@ -59,8 +59,9 @@ function vllmMessages(message: Body): Message[] {
   const results: Message[] = []
   const turn = newTurn()
   for (const block of blocksOf(content)) {
-    if (block['type'] === 'tool_result' && role === 'user') results.push(vllmResult(block))
-    else if (block['type'] === 'thinking') turn.thoughts.push((block['thinking'] as string | undefined) ?? '')
+    if (block['type'] === 'tool_result' && role === 'user') results.push(...vllmResults(block))
+    else if (block['type'] === 'thinking')
+      turn.thoughts.push(...(typeof block['thinking'] === 'string' ? [block['thinking']] : []))
     else if (block['type'] === 'text' && !isText(block['text'])) continue
     else addBlock(turn, block)
   }
@@ -77,8 +78,19 @@ function vllmMessages(message: Body): Message[] {
   ]
 }
 
-function vllmResult(block: Body): Message {
-  return { role: 'tool', tool_call_id: block['tool_use_id'] ?? '', content: contentTexts(block['content']).join('\n') }
+/** Its texts; what it refers to follows as a result of its own. */
+function vllmResults(block: Body): Message[] {
+  const { content } = block
+  const id = block['tool_use_id'] ?? ''
+  const isReference = (part: Value): boolean => asRecord(part)?.['type'] === 'tool_reference'
+  const said = Array.isArray(content) ? content.filter((part) => !isReference(part as Value)) : content
+  const referred = (Array.isArray(content) ? (content as readonly Value[]) : []).filter(isReference).flatMap((part) => {
+    const { tool_name: name, name: other } = asRecord(part)!
+    const called = isText(name) ? name : other
+    return isText(called) ? [{ type: 'tool_reference', name: called }] : []
+  })
+  const result = { role: 'tool', tool_call_id: id, content: contentTexts(said as Value).join('\n') }
+  return referred.length === 0 ? [result] : [result, { role: 'tool', tool_call_id: id, content: referred }]
 }
 
 function vllmThinking(body: Body, habits: TemplateHabits): Body {
@@ -225,21 +237,37 @@ function contentOf(parts: Turn['parts']): Value {
   return parts.length === 1 ? parts[0]!.text : parts.length === 0 ? undefined : [...parts]
 }
 
-function toolsOf(value: Value, isSglang: boolean): Value[] {
-  if (value === undefined || value === null) return []
-  return asList(value, 'tools').flatMap((entry) => {
+/** Undefined: the template sees none. An empty list is one to vLLM's templates, which may ask for more than its items. */
+function toolsOf(value: Value, isSglang: boolean): Value[] | undefined {
+  if (value === undefined || value === null) return undefined
+  const tools = asList(value, 'tools').flatMap((entry) => {
     const tool = asRecord(entry) ?? malformed('a tool is an object')
     const { name, description, input_schema: parameters, strict, defer_loading: deferLoading } = tool
     const isServers = isSglang && parameters === undefined // it has no schema: the server would run it
     if (isServers) return []
     const deferred = deferLoading === undefined ? {} : { defer_loading: deferLoading }
     if (!isSglang) {
-      const it = { name, description: description ?? null, parameters, strict: strict ?? null, ...deferred }
+      const it = {
+        name,
+        description: description ?? null,
+        parameters: typedSchema(parameters),
+        strict: strict ?? null,
+        ...deferred,
+      }
       return [{ type: 'function', function: it }]
     }
     const it = { name, description: description ?? '', parameters, strict: strict === true }
     return [{ type: 'function', function: it, ...deferred }]
   })
+  return isSglang && tools.length === 0 ? undefined : tools
+}
+
+/** vLLM takes a schema without a type for an object's. */
+function typedSchema(schema: Value): Value {
+  if (schema instanceof Map)
+    return schema.has('type') ? schema : new Map([...(schema as Map<Value, Value>), ['type', 'object']])
+  const it = asRecord(schema)
+  return it && !Object.hasOwn(it, 'type') ? { ...it, type: 'object' } : schema
 }
 
 function choiceOf(value: Value): Value {

@@ -23,11 +23,13 @@ export function convertResponses(body: Body, { dialect }: EngineRules, habits: T
   const said = isSglang ? joinTurns(sglangMessages(items)) : vllmMessages(items)
   const messages = [...system, ...said]
   const tools = toolsOf(body['tools'], isSglang)
+  // To vLLM's templates tools that run on the engine leave an empty list.
+  const isShown = isSglang ? tools.length > 0 : listOf(body['tools']).length > 0
   const effort = asRecord(body['reasoning'])?.['effort']
   const isContinued = !isSglang && isUnfinished(items.at(-1))
   return {
     messages: isSglang ? gatherSystem(messages, habits) : messages,
-    ...(tools.length > 0 ? { tools, tool_choice: choiceOf(body['tool_choice']) } : {}),
+    ...(isShown ? { tools, tool_choice: choiceOf(body['tool_choice']) } : {}),
     ...(effort === undefined || effort === null ? {} : { reasoning_effort: effort }),
     ...(body['chat_template_kwargs'] === undefined ? {} : { chat_template_kwargs: body['chat_template_kwargs'] }),
     ...(isContinued ? { continue_final_message: true, add_generation_prompt: false } : {}),

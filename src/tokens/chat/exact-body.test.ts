@@ -79,3 +79,11 @@ describe('on the loop', () => {
     expect(exactBody(route, body, undefined)).toBe(body)
   })
 })
+
+it('reads a body again for what a part has besides its text: a template may print it', () => {
+  const text = '{"messages":[{"role":"user","content":[{"type":"text","text":"a","weight":1.0}]}]}'
+  const plain = text.replace(',"weight":1.0', '')
+  const read = (it: string): Body => exactBody('chat', JSON.parse(it) as Body, new TextEncoder().encode(it))!
+  expect(JSON.stringify(read(text))).not.toBe(JSON.stringify(JSON.parse(text)))
+  expect(read(plain)).toEqual(JSON.parse(plain))
+})

@@ -59,9 +59,15 @@ function listOf(value: Value): readonly (Body | null)[] {
   return Array.isArray(value) ? (value as readonly (Body | null)[]) : []
 }
 
-/** Calls and tools of a chat, or calls that Anthropic's messages have among their content. */
+/** Calls and tools of a chat, or calls that Anthropic's messages have among their content, or what else a part has, which templates see. */
 function carriesCalls(message: Body | null): boolean {
   if (message?.['tool_calls'] || message?.['tools']) return true
   const content = message?.['content']
-  return Array.isArray(content) && content.some((block) => (block as Body | null)?.['type'] === 'tool_use')
+  return Array.isArray(content) && content.some((part) => hasMoreThanText(part as Value))
+}
+
+/** A type and a text are all that most parts have. */
+function hasMoreThanText(part: Value): boolean {
+  if (typeof part !== 'object' || part === null) return false
+  return Object.keys(part).some((name) => name !== 'type' && name !== 'text')
 }

@@ -4,6 +4,7 @@
  * Follows spec `engines.md` 3.2 with Appendix C: vLLM 0.32.0 and SGLang 0.5.23 as recorded.
  */
 import type { Value } from '../template/values.js'
+import { Float } from '../template/values.js'
 import type { ChosenTemplate, RenderInput } from './chat-template.js'
 
 export type Dialect = 'vllm' | 'sglang' | 'trtllm'
@@ -68,6 +69,14 @@ export interface IdsPrompt {
 export interface Truncation {
   readonly tokens: number
   readonly side: 'left' | 'right'
+  /** The tokenizer does it, and what stands around a text stays; where the request names a side, the ids are cut as they are. */
+  readonly isByTokenizer: boolean
+}
+
+/** How many special tokens stand around a text. */
+export interface Around {
+  readonly before: number
+  readonly after: number
 }
 
 export function malformed(detail: string): never {
@@ -86,8 +95,9 @@ export function carriedIds(route: Route, body: Body, dialect: Dialect): Uint32Ar
 
 const carryingFields: Readonly<Partial<Record<Dialect, string>>> = { sglang: 'input_ids', trtllm: 'prompt_token_ids' }
 
-export function readTruncation(body: Body): Truncation | undefined {
-  const tokens = body['truncate_prompt_tokens']
+export function readTruncation(body: Body, dialect: Dialect): Truncation | undefined {
+  if (dialect === 'sglang') return undefined // it has no such field, and passes over it
+  const tokens = wholeOf(body['truncate_prompt_tokens'])
   if (tokens === 0 || (typeof tokens === 'number' && tokens > 0 && !Number.isInteger(tokens)))
     malformed('truncate_prompt_tokens is a positive integer')
   return truncationOf(body)
@@ -95,30 +105,56 @@ export function readTruncation(body: Body): Truncation | undefined {
 
 /** Of a request that may be wrong. -1 means the model's limit, which the engine enforces. */
 export function truncationOf(body: Readonly<Record<string, unknown>>): Truncation | undefined {
-  const tokens = body['truncate_prompt_tokens']
+  const tokens = wholeOf(body['truncate_prompt_tokens'])
   if (typeof tokens !== 'number' || !Number.isInteger(tokens) || tokens <= 0) return undefined
-  return { tokens, side: body['truncation_side'] === 'right' ? 'right' : 'left' }
+  const side = body['truncation_side'] ?? undefined
+  return { tokens, side: side === 'right' ? 'right' : 'left', isByTokenizer: side === undefined }
 }
 
-/** What an engine keeps of ids. */
-export function truncate(ids: Uint32Array, truncation: Truncation | undefined): Uint32Array {
+/** A body that was read as Python reads it has `5.0` as a float, which engines take for a number of tokens, or for a token. */
+function wholeOf(value: unknown): unknown {
+  return value instanceof Float ? value.value : value
+}
+
+/** What an engine keeps of ids; `around`: of a text's. */
+export function truncate(ids: Uint32Array, truncation: Truncation | undefined, around?: Around): Uint32Array {
   if (!truncation || ids.length <= truncation.tokens) return ids
-  return truncation.side === 'left' ? ids.subarray(ids.length - truncation.tokens) : ids.subarray(0, truncation.tokens)
+  const { tokens, side, isByTokenizer } = truncation
+  const { before, after } = isByTokenizer && around ? around : nothingAround
+  const kept = tokens - before - after
+  if (before + after === 0 || kept < 0) return endOf(ids, tokens, side)
+  const cut = new Uint32Array(tokens)
+  cut.set(ids.subarray(0, before))
+  cut.set(endOf(ids.subarray(before, ids.length - after), kept, side), before)
+  cut.set(ids.subarray(ids.length - after), before + kept)
+  return cut
 }
 
-/** `/v1/completions`: texts are encoded with special tokens around them, ids are taken as they are. */
-export function readCompletion(body: Body): TextPrompt | IdsPrompt {
+const nothingAround: Around = { before: 0, after: 0 }
+
+function endOf(ids: Uint32Array, count: number, side: Truncation['side']): Uint32Array {
+  return side === 'left' ? ids.subarray(ids.length - count) : ids.subarray(0, count)
+}
+
+/**
+ * `/v1/completions`: texts are encoded with special tokens around them, ids are taken as they are. `is_rendered` is ours: a chat that
+ * somebody else made a text of has its special tokens written out, whatever the engine makes of `add_special_tokens`.
+ */
+export function readCompletion(body: Body, dialect: Dialect): TextPrompt | IdsPrompt {
   if (body['prompt_embeds'] !== undefined && body['prompt_embeds'] !== null) {
     throw new LoadOnlyError('embeddings', 'prompt_embeds')
   }
-  const truncation = readTruncation(body)
+  if (dialect !== 'sglang' && (body['suffix'] ?? null) !== null) {
+    throw new LoadOnlyError('engine-settings', 'what stands around a text and its suffix is made by the engine')
+  }
+  const truncation = readTruncation(body, dialect)
   const { prompt } = body
-  const addSpecialTokens = body['add_special_tokens'] !== false
+  const addSpecialTokens = addsSpecialTokens(body, dialect)
   if (typeof prompt === 'string') return { kind: 'text', texts: [prompt], addSpecialTokens, truncation, isProven: true }
   if (!Array.isArray(prompt) || prompt.length === 0)
     return malformed('prompt is a text, token ids, or a list of either')
   const items = prompt as readonly Value[]
-  if (typeof items[0] === 'number') return { kind: 'ids', ids: [toIds(items)], truncation }
+  if (typeof wholeOf(items[0]) === 'number') return { kind: 'ids', ids: [toIds(items)], truncation }
   if (items.every((item) => typeof item === 'string')) {
     return { kind: 'text', texts: items, addSpecialTokens, truncation, isProven: true }
   }
@@ -126,11 +162,17 @@ export function readCompletion(body: Body): TextPrompt | IdsPrompt {
   return malformed('prompt mixes texts and token ids')
 }
 
+/** Around the text of a completion. SGLang always does, and passes over what the request says. */
+export function addsSpecialTokens(body: Body, dialect: Dialect): boolean {
+  if (dialect === 'sglang') return body['is_rendered'] !== true
+  return body['add_special_tokens'] !== false
+}
+
 export function toIds(value: Value): Uint32Array {
   const items = value as readonly Value[]
   const ids = new Uint32Array(items.length)
   for (let index = 0; index < ids.length; index++) {
-    const item = items[index]
+    const item = wholeOf(items[index])
     if (typeof item !== 'number' || !Number.isInteger(item) || item < 0 || item > 0xffff_ffff) {
       malformed('a token id is an unsigned 32-bit integer')
     }

@@ -8,7 +8,7 @@ import { buildPrompt, plainRules } from '../chat/build-prompt.js'
 import type { ChosenTemplate } from '../chat/chat-template.js'
 import { ChatTemplates, continueChat } from '../chat/chat-template.js'
 import { exactBody } from '../chat/exact-body.js'
-import type { Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
+import type { Around, Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
 import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
 import { spellInSlices } from '../long-body.js'
@@ -250,20 +250,27 @@ export class ModelTokens {
       : await this.#texts.encodeBytes(rendered.text, addSpecialTokens, options)
     if (encoded.kinship?.own) rendering?.keep?.(encoded.kinship.own)
     const tail = suffix === undefined ? undefined : await this.#texts.encode(suffix, false, options)
-    const ids = truncate(tail ? await joinInSlices(encoded.ids, tail.ids) : encoded.ids, truncation)
+    const whole = tail ? await joinInSlices(encoded.ids, tail.ids) : encoded.ids
+    const ids = truncate(whole, truncation, this.#around(addSpecialTokens))
     const kinship = ids === encoded.ids ? encoded.kinship : undefined
     const took = { templateMs: renderedAt - started, encodeMs: performance.now() - renderedAt }
     const exactness = isProven && !this.#texts.isLibrary ? 'proven' : 'expected'
     return new Tokens({ ids, source: 'tokenizer', exactness, kinship, took })
   }
 
+  #around(addSpecialTokens: boolean): Around | undefined {
+    const { specialsBefore, specialsAfter } = this.plan
+    return addSpecialTokens ? { before: specialsBefore.length, after: specialsAfter.length } : undefined
+  }
+
   /** A batch has any number of texts, and the loop is for others, too: between stretches of them they have their turn. */
   async #encodeTexts(prompts: Prompts, options: TokenizeOptions): Promise<Tokens> {
     const { count, unitsOf, encode, truncation } = prompts
+    const around = this.#around(prompts.addSpecialTokens)
     const started = now()
     const endsAt = started + (options.deadlineMs ?? deadlineMsDefault)
     const first = await encode(0)
-    const ids = truncate(first.ids, truncation)
+    const ids = truncate(first.ids, truncation, around)
     let totalCount = ids.length
     let units = unitsOf(0)
     let turnMs = started
@@ -277,7 +284,7 @@ export class ModelTokens {
         if (turnMs > endsAt) throw new WarmrouteError('WR_TOKENS_DEADLINE', { texts: index })
       }
       const other = await encode(index)
-      totalCount += truncate(other.ids, truncation).length
+      totalCount += truncate(other.ids, truncation, around).length
     }
     return new Tokens({
       ids,
@@ -297,6 +304,7 @@ interface Prompts {
   /** UTF-16 units. */
   readonly unitsOf: (index: number) => number
   readonly encode: (index: number) => Encoded | Promise<Encoded>
+  readonly addSpecialTokens: boolean
   readonly truncation: Truncation | undefined
 }
 

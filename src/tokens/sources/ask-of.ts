@@ -4,14 +4,21 @@ import { contentTexts } from '../chat/chat-vllm.js'
 import { convertMessages } from '../chat/convert-messages.js'
 import { convertResponses } from '../chat/convert-responses.js'
 import type { TemplateHabits } from '../chat/converted.js'
-import type { Body, Route } from '../chat/request.js'
-import { asList, asRecord, LoadOnlyError } from '../chat/request.js'
+import type { Body, Dialect, Route } from '../chat/request.js'
+import { asList, asRecord, LoadOnlyError, readTruncation } from '../chat/request.js'
 import type { Value } from '../template/values.js'
 
 export type ChatRoute = Exclude<Route, 'completions'>
 
 /** The tokens of the chat that the engine makes of a request differ from those of any chat that it can be asked for. */
 export class UnaskableError extends LoadOnlyError {}
+
+/** Fields of a request that its tokenize endpoint does not know, although they change tokens. */
+export function refuseUnasked(body: Body, dialect: Dialect): void {
+  if (readTruncation(body, dialect)) throw new LoadOnlyError('engine-settings', 'a prompt that is cut short')
+  if (dialect !== 'sglang' && (body['suffix'] ?? null) !== null)
+    throw new LoadOnlyError('engine-settings', 'a text with a suffix')
+}
 
 /** What the tokenize endpoint is asked for. */
 export function askOf(route: ChatRoute, body: Body, rules: PromptRules, habits: TemplateHabits): Body {

@@ -15,6 +15,7 @@ import { RememberedTexts } from '../remember/remembered-texts.js'
 import { TokenService } from '../token-service.js'
 import { Tokens } from '../tokens.js'
 import type { EngineEndpoint } from './engine-tokens.js'
+import { EngineTokens } from './engine-tokens.js'
 import type { ToldEngine } from './learnt-engine.case.js'
 import { toldEngine } from './learnt-engine.case.js'
 
@@ -362,4 +363,22 @@ it('a long answer is read in a thread, and the loop goes on meanwhile', async ()
   const hash = vi.spyOn(hasher, 'hash')
   expect(again.blockHashes(scheme, hasher).count).toBe(25_000)
   expect(hash).not.toHaveBeenCalled()
+})
+
+it.each([
+  { says: 'a prompt that is cut short', body: { prompt: 'a b c', truncate_prompt_tokens: 2 } },
+  { says: 'a text with a suffix', body: { prompt: 'a', suffix: 'b' } },
+])('does not take what a tokenize endpoint says for $says', async ({ body }) => {
+  const { url, asked } = await serve({ tells: false, renders: false })
+  await service.setModel('unasked', { engine: { url, dialect: 'vllm' } })
+  expect(await service.tokenizeRequest('unasked', 'completions', body)).toMatchObject({ loadOnly: 'engine-settings' })
+  expect(asked.filter(({ path }) => path === '/tokenize')).toEqual([])
+})
+
+it('asks SGLang for a text in its special tokens, as it encodes every completion', async () => {
+  const { url, asked } = await serve({ tells: false, renders: false })
+  const source = new EngineTokens({ url, dialect: 'sglang' })
+  const body = { prompt: 'a', add_special_tokens: false, truncate_prompt_tokens: 1 }
+  await source.tokenize('completions', body, {}).catch(() => undefined) // this server knows only vLLM's path
+  expect(asked.at(-1)).toMatchObject({ path: '/v1/tokenize', body: { prompt: 'a', add_special_tokens: true } })
 })

@@ -19,7 +19,7 @@ import { UntoldHabitError } from '../chat/converted.js'
 import { readBody } from '../chat/exact-body.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
-import { carriedIds, LoadOnlyError, readTruncation, toIds, truncate } from '../chat/request.js'
+import { addsSpecialTokens, carriedIds, LoadOnlyError, readTruncation, toIds, truncate } from '../chat/request.js'
 import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
 import { copyInSlices, nextTurn, sliceIds } from '../next-turn.js'
 import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
@@ -30,7 +30,7 @@ import type { Exactness } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
 import type { ChatRoute } from './ask-of.js'
-import { askOf, pick, UnaskableError } from './ask-of.js'
+import { askOf, pick, refuseUnasked, UnaskableError } from './ask-of.js'
 import { askedChats, unlessMalformed } from './asked-chats.js'
 import type { Habit, HabitAsks } from './asked-habits.js'
 import { AskedHabits } from './asked-habits.js'
@@ -184,7 +184,7 @@ export class EngineTokens implements TokenSource {
       (route === 'completions' && isIds(body['prompt']) ? toIds(body['prompt']) : undefined)
     if (carried) {
       refuseMediaBesideIds(body)
-      const ids = truncate(carried, readTruncation(body))
+      const ids = truncate(carried, readTruncation(body, this.#endpoint.dialect))
       return new Tokens({ ids, source: 'request', exactness: 'proven' })
     }
     if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, options.raw, options)
@@ -324,8 +324,10 @@ export class EngineTokens implements TokenSource {
   ): Promise<Said> {
     const { body, spell } = request
     if (!spell) throw new LoadOnlyError('too-long', 'the numbers of so long a body are not read again')
+    const { dialect } = this.#endpoint
+    refuseUnasked(body, dialect)
     if (route === 'completions') {
-      const fields = pick({ add_special_tokens: true, ...body }, ['model', 'prompt', 'add_special_tokens'])
+      const fields = { ...pick(body, ['model', 'prompt']), add_special_tokens: addsSpecialTokens(body, dialect) }
       return { ids: await this.#tokenized(spell(fields), options), media: undefined, exactness: 'expected' }
     }
     try {

@@ -1,0 +1,56 @@
+// What an engine reads of a completion depends on the engine: SGLang has neither `add_special_tokens` nor `truncate_prompt_tokens` nor
+// embeddings of a prompt there, and passes over what it does not know (seen in the code of 0.5.23; vLLM's are recorded). Issue 7.
+import { expect, it } from 'vitest'
+import { Float } from '../template/values.js'
+import { buildPrompt, plainRules } from './build-prompt.js'
+import type { Body, Dialect, Route } from './request.js'
+import { truncate } from './request.js'
+
+const none = (): never => {
+  throw new Error('no template')
+}
+const built = (body: Body, dialect: Dialect, route: Route = 'completions') =>
+  buildPrompt(route, body, { ...plainRules, dialect }, none)
+
+it('wraps a text of SGLang in special tokens whatever the request says, and cuts none short', () => {
+  const body = { prompt: 'a', add_special_tokens: false, truncate_prompt_tokens: 2 }
+  expect(built(body, 'sglang')).toMatchObject({ addSpecialTokens: true, truncation: undefined })
+  expect(built(body, 'vllm')).toMatchObject({ addSpecialTokens: false, truncation: { tokens: 2, side: 'left' } })
+})
+
+it('takes a text that somebody rendered as it is, on every engine', () => {
+  const body = { prompt: '<s>a', add_special_tokens: false, is_rendered: true }
+  for (const dialect of ['vllm', 'sglang', 'trtllm'] as const)
+    expect(built(body, dialect)).toMatchObject({ addSpecialTokens: false })
+})
+
+it('cuts no ids of SGLang short', () => {
+  const chat = { messages: [], input_ids: [1, 2, 3], truncate_prompt_tokens: 2 }
+  expect(built(chat, 'sglang', 'chat')).toMatchObject({ kind: 'ids', truncation: undefined })
+  expect(built({ prompt: [1, 2, 3], truncate_prompt_tokens: 2 }, 'sglang')).toMatchObject({ truncation: undefined })
+})
+
+it('does not know what vLLM makes of a suffix; SGLang passes over it', () => {
+  const body = { prompt: 'def f(', suffix: 'return' }
+  expect(() => built(body, 'vllm')).toThrow(expect.objectContaining({ reason: 'engine-settings' }))
+  expect(built(body, 'sglang')).toMatchObject({ texts: ['def f('] })
+  expect(built({ ...body, suffix: null }, 'vllm')).toMatchObject({ texts: ['def f('] })
+})
+
+it('reads whole numbers however they are spelled', () => {
+  const body = { prompt: [new Float(1), 5], truncate_prompt_tokens: new Float(1) }
+  expect(built(body, 'vllm')).toMatchObject({ ids: [Uint32Array.of(1, 5)], truncation: { tokens: 1 } })
+})
+
+it('keeps the special tokens around a text that the tokenizer cuts short', () => {
+  const ids = Uint32Array.of(1, 10, 11, 12, 2)
+  const around = { before: 1, after: 1 }
+  const cut = (tokens: number, side: 'left' | 'right', isByTokenizer: boolean): number[] => [
+    ...truncate(ids, { tokens, side, isByTokenizer }, around),
+  ]
+  expect(cut(3, 'left', true)).toEqual([1, 12, 2])
+  expect(cut(3, 'right', true)).toEqual([1, 10, 2])
+  expect(cut(2, 'left', true)).toEqual([1, 2])
+  expect(cut(3, 'left', false)).toEqual([11, 12, 2])
+  expect(cut(5, 'left', true)).toEqual([...ids])
+})
