@@ -19,9 +19,9 @@ export type { EngineEndpoint } from './sources/engine-tokens.js'
 export { hasTokenizer } from './sources/find-folder.js'
 export type { LearnAgainOptions } from './sources/learn-again.js'
 export type { SourceName } from './sources/source.js'
+export type { LoadOnly } from './load-only.js'
 export { TokenService } from './token-service.js'
 export type {
-  LoadOnly,
   ModelSources,
   ModelStatus,
   PromptCounts,

@@ -8,7 +8,7 @@ import { prose, randomFrom, tokenizerFolder } from '../../bench/tokens/texts.js'
 import { createBlockHasher, createHashScheme } from '../core/hashing/index.js'
 import type { Body } from './chat/request.js'
 import { changedTokenizer, realTokenizer, tinyllamaFolder } from './real-tokenizers.case.js'
-import type { LoadOnly } from './token-service.js'
+import type { LoadOnly } from './load-only.js'
 import { TokenService } from './token-service.js'
 import { Tokens } from './tokens.js'
 

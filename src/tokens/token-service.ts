@@ -7,6 +7,8 @@ import type { PromptRules } from './chat/build-prompt.js'
 import type { Body, Dialect, LoadOnlyReason, Route } from './chat/request.js'
 import { isMediaReason } from './chat/media.js'
 import { LoadOnlyError } from './chat/request.js'
+import type { LoadOnly } from './load-only.js'
+import { asLoadOnly } from './load-only.js'
 import type { ModelCounts, TokenizeOptions } from './model/model-tokens.js'
 import { ModelTokens } from './model/model-tokens.js'
 import type { PoolCounts, PoolOptions } from './pool/pool.js'
@@ -21,9 +23,9 @@ import { isLongBody, spellInSlices } from './long-body.js'
 import { compareWithEngine } from './parity/compare-with-engine.js'
 import type { CountedCounts } from './parity/counted-prompts.js'
 import { CountedPrompts } from './parity/counted-prompts.js'
+import type { OwnRenderers } from './sources/own-renderers.js'
+import { whyOwnRendered, withoutOwnRendered } from './sources/own-renderers.js'
 import type { SourceName, TokenSource } from './sources/source.js'
-import { JsonError } from './template/python-json.js'
-import { TemplateError } from './template/values.js'
 import type { Exactness, Tokens, TokensSource } from './tokens.js'
 import type { PlanOptions } from './vocabulary/plan.js'
 
@@ -54,14 +56,6 @@ export interface ModelStatus {
   readonly tried: readonly string[]
 }
 
-/** The request's tokens cannot be known: balance it by load. */
-export interface LoadOnly {
-  readonly loadOnly: LoadOnlyReason
-  readonly detail: string
-  /** What failed, where something did. */
-  readonly error?: WarmrouteError
-}
-
 /** The prompts of one model: how their tokens are known, or why they are not. */
 export interface PromptCounts {
   readonly tokenized: Readonly<Partial<Record<`${TokensSource}/${Exactness}`, number>>>
@@ -85,6 +79,9 @@ interface Served {
   readonly source: TokenSource | undefined
   /** An engine beside files of the model, which may know what they cannot: where media lie. */
   readonly engine?: EngineTokens | undefined
+  /** What of the model's chats is not rendered by its files. */
+  readonly own?: OwnRenderers | undefined
+  readonly dialect?: Dialect | undefined
   readonly status: ModelStatus
   /** Where they are others than those of the source itself. */
   readonly rules?: Partial<PromptRules> | undefined
@@ -298,7 +295,8 @@ export class TokenService {
       const asked = served.rules ? { ...options, rules: served.rules } : options
       const isLong = body !== undefined && isLongBody(body, options.raw)
       const given = isLong && !options.raw ? { ...asked, raw: await spellInSlices(body, options) } : asked
-      const tokens = await this.#tokensFrom(served.source, served.engine, route, isLong ? undefined : body, given)
+      const source = withoutOwnRendered(served.source, served.own, dialect ?? served.dialect ?? 'vllm')
+      const tokens = await this.#tokensFrom(source, served.engine, route, isLong ? undefined : body, given)
       this.#tokenized++
       add(this.#prompts.get(model)?.tokenized, `${tokens.source}/${tokens.exactness}`)
       return tokens
@@ -314,7 +312,7 @@ export class TokenService {
     const other = this.#others.get(model)?.get(dialect)
     if (!usual || !other) return undefined
     const source = usual.source instanceof EngineTokens ? other.engine : usual.source
-    return { source, engine: other.engine, status: usual.status, rules: other.rules }
+    return { source, engine: other.engine, own: usual.own, status: usual.status, rules: other.rules }
   }
 
   async #tokensFrom(
@@ -327,9 +325,12 @@ export class TokenService {
     try {
       return await source.tokenize(route, body, options)
     } catch (error) {
-      const isMedia = error instanceof LoadOnlyError && isMediaReason(error.reason)
-      if (!isMedia || !engine?.placesMedia) throw error
-      return await engine.tokenize(route, body, options)
+      const isOwn = error instanceof LoadOnlyError && error.reason === 'own-renderer'
+      const isForEngine = isOwn || (error instanceof LoadOnlyError && isMediaReason(error.reason))
+      if (!isForEngine || !engine?.placesMedia) throw error
+      const tokens = await engine.tokenize(route, body, options)
+      if (isOwn && !engine.placesMedia) throw error // it tokenizes by the template what it renders otherwise
+      return tokens
     }
   }
 
@@ -407,14 +408,22 @@ export class TokenService {
       ...(rules === undefined ? {} : { rules }),
     })
     const encoder = source.plan.kind === 'library' ? 'library' : 'own'
-    const reason = source.plan.kind === 'library' ? source.plan.reason : source.templateProblem
+    const dialect = rules?.dialect ?? 'vllm'
+    const own = loaded.ownRenderers
+    const reason =
+      whyOwnRendered(own, dialect) ?? (source.plan.kind === 'library' ? source.plan.reason : source.templateProblem)
     const hasEngine = sources.engine && sources.engine.dialect !== 'trtllm'
     const engine = hasEngine ? this.#engine(sources.engine, sources) : undefined
     const trouble =
       sources.engine && engine
-        ? await compareWithEngine(source, this.#engine(sources.engine, sources), model, signal)
+        ? await compareWithEngine(
+            withoutOwnRendered(source, own, dialect),
+            this.#engine(sources.engine, sources),
+            model,
+            signal,
+          )
         : undefined
-    return { source, engine, status: { source: name, from: folder, encoder, reason, trouble, tried } }
+    return { source, engine, own, dialect, status: { source: name, from: folder, encoder, reason, trouble, tried } }
   }
 }
 
@@ -473,23 +482,4 @@ function wholeBuffer({ buffer, byteLength }: Uint8Array): readonly ArrayBuffer[]
 
 function add<Key>(counts: Map<Key, number> | undefined, key: Key): void {
   counts?.set(key, (counts.get(key) ?? 0) + 1)
-}
-
-const reasonOfCode: Readonly<Record<string, LoadOnlyReason>> = {
-  WR_TOKENS_BUSY: 'busy',
-  WR_TOKENS_DEADLINE: 'deadline',
-  WR_TOKENS_TEXT_TOO_LONG: 'too-long',
-  WR_TOKENS_TEMPLATE_FAILED: 'template-failed',
-  WR_TOKENS_SOURCE_FAILED: 'source-failed',
-}
-
-function asLoadOnly(error: unknown): LoadOnly {
-  if (error instanceof LoadOnlyError) return { loadOnly: error.reason, detail: error.message }
-  if (error instanceof WarmrouteError) {
-    return { loadOnly: reasonOfCode[error.code] ?? 'source-failed', detail: error.message, error }
-  }
-  if (error instanceof TemplateError) return { loadOnly: 'malformed', detail: error.message }
-  if (error instanceof JsonError) return { loadOnly: error.reason, detail: error.message }
-  if (error instanceof RangeError) return { loadOnly: 'too-long', detail: 'the request is nested too deeply' }
-  throw error // a bug of ours
 }

@@ -5,6 +5,8 @@ import { gunzipSync } from 'node:zlib'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
 import { LibraryTokenizer } from '../encode/library-tokenizer.js'
+import type { OwnRenderers } from '../sources/own-renderers.js'
+import { ownRenderersOf } from '../sources/own-renderers.js'
 import { parseTemplate } from '../template/parse.js'
 import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
 import { idMaxOf } from '../vocabulary/id-max.js'
@@ -28,6 +30,8 @@ export interface LoadedModel {
   readonly specials: Readonly<Record<string, string>>
   /** The highest token id that the model has, where the files tell. */
   readonly idMax: number | undefined
+  /** Chats that engines render by code of their own. */
+  readonly ownRenderers: OwnRenderers
 }
 
 const fileBytesMax = 256 << 20
@@ -41,6 +45,7 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
   const config = (readJson(folder, 'tokenizer_config.json') ?? {}) as TokenizerConfigFile
   const built = buildOrRefuse(folder, () => planAndBuild(file, config, options))
   const { templates, problem: templateProblem } = readTemplates(folder, config)
+  const modelConfig = readModelConfig(folder)
   return {
     key,
     plan: share(JSON.stringify(built.plan)),
@@ -49,7 +54,8 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
     templates,
     templateProblem,
     specials: readSpecials(folder, config),
-    idMax: idMaxOf(file, readModelConfig(folder)),
+    idMax: idMaxOf(file, modelConfig),
+    ownRenderers: ownRenderersOf(modelConfig, readdirSync(folder)),
   }
 }
 

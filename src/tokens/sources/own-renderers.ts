@@ -1,0 +1,64 @@
+/**
+ * Models whose chats an engine renders by code of its own and not by their template (`spec/engines.md` 3.2): what the template makes of a
+ * chat is nobody's prompt then. Which they are is decided by the engine from `config.json` and the files beside it; follows vLLM 0.32.0
+ * and SGLang 0.5.23. Their texts and ids are those of everybody; their chats only the engine knows, where it renders for others.
+ */
+import type { Body, Dialect, Route } from '../chat/request.js'
+import { carriedIds, LoadOnlyError } from '../chat/request.js'
+import type { TokenSource } from './source.js'
+
+/** The routes that it is so for, by engine; absent: none. */
+export type OwnRenderers = Readonly<Partial<Record<Dialect, readonly Route[]>>>
+
+const chats: readonly Route[] = ['chat', 'responses', 'messages']
+const vllmArchitectures = new Set([
+  'DeepseekV32ForCausalLM',
+  'DeepseekV4ForCausalLM',
+  'DeepseekV4ForConditionalGeneration',
+  'DeepseekV41ForCausalLM',
+  'InklingForCausalLM',
+  'InklingForConditionalGeneration',
+  'KimiK3ForConditionalGeneration',
+])
+const sglangArchitectures = ['DeepseekV4', 'KimiK3', 'InklingForConditionalGeneration']
+
+/** `fileNames`: of the model's folder. */
+export function ownRenderersOf(config: unknown, fileNames: readonly string[]): OwnRenderers {
+  const { model_type: type, architectures } = (config ?? {}) as { model_type?: unknown; architectures?: unknown }
+  const names = Array.isArray(architectures) ? architectures.filter((it) => typeof it === 'string') : []
+  const isHarmony = type === 'gpt_oss'
+  const isMistral =
+    fileNames.some((name) => /^consolidated.*\.safetensors$/.test(name)) &&
+    fileNames.some((name) => name === 'tekken.json' || name.startsWith('tokenizer.model.v'))
+  const isVllms = isHarmony || isMistral || names.some((name) => vllmArchitectures.has(name))
+  const isSglangs = type === 'deepseek_v41' || sglangArchitectures.some((part) => names[0]?.includes(part))
+  return {
+    ...(isVllms ? { vllm: chats } : {}),
+    // Chats of gpt-oss SGLang renders by the template, and responses not.
+    ...(isSglangs ? { sglang: chats } : isHarmony ? { sglang: ['responses'] } : {}),
+  }
+}
+
+/** The source, but for what the engine renders by itself: that is refused as `own-renderer`. */
+export function withoutOwnRendered(source: TokenSource, own: OwnRenderers | undefined, dialect: Dialect): TokenSource {
+  const routes = own?.[dialect]
+  if (!routes) return source
+  return {
+    counts: source.counts,
+    tokenize: async (route, body, options) => {
+      if (routes.includes(route) && !isCarried(route, body, dialect))
+        throw new LoadOnlyError('own-renderer', `${dialect} renders it by code of its own`)
+      return source.tokenize(route, body, options)
+    },
+  }
+}
+
+function isCarried(route: Route, body: Body | undefined, dialect: Dialect): boolean {
+  return body !== undefined && carriedIds(route, body, dialect) !== undefined
+}
+
+/** For people. */
+export function whyOwnRendered(own: OwnRenderers, dialect: Dialect): string | undefined {
+  const routes = own[dialect]
+  return routes && `${dialect} renders this model's ${routes.join(', ')} by code of its own, not by its template`
+}
