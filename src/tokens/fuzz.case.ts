@@ -1,4 +1,6 @@
 /** Long random runs: ids against the Rust binding, cached against uncached, memory under very many texts. */
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { prose, randomFrom, tokenizerFolder } from '../../bench/tokens/texts.js'
 import { createBlockHasher, createHashScheme } from '../core/hashing/index.js'
 import { mixtures } from './corpora.case.js'
@@ -146,6 +148,7 @@ export async function fuzzMemory(seed: number, cases: number): Promise<string> {
   const model = new ModelTokens(loadModel(tokenizerFolder('qwen3'), 'm'), pool, { cacheBytes: 32 << 20 })
   const source = prose(20_000, seed)
   const heldMb = (): number => Math.round(process.memoryUsage.rss() / 2 ** 20)
+  const atFirst = liveBytes() - model.counts.cacheBytes
   let before = 0
   let cachedMax = 0
   for (let index = 0; index < cases; index++) {
@@ -157,8 +160,19 @@ export async function fuzzMemory(seed: number, cases: number): Promise<string> {
   }
   await pool.close()
   if (cachedMax > 32 << 20) throw new Error(`the caches held ${cachedMax} bytes`)
+  const liveMb = (liveBytes() - atFirst) / 2 ** 20
+  if (cases > 100_000 && liveMb > 34) throw new Error(`the caches held ${liveMb.toFixed(1)} MB, more than was counted`)
   const grownMb = heldMb() - before
   if (grownMb > 96) throw new Error(`the process grew by ${grownMb} MB after the first tenth`)
   const { evictions } = model.counts.texts
-  return `ok: caches at most ${(cachedMax / 2 ** 20).toFixed(1)} MB, ${evictions} texts forgotten, resident ${before} MB after a tenth and ${heldMb()} MB at the end`
+  return `ok: caches at most ${(cachedMax / 2 ** 20).toFixed(1)} MB, ${evictions} texts forgotten, ${liveMb.toFixed(1)} MB held, resident ${before} MB after a tenth and ${heldMb()} MB at the end`
+}
+
+/** What the process can still reach: all that is counted, and what nobody counts. */
+function liveBytes(): number {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  for (let round = 0; round < 4; round++) collect()
+  const { heapUsed, arrayBuffers } = process.memoryUsage()
+  return heapUsed + arrayBuffers
 }

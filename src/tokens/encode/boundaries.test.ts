@@ -119,30 +119,32 @@ it.each<{ says: string; tokenizer: RealTokenizer; known: string; other: string }
     known: `\u200d\u200d${letter}`,
     other: `\u200d\u200d${none}`,
   },
-  {
-    says: 'a token that has to stand alone',
-    tokenizer: changedTokenizer('gpt2', 'with a long word', {
-      added_tokens: [added(50_257, '.abcdefghijklmnopqr', { single_word: true })],
-    }),
-    known: `!.abcdefghijklmnopqr${letter}`,
-    other: `!.abcdefghijklmnopqr${none}`,
-  },
-  {
-    says: 'one that takes white space before it',
-    tokenizer: changedTokenizer('gpt2', 'with a long word that strips', {
-      added_tokens: [added(50_257, 'abcdefghijklmnopqr', { lstrip: true })],
-    }),
-    known: `\n\n abcdefghijklmnopqx`,
-    other: `\n\n abcdefghijklmnopqr`,
-  },
-  {
-    says: 'one that does both',
-    tokenizer: changedTokenizer('gpt2', 'with a long word that strips and stands alone', {
-      added_tokens: [added(50_257, 'abcdefghijklmnopqr', { lstrip: true, single_word: true })],
-    }),
-    known: `\n\n abcdefghijklmnopqr${letter}`,
-    other: `\n\n abcdefghijklmnopqr${none}`,
-  },
+  ...[false, true].flatMap((normalized) => [
+    {
+      says: `a token that has to stand alone, normalised: ${normalized}`,
+      tokenizer: changedTokenizer('gpt2', `with a long word, normalised: ${normalized}`, {
+        added_tokens: [added(50_257, '.abcdefghijklmnopqr', { single_word: true, normalized })],
+      }),
+      known: `!.abcdefghijklmnopqr${letter}`,
+      other: `!.abcdefghijklmnopqr${none}`,
+    },
+    {
+      says: `one that takes white space before it, normalised: ${normalized}`,
+      tokenizer: changedTokenizer('gpt2', `with a long word that strips, normalised: ${normalized}`, {
+        added_tokens: [added(50_257, 'abcdefghijklmnopqr', { lstrip: true, normalized })],
+      }),
+      known: `\n\n abcdefghijklmnopqx`,
+      other: `\n\n abcdefghijklmnopqr`,
+    },
+    {
+      says: `one that does both, normalised: ${normalized}`,
+      tokenizer: changedTokenizer('gpt2', `with a long word that strips and stands alone, normalised: ${normalized}`, {
+        added_tokens: [added(50_257, 'abcdefghijklmnopqr', { lstrip: true, single_word: true, normalized })],
+      }),
+      known: `\n\n abcdefghijklmnopqr${letter}`,
+      other: `\n\n abcdefghijklmnopqr${none}`,
+    },
+  ]),
 ])(
   'a boundary is one in a text that goes on otherwise behind the margin: $says',
   async ({ tokenizer, known, other }) => {

@@ -46,6 +46,8 @@ const wholeMarkBytes = 2048
 const sliceBytes = sliceIds * Uint32Array.BYTES_PER_ELEMENT
 const hashesPerTextMax = 2
 const bytesPerMark = 72
+/** What the objects of a text and of its hashes hold beside their bytes, as measured: most texts are short, and this is most of them. */
+const [bytesPerText, bytesPerHashes] = [1300, 600]
 
 export class RememberedTexts {
   readonly counts: CacheCounts = { hits: 0, misses: 0, evictions: 0 }
@@ -154,10 +156,11 @@ export class RememberedTexts {
 
 /** Bytes that it holds in memory, about. */
 export function sizeOfText(text: RememberedText): number {
-  const hashed = text.hashes.reduce((sum, it) => sum + it.local.byteLength + it.sequence.byteLength, 0)
-  return (
-    text.bytes.length + text.ids.byteLength + text.cuts.byteLength + text.marks.length * bytesPerMark + hashed + 512
+  const hashed = text.hashes.reduce(
+    (sum, it) => sum + it.local.byteLength + it.sequence.byteLength + bytesPerHashes,
+    bytesPerText,
   )
+  return text.bytes.length + text.ids.byteLength + text.cuts.byteLength + text.marks.length * bytesPerMark + hashed
 }
 
 /** Whether special tokens stand around its ids. */
