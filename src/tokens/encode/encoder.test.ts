@@ -220,8 +220,14 @@ describe('where a text or a section ends, its last piece ends', () => {
   })
 })
 
-it('puts around a text what the template of the tokenizer says', async () => {
-  const tokenizer = realTokenizer('tinyllama')
+it.each([
+  realTokenizer('tinyllama'),
+  ...['RobertaProcessing', 'BertProcessing'].map((type) =>
+    changedTokenizer('gpt2', `with ${type}`, {
+      post_processor: { type, sep: ['b', 65], cls: ['a', 64], trim_offsets: true, add_prefix_space: false },
+    }),
+  ),
+])('puts around a text what the tokenizer says: $name', async (tokenizer) => {
   const encoder = tokenizer.newEncoder()
   expect([...encoder.encode('Hello world', true)]).toEqual(await tokenizer.oracle('Hello world', true))
 })

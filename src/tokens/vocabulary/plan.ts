@@ -252,7 +252,13 @@ function planSpecials(
       specialsAfter: config.add_eos_token === true ? idOf(specialTokenText(config['eos_token'])) : [],
     }
   }
-  const template = flatten(file.post_processor, 'processors').find((step) => step.type === 'TemplateProcessing')
+  const steps = flatten(file.post_processor, 'processors')
+  const template = steps.find((step) => step.type === 'TemplateProcessing')
+  const around = steps.find((step) => step.type === 'RobertaProcessing' || step.type === 'BertProcessing')
+  if (around && !template) {
+    const idIn = (part: unknown): number[] => [(part as readonly [string, number])[1]]
+    return { specialsBefore: idIn(around['cls']), specialsAfter: idIn(around['sep']) }
+  }
   if (!template) return { specialsBefore: [], specialsAfter: [] }
   const single = template['single'] as readonly Record<string, { readonly id: string }>[]
   const known = template['special_tokens'] as Record<string, { readonly ids: readonly number[] }>
