@@ -27,6 +27,7 @@ const vitest = spawnSync(
   ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...only],
   {
     stdio: 'inherit',
+    env: { ...process.env, ...(only.length === 0 ? { TESTS_HAVE_BUILT: 'true' } : {}) }, // see test/command.ts
   },
 )
 const counts = readCounts(report)

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterEach, expect, it } from 'vitest'
+import { command } from '../../test/command.js'
 import type { SimEngine } from '../sim/index.js'
 import { startSimEngine } from '../sim/index.js'
 
@@ -25,7 +26,7 @@ function start(...args: string[]): ChildProcess {
 }
 
 function startWith(stdio: StdioOptions, ...args: string[]): ChildProcess {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], { stdio })
+  const child = spawn(process.execPath, [...command, ...args], { stdio })
   children.push(child)
   return child
 }

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { expect, it } from 'vitest'
+import { command } from '../../test/command.js'
 import { faultKinds } from '../sim/index.js'
 
 /** Every fault there is, long after the test; and one that strikes at once, on the second engine only. */
@@ -16,7 +17,7 @@ const script = [
 it('starts the engines it is asked for, says where they are, takes faults from a file, and stops when told to', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'warmroute-sim-'))
   writeFileSync(join(folder, 'faults.json'), JSON.stringify(script))
-  const args = ['--import', 'tsx', 'src/cli/main.ts', 'sim', '--engine', 'sglang', '--workers', '2', '--ranks', '2']
+  const args = [...command, 'sim', '--engine', 'sglang', '--workers', '2', '--ranks', '2']
   const more = ['--model', 'one', '--speedup', '100', '--faults', join(folder, 'faults.json')]
   const child = spawn(process.execPath, [...args, ...more], { stdio: ['ignore', 'pipe', 'inherit'] })
   const lines: string[] = []

@@ -4,10 +4,9 @@ import { statSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { command } from '../command.js'
 import { eventually } from './real-house.js'
 
-const script = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
 const startMs = 60_000
 
 export interface SpawnedRouter {
@@ -37,7 +36,7 @@ export function snapshotFile({ port, folder }: RouterPlace): string {
 
 /** Settles when it is exact with every engine. */
 export async function spawnRouter(place: RouterPlace): Promise<SpawnedRouter> {
-  const words = ['--import', 'tsx', script, 'serve', ...serveWords(place)]
+  const words = [...command, 'serve', ...serveWords(place)]
   const child = spawn(process.execPath, words, { stdio: ['ignore', 'ignore', 'inherit'] })
   const url = `http://127.0.0.1:${place.port}`
   const file = snapshotFile(place)
