@@ -30,6 +30,8 @@ export interface RealTokenizer {
 }
 
 const loaded = new Map<string, RealTokenizer>()
+const files = new Map<RealName, TokenizerFile>()
+const vocabularies = new Map<string, Vocabulary>()
 
 export function readTokenizerText(name: RealName): string {
   if (name === 'tinyllama') return gunzipSync(readFileSync(join(tinyllamaFolder, 'tokenizer.json.gz'))).toString('utf8')
@@ -43,37 +45,38 @@ export function readTokenizerConfig(name: RealName): TokenizerConfigFile {
 
 /** The tokenizer as its own `tokenizer.json` describes it. */
 export function realTokenizer(name: RealName): RealTokenizer {
-  return loadOnce(name, () => loadTokenizer(name, readTokenizerText(name), readTokenizerConfig(name)))
+  return once(loaded, name, () => loadTokenizer(name, name, {}))
 }
 
 /** A real tokenizer with parts of its file replaced, to meet steps that none of the five has. */
 export function changedTokenizer(name: RealName, what: string, change: Partial<TokenizerFile>): RealTokenizer {
-  return loadOnce(`${name} ${what}`, () => {
-    const file = { ...(JSON.parse(readTokenizerText(name)) as TokenizerFile), ...change }
-    return loadTokenizer(`${name} ${what}`, JSON.stringify(file), readTokenizerConfig(name))
-  })
+  return once(loaded, `${name} ${what}`, () => loadTokenizer(`${name} ${what}`, name, change))
 }
 
-function loadOnce(key: string, load: () => RealTokenizer): RealTokenizer {
-  const known = loaded.get(key)
-  if (known) return known
-  const fresh = load()
-  loaded.set(key, fresh)
-  return fresh
+function once<Key, Value>(known: Map<Key, Value>, key: Key, make: () => Value): Value {
+  const value = known.get(key) ?? make()
+  known.set(key, value)
+  return value
 }
 
-function loadTokenizer(name: string, text: string, config: TokenizerConfigFile): RealTokenizer {
-  const file = JSON.parse(text) as TokenizerFile
+function loadTokenizer(name: string, real: RealName, change: Partial<TokenizerFile>): RealTokenizer {
+  const ofReal = once(files, real, () => JSON.parse(readTokenizerText(real)) as TokenizerFile)
+  const file = { ...ofReal, ...change }
   const options: PlanOptions = { llamaPrefix: 'file' }
   const plan = planEncoder(file, {}, options)
   if (plan.kind === 'library') throw new Error(`${name} needs the library: ${plan.reason}`)
-  const vocabulary = buildVocabulary(file.model, plan.kind)
-  if (typeof vocabulary === 'string') throw new Error(`${name} needs the library: ${vocabulary}`)
-  const rust = RustTokenizer.fromString(text)
+  const build = (): Vocabulary => {
+    const vocabulary = buildVocabulary(file.model, plan.kind)
+    if (typeof vocabulary === 'string') throw new Error(`${name} needs the library: ${vocabulary}`)
+    return vocabulary
+  }
+  // Nearly all of a file is its words, and what is built of them is only ever read.
+  const vocabulary = change.model ? build() : once(vocabularies, `${real} ${plan.kind}`, build)
+  const rust = RustTokenizer.fromString(name === real ? readTokenizerText(real) : JSON.stringify(file))
   return {
     name,
     file,
-    config,
+    config: readTokenizerConfig(real),
     plan,
     vocabulary,
     newEncoder: (encoderOptions) => new Encoder(plan, vocabulary, encoderOptions),
