@@ -1,4 +1,6 @@
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
+import { LongestFirst } from './test/longest-first.js'
 
 /**
  * Two projects. `unit` shares threads and modules: it is fast, and everything in it must be free of process-wide state.
@@ -6,11 +8,16 @@ import { defineConfig } from 'vitest/config'
  */
 const sockets = ['src/**/*.sockets.test.ts', 'test/**/*.sockets.test.ts', 'examples/**/*.sockets.test.ts']
 
+const cores = availableParallelism()
+
 export default defineConfig({
   // Examples import the package by its name, as a user would; in here that is the source.
   resolve: { alias: { warmroute: new URL('src/index.ts', import.meta.url).pathname } },
   test: {
     testTimeout: 30_000,
+    // Vitest leaves one core to itself. It needs little of it: on two cores that would leave one of them idle for most of a run.
+    maxWorkers: cores > 2 ? cores - 1 : cores,
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         extends: true,
