@@ -1,4 +1,4 @@
-import { expect, it, vi } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { BlockHasher } from '../core/hashing/index.js'
 import { createBlockHasher, createHashScheme } from '../core/hashing/index.js'
 import { sliceIds } from './next-turn.js'
@@ -78,6 +78,28 @@ it.each(
   expect(
     Buffer.from(ahead.sequenceColumn().slice().buffer).equals(Buffer.from(fresh.sequenceColumn().slice().buffer)),
   ).toBe(true)
+})
+
+// Hashes of the same ids are others for another block size, adapter, namespace or kind of window: none is taken for another.
+describe.each(['its own', 'its kin'])('hashes of %s', (whose) => {
+  const forms = [{}, { loraName: 'sql' }, { cacheNamespace: 'tenant' }, { isEagle: true }, { blockSize: 4 }]
+  const all = forms.map((form) => createHashScheme({ blockSize: 16, ...form }))
+
+  it.each(all.flatMap((asked) => all.map((known) => ({ asked, known }))))(
+    'are those that were asked for, whatever is known: case %#',
+    ({ asked, known }) => {
+      const memory = new RememberedTexts(64 << 20)
+      const few = ids.slice(0, 1000)
+      const kin = remember(memory, whose === 'its own' ? few : few.slice().fill(7, 900))
+      const ofKin = { memory, own: kin, near: undefined, sharedTokens: 0 }
+      made({ ids: kin.ids, kinship: ofKin }).blockHashes(known, createBlockHasher())
+      const kinship = whose === 'its own' ? ofKin : { memory, own: undefined, near: kin, sharedTokens: 900 }
+      const hashes = made({ ids: few, kinship }).blockHashes(asked, createBlockHasher())
+      const fresh = made({ ids: few }).blockHashes(asked, createBlockHasher())
+      expect([...hashes.localColumn()]).toEqual([...fresh.localColumn()])
+      expect([...hashes.sequenceColumn()]).toEqual([...fresh.sequenceColumn()])
+    },
+  )
 })
 
 it('few ids are hashed when they are asked for', async () => {

@@ -283,6 +283,25 @@ it('renders a template in full once a comparison has refuted it', () => {
   expect(prefixes.byteLength).toBe(0)
 })
 
+it('goes on from a rendering of the same template only', () => {
+  const prefixes = new RenderedPrefixes<Kept>(1 << 20, { comparedFirst: 0, comparedEvery: Infinity })
+  const [square, round] = ['[]', '()'].map(
+    (brackets) =>
+      new Template(parseTemplate(`{% for m in messages %}${brackets[0]}{{ m.content }}${brackets[1]}{% endfor %}`)),
+  )
+  for (const [template, length] of [
+    [square!, 9],
+    [round!, 10],
+    [square!, 10],
+    [round!, 9],
+    [round!, 11],
+  ] as const) {
+    const variables = { messages: again(conversation(length)) }
+    expect(keep(prefixes.render(template, variables, options))).toBe(template.render(variables, options))
+  }
+  expect(prefixes.counts).toMatchObject({ hits: 3, misses: 2 })
+})
+
 it('compares in what the first rendering left of its time, and not at all where it left none', () => {
   const honest = new Template(parseTemplate('{% for m in messages %}{{ m.content }}{% endfor %}'))
   const given: number[] = []
@@ -320,6 +339,25 @@ describe('what is kept', () => {
       return prefixes.byteLength
     })
     expect(heavy! - plain!).toBeGreaterThanOrEqual(9 * 1000)
+  })
+
+  it('counts messages that no loop goes through', () => {
+    const rest = new Template(
+      parseTemplate('{% set rest = messages[1:] %}{% for m in rest %}{{ m.content }}{% endfor %}'),
+    )
+    const [short, long] = ['x', 'x'.repeat(1001)].map((content) => {
+      const prefixes = new RenderedPrefixes<Kept>(1 << 20)
+      keep(prefixes.render(rest, { messages: [{ role: 'system', content }, ...conversation(9)] }, options))
+      return prefixes.byteLength
+    })
+    expect(short).toBeGreaterThan(0)
+    expect(long! - short!).toBeGreaterThanOrEqual(1000)
+  })
+
+  it('is found by nothing where it was too large to be kept', () => {
+    const prefixes = new RenderedPrefixes<Kept>(1000)
+    expect(keep(prefixes.render(template, { messages: conversation(9) }, options))).toMatch(/^turn 0/)
+    expect([prefixes.byteLength, prefixes.markCount, prefixes.counts.evictions]).toEqual([0, 0, 0])
   })
 
   it('counts all that its text holds, which nobody else may hold any more', () => {
