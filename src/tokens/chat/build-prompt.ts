@@ -6,7 +6,7 @@ import { convertResponses } from './convert-responses.js'
 import type { EngineRules, TemplateHabits } from './converted.js'
 import { refuseMediaBesideIds } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate, IdsPrompt, Route, TextPrompt } from './request.js'
-import { carriedIds, LoadOnlyError, malformed, readCompletion, readTruncation } from './request.js'
+import { asRecord, carriedIds, LoadOnlyError, malformed, readCompletion, readTruncation } from './request.js'
 
 export interface PromptRules extends EngineRules {
   /** `--default-chat-template-kwargs` of the engine. */
@@ -31,7 +31,7 @@ export function buildPrompt(
   if (carried) refuseMediaBesideIds(body)
   if (carried) return { kind: 'ids', ids: [carried], truncation: readTruncation(body, rules.dialect) }
   if (route === 'completions') return readCompletion(body, rules.dialect)
-  if (body['chat_template'] !== undefined && body['chat_template'] !== null) {
+  if ((body['chat_template'] ?? asRecord(body['chat_template_kwargs'])?.['chat_template'] ?? null) !== null) {
     throw new LoadOnlyError('request-template', 'the request brings its own chat template')
   }
   if (route === 'chat') {
@@ -57,7 +57,7 @@ function habitsOf(choose: ChooseTemplate): TemplateHabits {
 }
 
 function buildChat(body: Body, rules: PromptRules, choose: ChooseTemplate, isParsed = true): ChatPrompt {
-  if (rules.dialect === 'sglang') return buildSglangChat(body, choose, rules.defaultKwargs)
+  if (rules.dialect === 'sglang') return buildSglangChat(body, choose, rules.defaultKwargs, isParsed)
   const isUnchosen = rules.excludesUnchosenTools && body['tool_choice'] === 'none'
   const chat = buildVllmChat(isUnchosen ? { ...body, tools: null } : body, choose, rules.defaultKwargs, isParsed)
   return rules.dialect === 'vllm' ? chat : { ...chat, isProven: false }

@@ -4,14 +4,17 @@ import type { Value } from '../template/values.js'
 import { isDict } from '../template/values.js'
 import { contentTexts } from './chat-vllm.js'
 import type { ContentFormat } from './content-format.js'
+import type { TemplateHabits } from './converted.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
 import { asList, asRecord, malformed } from './request.js'
+import { standardTypes } from './schema-types.js'
 
-export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Body): ChatPrompt {
-  const tools = shapeTools(body['tools'], body['tool_choice'])
-  const format = choose(tools !== null).formats.sglang
-  const kwargs = kwargsOf(body, defaults)
-  const messages = asList(body['messages'], 'messages').map((message) => shapeMessage(message, format))
+/** `/v1/chat/completions`, or a route that was turned into one: what comes as a chat is looked through, and its schemas mended. */
+export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Body, isParsed = true): ChatPrompt {
+  const tools = shapeTools(body['tools'], body['tool_choice'], isParsed)
+  const { formats, habits } = choose(tools !== null)
+  const kwargs = kwargsOf(body, defaults, habits)
+  const messages = asList(body['messages'], 'messages').map((it) => shapeMessage(it, formats.sglang, isParsed))
   const last = messages.at(-1)
   const isOpen = last?.['role'] === 'assistant' && typeof last['content'] === 'string'
   const isContinued = body['continue_final_message'] === true && isOpen
@@ -34,30 +37,49 @@ export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Bo
   }
 }
 
-function kwargsOf(body: Body, defaults: Body): Body {
-  const effort = body['reasoning_effort'] ?? asRecord(body['reasoning'])?.['effort']
-  const implied =
-    effort === undefined || effort === null
-      ? {}
-      : { reasoning_effort: effort, thinking: effort !== 'none', enable_thinking: effort !== 'none' }
+function kwargsOf(body: Body, defaults: Body, habits: TemplateHabits): Body {
+  const reasoning = asRecord(body['reasoning'])
+  const effort = reasoning?.['effort'] ?? reasoning?.['reasoning_effort'] ?? body['reasoning_effort'] ?? null
+  const isOn = effort === null ? isEnabled(reasoning) || undefined : effort !== 'none'
   const own = asRecord(body['chat_template_kwargs']) ?? {}
   for (const name of ['messages', 'tools', 'add_generation_prompt'])
     if (Object.hasOwn(own, name)) malformed(`chat_template_kwargs has ${name}`)
-  return { ...defaults, ...implied, ...own }
+  return {
+    ...defaults,
+    ...(effort === null ? {} : { reasoning_effort: effort }),
+    ...(isOn === undefined ? {} : { thinking: isOn, enable_thinking: isOn }),
+    ...(effort === 'low' && habits.hasLowEffort() ? { low_effort: true } : {}),
+    ...own,
+  }
+}
+
+const yes = new Set(['1', 'true', 'yes', 'y', 'on'])
+
+/** Thinking that is asked for without an effort. */
+function isEnabled(reasoning: Body | undefined): boolean {
+  const enabled = reasoning?.['enabled'] ?? reasoning?.['enable'] ?? false
+  return typeof enabled === 'string' ? yes.has(enabled.trim().toLowerCase()) : Boolean(enabled)
 }
 
 /** No tools where none may be chosen, and only the one that must be. */
-function shapeTools(value: Value, choice: Value): Value {
+function shapeTools(value: Value, choice: Value, isMended: boolean): Value {
   if (value === undefined || value === null || choice === 'none') return null
   const wanted = asRecord(asRecord(choice)?.['function'])?.['name']
-  const tools = asList(value, 'tools').map((entry) => {
-    const tool = asRecord(entry) ?? malformed('a tool is an object')
-    const { type = 'function', defer_loading: deferLoading = null } = tool
-    const it = asRecord(tool['function']) ?? malformed('a tool has a function')
-    return { type, function: shapeFunction(it, deferLoading), defer_loading: deferLoading }
-  })
+  const tools = asList(value, 'tools').map((entry) => shapeTool(entry, isMended))
   const chosen = wanted === undefined ? tools : tools.filter((tool) => tool.function.name === wanted)
   return chosen.length === 0 ? null : chosen
+}
+
+function shapeTool(
+  entry: Value,
+  isMended: boolean,
+): { readonly type: Value; readonly function: Body; readonly defer_loading: Value } {
+  const tool = asRecord(entry) ?? malformed('a tool is an object')
+  const { type = 'function', defer_loading: deferLoading = null } = tool
+  const it = asRecord(tool['function']) ?? malformed('a tool has a function')
+  const shaped = shapeFunction(it, deferLoading)
+  const mended = isMended ? { ...shaped, parameters: standardTypes(shaped['parameters']) } : shaped
+  return { type, function: mended, defer_loading: deferLoading }
 }
 
 /** As the client wrote it, in its order; what it left out follows as null, and two flags are there only where they are set. */
@@ -77,8 +99,11 @@ function shapeFunction(it: Body, deferLoading: Value): Body {
 const messageFields = ['tool_call_id', 'name', 'phase', 'reasoning_content', 'tool_calls', 'tools', 'prefix'] as const
 const roles = new Set(['system', 'assistant', 'tool', 'function', 'developer', 'latest_reminder', 'root'])
 
-/** As its schema has it: the fields that it knows, in its order. */
-function shapeMessage(value: Value, format: ContentFormat): Body {
+/** Whose tools the model may call. */
+const bringers = new Set(['root', 'system', 'developer'])
+
+/** As its schema has it: the fields that it knows, in its order; parts that are handed on as such come last. */
+function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): Body {
   const message = asRecord(value) ?? malformed('a message is an object')
   const given = message['role']
   if (typeof given !== 'string') malformed('a message has a role')
@@ -86,12 +111,18 @@ function shapeMessage(value: Value, format: ContentFormat): Body {
   if (given === 'user') return { role: given, content: shapeContent(content, format) }
   const role = given.toLowerCase()
   if (!roles.has(role)) malformed(`no such role: ${role}`)
-  const shaped: Record<string, Value> = { role, content: shapeContent(content, role === 'tool' ? 'string' : format) }
+  const said = shapeContent(content, role === 'tool' ? 'string' : format)
+  const isLast = Array.isArray(content) && format === 'openai'
+  const shaped: Record<string, Value> = isLast ? { role } : { role, content: said }
   for (const name of messageFields) {
     const field = message[name]
-    if (field !== undefined && field !== null) shaped[name] = name === 'tool_calls' ? shapeCalls(field) : field
+    if (field === undefined || field === null) continue
+    if (name === 'tool_calls') shaped[name] = shapeCalls(field)
+    else if (name === 'tools')
+      shaped[name] = asList(field, 'tools').map((it) => shapeTool(it, isParsed && bringers.has(role)))
+    else shaped[name] = field
   }
-  return shaped
+  return isLast ? { ...shaped, content: said } : shaped
 }
 
 function shapeCalls(value: Value): Value {
@@ -131,5 +162,6 @@ function shapeContent(content: Value, format: ContentFormat): Value {
 
 /** They are left out of what was said. */
 function isThought(part: Value): boolean {
-  return asRecord(part)?.['type'] === 'thinking'
+  const type = asRecord(part)?.['type']
+  return type === 'thinking' || type === 'reasoning'
 }

@@ -141,9 +141,9 @@ describe('a body is read as Python reads it', () => {
 
   it('where a message brings tools of its own', () =>
     textOf(
-      '{"messages":[{"role":"system","content":"","tools":[{"a":1.0}]}]}',
+      '{"messages":[{"role":"system","content":"","tools":[{"function":{"name":"f","parameters":{"a":1.0}}}]}]}',
       'sglang',
-      '{"role": "system", "content": "", "tools": [{"a": 1.0}]}',
+      '{"role": "system", "content": "", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": 1.0}, "description": null}, "defer_loading": null}]}',
     ))
 
   it.each(['vllm', 'sglang'] as const)('where keys of digits stand beside those that we read: %s', (dialect) =>

@@ -54,3 +54,11 @@ it('keeps the special tokens around a text that the tokenizer cuts short', () =>
   expect(cut(3, 'left', false)).toEqual([11, 12, 2])
   expect(cut(5, 'left', true)).toEqual([...ids])
 })
+
+it('trusts no template that a request brings, wherever it stands', () => {
+  for (const more of [{ chat_template: 'x' }, { chat_template_kwargs: { chat_template: 'x' } }])
+    for (const dialect of ['vllm', 'sglang'] as const)
+      expect(() => built({ messages: [], ...more }, dialect, 'chat')).toThrow(
+        expect.objectContaining({ reason: 'request-template' }),
+      )
+})
