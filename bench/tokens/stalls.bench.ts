@@ -1,11 +1,12 @@
 /** How long the loop is held while requests are tokenised, by the service that a gateway has, with its threads. */
-import { readFileSync } from 'node:fs'
 import { createBlockHasher, createHashScheme } from '../../src/core/hashing/index.js'
 import type { Body, Route } from '../../src/tokens/chat/request.js'
 import { TokenService } from '../../src/tokens/token-service.js'
 import { Tokens } from '../../src/tokens/tokens.js'
 import type { Bench, BenchContext } from '../harness.js'
 import { defineBench, summarise } from '../harness.js'
+import type { LongestStretch } from '../loop-watch.js'
+import { LoopWatch } from '../loop-watch.js'
 import type { BombedModel } from './bombs.js'
 import { bombedModels, chatBombs, parsedBombs, textBombs } from './bombs.js'
 import type { Message } from './texts.js'
@@ -15,39 +16,28 @@ const scheme = createHashScheme({ blockSize: 16 })
 const hasher = createBlockHasher()
 const names = Object.keys(bombedModels) as BombedModel[]
 
-const pause = new Int32Array(new SharedArrayBuffer(4))
-
-/**
- * CPU of this thread so far, in milliseconds: on a busy machine a wall clock measures the neighbours. Linux books a running thread's
- * time when it is switched out, hence the pause; elsewhere the wall clock has to do.
- */
-function threadMs(): number {
-  try {
-    Atomics.wait(pause, 0, 0, 0.01)
-    return Number(readFileSync('/proc/thread-self/schedstat', 'latin1').split(' ')[0]) / 1e6
-  } catch {
-    return performance.now()
-  }
-}
+/** What is longer is explained on the spot: seen once, nobody could tell later. */
+const longMs = 8
 
 /** The most time that one turn of the loop takes while `work` runs. */
-async function longestTurn(work: () => Promise<unknown>): Promise<number> {
-  let longest = 0
-  let last = 0
+async function longestTurn(watch: LoopWatch, work: () => Promise<unknown>): Promise<LongestStretch> {
   let isOver = false
   const turn = (): void => {
-    const now = threadMs()
-    longest = Math.max(longest, now - last)
-    last = now
+    watch.look()
     if (!isOver) setImmediate(turn)
   }
-  await new Promise<void>((resolve) => setImmediate(resolve))
-  last = threadMs()
+  await nextTurn()
+  watch.reset()
   setImmediate(turn)
   await work()
   turn()
   isOver = true
-  return longest
+  await nextTurn() // so that its collections are told
+  return watch.longest()!
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
 }
 
 interface Phase {
@@ -66,14 +56,18 @@ async function stalls(context: BenchContext): Promise<void> {
     ...parsedPhases(context, service),
   }
   const only = process.env['BENCH_ONLY']
+  const more = Number(process.env['BENCH_ROUNDS'] ?? 0)
+  const watch = new LoopWatch()
   let sum = 0
   let worst = 0
   for (const [name, { rounds, prepare }] of Object.entries(phases)) {
     if (only !== undefined && !name.includes(only)) continue
     const turns: number[] = []
-    for (let round = 0; round < context.size(1, rounds); round++) {
+    for (let round = 0; round < context.size(1, Math.max(rounds, more)); round++) {
       const work = prepare(round)
-      turns.push(await longestTurn(async () => (sum += await work())))
+      const longest = await longestTurn(watch, async () => (sum += await work()))
+      turns.push(longest.busyMs)
+      if (!context.isSmoke && longest.busyMs > longMs) console.error(`  ${name}, round ${round}: ${told(longest)}`)
     }
     const settled = turns.slice(context.isSmoke ? 0 : 2)
     const { median } = summarise(settled)
@@ -83,8 +77,13 @@ async function stalls(context: BenchContext): Promise<void> {
       )
     worst = Math.max(worst, median)
   }
+  watch.stop()
   await service.close()
   context.report({ id: 'tokens.loop_stall_max_ms', value: worst, unit: 'ms', spread: 0, checksum: String(sum) })
+}
+
+function told({ busyMs, collectedMs, faults }: LongestStretch): string {
+  return `${busyMs.toFixed(2)} ms, of which the collector had ${collectedMs.toFixed(2)} by the clock, with ${faults} new pages`
 }
 
 /** As a gateway asks: what is long is hashed a part at a time, and a heavy body is left to a thread (`raw`). */

@@ -1,0 +1,88 @@
+/** What the loop's thread did between two looks at it: the part of a stall that is ours, whoever else wants the cores. */
+import type { PerformanceEntry } from 'node:perf_hooks'
+import { performance, PerformanceObserver } from 'node:perf_hooks'
+import { percentile } from './harness.js'
+import { loopFaults, loopThread } from './loop-thread.js'
+
+export interface LongestStretch {
+  /** CPU of the thread. Waiting for the collector's helpers is not in it. */
+  readonly busyMs: number
+  /** What V8's collector took meanwhile, by the clock. */
+  readonly collectedMs: number
+  /** Pages that the thread was given meanwhile. */
+  readonly faults: number
+}
+
+interface Stretch {
+  readonly busyMs: number
+  readonly from: number
+  readonly to: number
+  readonly faults: number
+}
+
+// The kernel adds up a thread's time when it steps aside, and otherwise every few milliseconds: up to 4 ms of one stretch would be
+// counted in another.
+const nobodyWakes = new Int32Array(new SharedArrayBuffer(4))
+const asideMs = 0.02
+
+/** Where the system does not tell what a thread computed, there is the clock, which measures the neighbours, too. */
+export class LoopWatch {
+  readonly #thread = loopThread()
+  readonly #faultsSoFar = loopFaults() ?? (() => 0)
+  readonly #observer = new PerformanceObserver((list) => this.#collections.push(...list.getEntries()))
+  #stretches: Stretch[] = []
+  #collections: PerformanceEntry[] = []
+  #before = { computedMs: 0, at: 0, faults: 0 }
+
+  constructor() {
+    this.#observer.observe({ entryTypes: ['gc'] })
+    this.#before = this.#now()
+  }
+
+  /** Ends a stretch and begins the next one. Looking every millisecond costs several percent of a core. */
+  look(): void {
+    const { computedMs, at, faults } = this.#before
+    const now = this.#now()
+    this.#stretches.push({ busyMs: now.computedMs - computedMs, from: at, to: now.at, faults: now.faults - faults })
+    this.#before = now
+  }
+
+  busyMs(share: number): number | undefined {
+    const stretches = this.#inOrder().map(({ busyMs }) => busyMs)
+    return stretches.length === 0 ? undefined : percentile(stretches, share)
+  }
+
+  /** Node tells of a collection a turn after it. */
+  longest(): LongestStretch | undefined {
+    this.#collections.push(...this.#observer.takeRecords())
+    const longest = this.#inOrder().at(-1)
+    if (!longest) return undefined
+    const collectedMs = this.#collections.reduce((sum, entry) => sum + sharedMs(entry, longest), 0)
+    return { busyMs: longest.busyMs, collectedMs, faults: longest.faults }
+  }
+
+  reset(): void {
+    this.#observer.takeRecords()
+    this.#stretches = []
+    this.#collections = []
+    this.#before = this.#now()
+  }
+
+  stop(): void {
+    this.#observer.disconnect()
+  }
+
+  #inOrder(): readonly Stretch[] {
+    return this.#stretches.sort((a, b) => a.busyMs - b.busyMs)
+  }
+
+  #now(): { readonly computedMs: number; readonly at: number; readonly faults: number } {
+    if (this.#thread) Atomics.wait(nobodyWakes, 0, 0, asideMs)
+    const at = performance.now()
+    return { computedMs: this.#thread?.().computedMs ?? at, at, faults: this.#faultsSoFar() }
+  }
+}
+
+function sharedMs({ startTime, duration }: PerformanceEntry, { from, to }: Stretch): number {
+  return Math.max(0, Math.min(to, startTime + duration) - Math.max(from, startTime))
+}
