@@ -9,6 +9,8 @@ import type { BenchContext } from '../harness.js'
 import { tokenizerFolder } from '../tokens/texts.js'
 import type { Started } from './children.js'
 import { ask, compileSources, sources, startChild } from './children.js'
+import type { FloodRequest } from './floods.js'
+import { floodRequests } from './floods.js'
 import type { HostileBody } from './hostile-bodies.js'
 import { hostileBodies, loopsTemplate } from './hostile-bodies.js'
 import type { Use } from './use.js'
@@ -38,6 +40,7 @@ async function hostile(bench: BenchContext): Promise<void> {
     firstRound: strictRound,
     isStrict: true,
   })
+  await measureFloods(bench, gateway.child, port)
   gateway.child.disconnect()
   engines.child.disconnect()
   rmSync(loopsFolder, { recursive: true })
@@ -118,6 +121,37 @@ async function measure(bench: BenchContext, gateway: ChildProcess, target: Targe
   bench.report({ id, value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
 }
 
+/** Of each kind so many that V8's table would be built anew several times, if they were parsed. */
+async function measureFloods(bench: BenchContext, gateway: ChildProcess, port: number): Promise<void> {
+  const only = process.env['BENCH_ONLY']
+  let worst = 0
+  let answered = 0
+  for (const name of Object.keys(floodRequests(0))) {
+    if (only !== undefined && !name.includes(only)) continue
+    const rounds = bench.size(2, 1500)
+    for (let round = 0; round < rounds; round++) {
+      if (round === Math.min(20, rounds - 1)) await ask<Use>(gateway, 'watch') // the compiler needs some
+      const request = floodRequests(answered + 1)[name]!
+      const status = await send(port, request)
+      if (status !== 200) throw new Error(`a flood of ${name}: status ${status}`)
+      answered++
+    }
+    const { busyMaxMs = 0, collectedMs, faults } = await ask<Use>(gateway, 'use')
+    if (!bench.isSmoke)
+      console.error(
+        `  a flood of ${name}: ${busyMaxMs.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} faults`,
+      )
+    worst = Math.max(worst, busyMaxMs)
+  }
+  bench.report({
+    id: 'gateway.flood_stall_max_ms',
+    value: worst,
+    unit: 'ms',
+    spread: 0,
+    checksum: String(answered),
+  })
+}
+
 /** A row that is refused, or whose tokens are not made or not given up as its name says, would measure something else. */
 function requireSaid(
   name: string,
@@ -143,10 +177,10 @@ function isLinux(): boolean {
 let nextId = 0
 
 /** Its status: an answer or a typed refusal, never a connection that breaks. */
-function send(port: number, { path, body }: HostileBody): Promise<number> {
+function send(port: number, { path, body, headers: more }: FloodRequest): Promise<number> {
   return new Promise((resolve, reject) => {
     const id = `hostile-${nextId++}`
-    const headers = { 'content-type': 'application/json', 'content-length': body.length, 'x-request-id': id }
+    const headers = { ...more, 'content-type': 'application/json', 'content-length': body.length, 'x-request-id': id }
     const request = httpRequest({ port, host: '127.0.0.1', path, method: 'POST', headers }, (response) => {
       response.resume().once('end', () => resolve(response.statusCode ?? 0))
     })

@@ -27,6 +27,7 @@ async function longestTurn(watch: LoopWatch, work: () => Promise<unknown>): Prom
     if (!isOver) setImmediate(turn)
   }
   await nextTurn()
+  watch.look() // the first new text behind a collection has V8's table of texts built anew (docs/decisions/0273)
   watch.reset()
   setImmediate(turn)
   await work()

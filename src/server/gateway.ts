@@ -292,6 +292,7 @@ class HttpGateway implements Gateway {
       noDelay: true,
     }
     const server = tls ? createTlsServer({ ...settings, ...tls }, handler) : createServer(settings, handler)
+    server.maxHeadersCount = limits.headersMax + 1 // it leaves out what is more, and the door refuses it
     if (tls) server.on('connection', (socket: Socket) => callers.meet(socket))
     server.on(tls ? 'secureConnection' : 'connection', (socket: Socket) => callers.watch(socket))
     server.on('checkContinue', handler) // whoever reads the body asks for it

@@ -129,6 +129,8 @@ export interface Limits {
   /** Of the bodies of all requests under way; a request whose body finds no room is refused as overload. */
   readonly bodiesBytesMax: number
   readonly headerBytesMax: number
+  /** Lines of a head: V8 keeps their names. */
+  readonly headersMax: number
   /** Of JSON: arrays and objects inside each other. */
   readonly depthMax: number
   readonly metadataEntriesMax: number
@@ -308,6 +310,7 @@ export const defaultLimits: Limits = {
   bodyBytesMax: 45 * 1024 * 1024,
   bodiesBytesMax: 2048 * 1024 * 1024,
   headerBytesMax: 64 * 1024,
+  headersMax: 128,
   depthMax: 128,
   metadataEntriesMax: 64,
   metadataBytesMax: 64 * 1024,

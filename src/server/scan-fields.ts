@@ -48,8 +48,8 @@ const closeBrace = 0x7d
 const openBracket = 0x5b
 const closeBracket = 0x5d
 
-/** No request has more; each costs an object and a text. */
-const fieldsMax = 4096
+/** No request has more; each costs an object and a text, and V8 keeps their names. */
+export const fieldsMax = 256
 const nameBytesMax = 4096
 /** Bytes that are looked at one by one before the closing quote is searched for: at a string's start, since most are short, and behind an escaped quote, since the next is often escaped, too. */
 const shortBytes = 32

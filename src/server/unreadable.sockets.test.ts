@@ -108,6 +108,7 @@ describe.each(faults)('%s', (_says, bytes, status, code) => {
 
 it.each([
   ['a head without a host', 'GET /live HTTP/1.1\r\n\r\n', 400, 'WR_INVALID_HTTP'],
+  ['a head of very many lines', `GET /live HTTP/1.1\r\n${lines(128)}host: x\r\n\r\n`, 431, 'WR_HEADERS_TOO_LARGE'],
   ['a strange expectation', 'GET /live HTTP/1.1\r\nhost: x\r\nexpect: tea\r\n\r\n', 417, 'WR_EXPECTATION_FAILED'],
 ])('%s is refused with a typed error', async (_says, bytes, status, code) => {
   const socket = dial(await open({ engines: 1 }))
@@ -115,6 +116,17 @@ it.each([
   socket.end(bytes)
   expect(answerIn(await text)).toMatchObject({ status, body: { error: { code } } })
 })
+
+it('a head may have as many lines as anybody sends', async () => {
+  const socket = dial(await open({ engines: 1 }))
+  const text = readAll(socket)
+  socket.end(`GET /live HTTP/1.1\r\n${lines(126)}host: x\r\nconnection: close\r\n\r\n`)
+  expect(await text).toMatch(/^HTTP\/1\.1 200/)
+})
+
+function lines(count: number): string {
+  return Array.from({ length: count }, (_, at) => `x-${at}: 1\r\n`).join('')
+}
 
 it('HTTP/1.0 needs no host', async () => {
   const socket = dial(await open({ engines: 1 }))

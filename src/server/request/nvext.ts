@@ -4,6 +4,7 @@ import { parseLosslessJson, WarmrouteError } from '../../core/protocol/index.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { FieldScan, walkInSteps } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
+import { steeringTextsMax, textsLeft } from './kept-texts.js'
 import { parsedBytesMax } from './parse-body.js'
 import { readIds } from './read-ids.js'
 
@@ -24,6 +25,7 @@ export function* readNvext(bytes: Buffer, fields: readonly FieldSpan[]): Steps<N
 }
 
 function readShort(own: Buffer): Nvext | undefined {
+  if (textsLeft(own, 0, own.length, steeringTextsMax) < 0) throw manyTexts()
   const value = parseLosslessJson(own.toString('utf8'))
   if (value === null) return undefined
   if (typeof value !== 'object' || Array.isArray(value)) throw refused('nvext must be an object')
@@ -37,6 +39,7 @@ function* readLong(own: Buffer): Steps<Nvext> {
   if (!scan.fields) throw refused('nvext must be an object')
   const fields = Object.create(null) as Record<string, JsonValue>
   let longTokens: Uint32Array | undefined
+  let texts = steeringTextsMax
   let parsedBytes = 0
   for (const { name, valueStart, valueEnd } of scan.fields) {
     const size = valueEnd - valueStart
@@ -49,10 +52,16 @@ function* readLong(own: Buffer): Steps<Nvext> {
       parsedBytes += size
       if (parsedBytes > parsedBytesMax)
         throw refused(`nvext: only token_data may be longer than ${parsedBytesMax} bytes`)
+      texts = textsLeft(own, valueStart, valueEnd, texts - 1)
+      if (texts < 0) throw manyTexts()
       fields[name] = parseLosslessJson(own.toString('utf8', valueStart, valueEnd))
     }
   }
   return { fields, longTokens }
+}
+
+function manyTexts(): WarmrouteError {
+  return refused(`nvext has more than ${steeringTextsMax} names and texts`)
 }
 
 function refused(message: string): WarmrouteError {

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Steps } from '../steps.js'
 import { takeSteps } from '../steps.js'
+import { textsLeftBy } from './kept-texts.js'
 import { parseBody, unread } from './parse-body.js'
 
 const filler = 'x'.repeat(40_000)
@@ -27,7 +28,9 @@ it('reads the same of a long body as of a short one, except for long texts', () 
       const long = JSON.stringify({ ...object, messages: [{ role: 'user', content: filler }] }, undefined, space)
       const body = parse(long)
       const whole = JSON.parse(long) as Record<string, unknown>
-      for (const name of Object.keys(whole)) if (name !== 'messages') expect(body[name]).toEqual(whole[name])
+      const hasFew = textsLeftBy(object, 64) >= 0
+      for (const name of Object.keys(whole))
+        if (name !== 'messages' && (hasFew || body[name] !== unread)) expect(body[name]).toEqual(whole[name])
       expect(body['messages']).toBe(unread)
     }),
   )
@@ -123,4 +126,55 @@ it.each([
 it('counts no more prompts than a batch of ids may have', () => {
   const prompt = Array.from({ length: 5000 }, () => 'a text that is long enough')
   expect(parse(JSON.stringify({ prompt }))['prompt']).toHaveLength(4096)
+})
+
+const fresh = (count: number, tag: string): string[] => Array.from({ length: count }, (_, at) => `${tag}${at}`)
+
+it('leaves to threads what would make V8 keep many new texts, however short the body is', () => {
+  const stop = fresh(3000, 'stop')
+  const parsed = take(parseBody(Buffer.from(JSON.stringify({ model: 'm', stop, n: 2, stream: true })), 128))
+  expect(parsed).toMatchObject({
+    isWhole: false,
+    isLight: false,
+    body: { model: 'm', stop: unread, n: 2, stream: true },
+  })
+  const messages = fresh(600, 'said').map((content) => ({ role: 'user', content }))
+  const chat = take(parseBody(Buffer.from(JSON.stringify({ model: 'm', messages })), 128))
+  expect(chat).toMatchObject({ isWhole: false, isLight: false, body: { model: 'm', messages: unread } })
+  const long = { model: 'm', messages: [...fresh(900, 'told').map((content) => ({ role: 'user', content })), filler] }
+  expect(take(parseBody(Buffer.from(JSON.stringify(long)), 128)).isLight).toBe(false)
+})
+
+it('parses at once what it has seen lately, and what has few texts or long ones', () => {
+  const tools = fresh(300, 'name').map((name) => ({ type: 'function', function: { name } }))
+  const isWhole = (body: unknown): boolean => take(parseBody(Buffer.from(JSON.stringify(body)), 128)).isWhole
+  expect(isWhole({ model: 'm', tools })).toBe(false)
+  for (let again = 0; again < 8; again++) isWhole({ model: 'm', tools })
+  expect(isWhole({ model: 'm', tools })).toBe(true)
+  expect(isWhole({ model: 'm', stop: fresh(60, 'few') })).toBe(true)
+  expect(isWhole({ model: 'm', stop: fresh(1000, 'many words, each ') })).toBe(true)
+})
+
+// What is said of a body must not hang on what came before it, though what is parsed of it does.
+it.each([
+  [
+    'sampling_params',
+    { sampling_params: { stop: fresh(300, 's') } },
+    'sampling_params has more than 256 names and texts',
+  ],
+  [
+    'vllm_xargs',
+    { vllm_xargs: Object.fromEntries(fresh(257, 'x').map((name) => [name, 1])) },
+    'vllm_xargs has more than',
+  ],
+  [
+    'all of them',
+    { model: 'm', stream_options: fresh(128, 'o'), vllm_xargs: fresh(128, 'p') },
+    'has more than 256 names',
+  ],
+  ['fields', Object.fromEntries(fresh(257, 'field').map((name) => [name, 1])), 'the body has more than 256 fields'],
+])('refuses the same each time: %s', (_what, body, says) => {
+  for (let again = 0; again < 12; again++) expect(() => parse(JSON.stringify(body))).toThrow(says)
+  const long = JSON.stringify({ ...body, messages: filler })
+  for (let again = 0; again < 3; again++) expect(() => parse(long)).toThrow(says)
 })

@@ -7,9 +7,10 @@
 import { isAscii, isUtf8 } from 'node:buffer'
 import { invalidBody, parseObject } from '../http/read-body.js'
 import type { FieldSpan } from '../scan-fields.js'
-import { FieldScan, longBytes, walkInSteps } from '../scan-fields.js'
+import { FieldScan, fieldsMax, longBytes, walkInSteps } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
 import { countTexts } from './count-texts.js'
+import { NewTexts, steeringTextsMax, textsLeft, textsLeftBy } from './kept-texts.js'
 import { listsMax, readIds } from './read-ids.js'
 
 /** Stands for a field that was not parsed. */
@@ -42,8 +43,11 @@ export interface ParsedBody {
 
 /** Throws `WR_INVALID_BODY`. */
 export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
-  if (bytes.length <= wholeBytesMax) {
-    return { body: parseObject(bytes, depthMax), isWhole: true, isLight: true, fields: undefined }
+  const isShort = bytes.length <= wholeBytesMax
+  if (isShort && new NewTexts().admits(bytes)) {
+    const body = parseObject(bytes, depthMax)
+    if (bytes.length > fieldsMax) refuseManyTexts(body)
+    return { body, isWhole: true, isLight: true, fields: undefined }
   }
   if (!(yield* isUnicode(bytes))) throw invalidBody('the body is not UTF-8')
   const scan = new FieldScan(bytes)
@@ -52,13 +56,20 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
   if (!fields) throw invalidBody(scan.problem)
   if (scan.depth > depthMax) throw invalidBody(`nested deeper than ${depthMax}`)
   const body = Object.create(null) as Record<string, unknown>
+  const texts = new NewTexts()
+  let steering = steeringTextsMax
   let isWhole = true
   let parsedBytes = 0
   for (const { name, valueStart, valueEnd } of fields) {
     const size = valueEnd - valueStart
-    const isParsed = size <= (longFields.has(name) && isText(bytes, valueStart) ? fieldBytesMax : parsedBytesMax)
-    if (!isParsed) {
-      if (readFields.has(name)) throw invalidBody(`${name} has more than ${parsedBytesMax} bytes`)
+    const sizeMax = longFields.has(name) && isText(bytes, valueStart) ? fieldBytesMax : parsedBytesMax
+    const isSteering = readFields.has(name)
+    if (isSteering) {
+      if (size > parsedBytesMax) throw invalidBody(`${name} has more than ${parsedBytesMax} bytes`)
+      steering = textsLeft(bytes, valueStart, valueEnd, steering)
+      if (steering < 0) throw manyTexts(name)
+    }
+    if (!isSteering && (size > sizeMax || !texts.admits(bytes, valueStart, valueEnd))) {
       isWhole = false
       body[name] =
         (idFields.has(name) ? yield* readIds(bytes, valueStart, valueEnd) : undefined) ??
@@ -73,7 +84,22 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
     body[name] = parseValue(bytes, valueStart, valueEnd)
   }
   if (bytes.length > longBytes) yield // what is done with a long body comes in a turn of its own
-  return { body, isWhole, isLight: scan.marks + bytes.length / bytesPerMark <= wholeMarksMax, fields }
+  const isLight = scan.marks + bytes.length / bytesPerMark <= wholeMarksMax
+  return { body, isWhole, isLight: isLight && (isWhole || (!isShort && new NewTexts().admits(bytes))), fields }
+}
+
+/** As a body is refused whose fields are read one by one: what is said of it must not hang on what came before it. */
+function refuseManyTexts(body: Readonly<Record<string, unknown>>): void {
+  if (Object.keys(body).length > fieldsMax) throw invalidBody(`the body has more than ${fieldsMax} fields`)
+  let steering = steeringTextsMax
+  for (const name of readFields) {
+    steering = textsLeftBy(body[name], steering)
+    if (steering < 0) throw manyTexts(name)
+  }
+}
+
+function manyTexts(name: string): Error {
+  return invalidBody(`${name} has more than ${steeringTextsMax} names and texts`)
 }
 
 /** Prompts that are not read are counted all the same: each is a sequence of its own. */

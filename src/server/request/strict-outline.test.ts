@@ -76,5 +76,5 @@ it.each<[string, object, string]>([
 it('a tool with thousands of fields is refused, since nobody looks for its name among them', () => {
   const fields = Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`field ${at}`, 1]))
   const steps = outlined(Buffer.from(JSON.stringify({ tools: [fields] })))
-  expect(verdict(() => void [...steps])).toBe('tools: the body has more than 4096 fields')
+  expect(verdict(() => void [...steps])).toBe('tools: the body has more than 256 fields')
 })

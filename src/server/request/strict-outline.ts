@@ -6,6 +6,7 @@ import { WarmrouteError } from '../../core/protocol/index.js'
 import { FieldScan, walkInSteps } from '../scan-fields.js'
 import { scanList } from '../scan-list.js'
 import type { Steps } from '../steps.js'
+import { NewTexts } from './kept-texts.js'
 import type { ParsedBody } from './parse-body.js'
 import { parsedBytesMax, unread } from './parse-body.js'
 import { choicesMax, toolNameMax, toolsMax } from './strict.js'
@@ -43,6 +44,7 @@ function* outlineTools(bytes: Buffer, start: number, end: number): Steps<unknown
   const spans = yield* scanList(bytes, start, end, toolsMax + 1)
   if (!spans) return standIn(bytes[start]!)
   const tools: unknown[] = []
+  const texts = new NewTexts()
   let parsedBytes = 0
   for (const [toolStart, toolEnd] of spans) {
     parsedBytes += Math.min(parsedBytesMax, toolEnd - toolStart)
@@ -51,7 +53,8 @@ function* outlineTools(bytes: Buffer, start: number, end: number): Steps<unknown
       parsedBytes = 0
     }
     const tool = bytes.subarray(toolStart, toolEnd)
-    tools.push(tool.length > parsedBytesMax ? yield* outlineTool(tool) : JSON.parse(tool.toString('utf8')))
+    const isParsed = tool.length <= parsedBytesMax && texts.admits(tool)
+    tools.push(isParsed ? JSON.parse(tool.toString('utf8')) : yield* outlineTool(tool))
   }
   return tools
 }

@@ -6,7 +6,7 @@ import { answerError } from '../http/answer.js'
 import { isFromHere, KeyRing, keyOf } from '../http/keys.js'
 import { Inference } from '../inference.js'
 import { StoredCall, storedPathOf } from '../stored-call.js'
-import type { GatewayOptions } from '../options.js'
+import type { GatewayOptions, Limits } from '../options.js'
 import { endpointByPath } from '../request/endpoints.js'
 import { clientRequestId } from '../request/verdicts.js'
 import { busyThresholdRoutes } from './busy-threshold.js'
@@ -40,7 +40,7 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
     const row = serves === 'admin' ? undefined : endpointByPath.get(path)
     const stored = serves === 'admin' || row ? undefined : storedPathOf(path)
     try {
-      requireHead(request)
+      requireHead(request, context.limits)
       if (row) {
         if (request.method !== 'POST') throw notAllowed('POST')
         checkApiKey(request)
@@ -102,8 +102,13 @@ export function createDoor(door: DoorOptions): (request: IncomingMessage, respon
   }
 }
 
-/** What Node would refuse with a status and no word. Both are rules of HTTP/1.1. */
-function requireHead({ headers: { host, expect }, httpVersionMinor }: IncomingMessage): void {
+/** What Node would cut, or refuse with a status and no word: the latter two are rules of HTTP/1.1. */
+function requireHead(
+  { headers: { host, expect }, rawHeaders, httpVersionMinor }: IncomingMessage,
+  { headersMax }: Limits,
+): void {
+  if (rawHeaders.length > 2 * headersMax)
+    throw new WarmrouteError('WR_HEADERS_TOO_LARGE', { message: `The request has more than ${headersMax} headers.` })
   if (httpVersionMinor === 0) return
   if (host === undefined) throw new WarmrouteError('WR_INVALID_HTTP', { message: 'The request has no `host` header.' })
   if (expect !== undefined && !/(?:^|\W)100-continue(?:$|\W)/i.test(expect))
