@@ -13,6 +13,7 @@ export interface FetchOptions {
 export interface Fetched {
   readonly status: number
   readonly bytes: Uint8Array
+  readonly headers: Headers
 }
 
 export async function fetchBytes(url: string, options: FetchOptions): Promise<Fetched> {
@@ -30,7 +31,8 @@ export async function fetchBytes(url: string, options: FetchOptions): Promise<Fe
       ...(options.post === undefined ? {} : { method: 'POST', body: options.post }),
       headers: { ...(options.post === undefined ? {} : { 'content-type': 'application/json' }), ...options.headers },
     })
-    return { status: response.status, bytes: await readAtMost(response, options.bytesMax, url) }
+    const { status, headers } = response
+    return { status, headers, bytes: await readAtMost(response, options.bytesMax, url) }
   } catch (cause) {
     if (stop.signal.aborted) throw stop.signal.reason
     if (cause instanceof WarmrouteError) throw cause

@@ -1,6 +1,8 @@
 // A hub behind a real socket, in every way that one may fail, and the cache that it is kept in.
 import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import type { ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { placesOfEachTest, template, tokenizerConfig, tokenizerJson } from './places.case.js'
@@ -94,6 +96,68 @@ describe('a hub', () => {
     const engine = { url: endpoint, dialect: 'sglang' } as const
     expect(await service.setModel('org/odd', { hub, engine })).toMatchObject({ source: 'engine', tried: [why] })
     expect(await idsOf('org/odd', 'completions', { prompt: 'x' })).toEqual([5, 6])
+  })
+
+  it('that broke off leaves no template behind for a model that has none any more', async () => {
+    let isBroken = true
+    const endpoint = await listen((request, _, response) => {
+      const isTemplate = request.url!.endsWith('chat_template.jinja')
+      const file = isTemplate && !isBroken ? undefined : files[request.url ?? '']
+      if (isBroken && request.url!.endsWith('/tokenizer.json')) response.writeHead(500).end()
+      else response.writeHead(file ? 200 : 404).end(file ?? '')
+    })
+    const hub = { endpoint, cacheFolder: newFolder() }
+    expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'none' })
+    isBroken = false
+    expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'hub' })
+    const chat = { messages: [{ role: 'user', content: 'Hello' }] }
+    expect(await service.tokenizeRequest('org/tiny', 'chat', chat)).toMatchObject({ loadOnly: 'no-template' })
+  })
+
+  it('gives the template that chats with tools take', async () => {
+    const named = { '/org/tiny/resolve/main/additional_chat_templates/tool_use.jinja': Buffer.from('Hello world') }
+    const endpoint = await listen((request, _, response) => {
+      const file = { ...files, ...named }[request.url ?? '']
+      response.writeHead(file ? 200 : 404).end(file ?? '')
+    })
+    await service.setModel('org/tiny', { hub: { endpoint, cacheFolder: newFolder() } })
+    const tools = [{ type: 'function', function: { name: 'f' } }]
+    const chat = { messages: [{ role: 'user', content: 'x' }], tools }
+    expect(await idsOf('org/tiny', 'chat', chat)).toEqual([15043, 3186])
+  })
+
+  it('is asked for one commit, though its branch moves on meanwhile', async () => {
+    const [old, next] = ['a'.repeat(40), 'b'.repeat(40)]
+    const asked: string[] = []
+    const endpoint = await listen((request, _, response) => {
+      asked.push(request.url!)
+      const name = request.url!.replace(/resolve\/[^/]+/, 'resolve/main')
+      const head = { 'x-repo-commit': asked.length === 1 ? old : next }
+      response.writeHead(files[name] ? 200 : 404, head).end(files[name] ?? '')
+    })
+    const hub = { endpoint, cacheFolder: newFolder() }
+    expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'hub' })
+    expect(asked[0]).toContain('/resolve/main/')
+    expect(asked.slice(1).every((it) => it.includes(`/resolve/${old}/`))).toBe(true)
+  })
+
+  it('that sends us to another host does not have our token told to it', async () => {
+    const told: (string | undefined)[] = []
+    const other = await listen((request, _, response) => {
+      told.push(request.headers.authorization)
+      const file = files[request.url ?? '']
+      response.writeHead(file ? 200 : 404).end(file ?? '')
+    })
+    const front = createServer((request, response) =>
+      response.writeHead(307, { location: other + request.url!, connection: 'close' }).end(),
+    )
+    await new Promise<void>((resolve) => front.listen(0, '127.0.0.1', resolve))
+    const endpoint = `http://127.0.0.1:${(front.address() as AddressInfo).port}`
+    const hub = { endpoint, cacheFolder: newFolder(), token: 'secret' }
+    const status = await service.setModel('org/tiny', { hub })
+    await new Promise((resolve) => front.close(resolve).closeAllConnections())
+    expect(status).toMatchObject({ source: 'hub' })
+    expect(new Set(told)).toEqual(new Set([undefined]))
   })
 
   it('that never answers ends at the deadline', async () => {
