@@ -71,6 +71,29 @@ describe('of a prompt that is cut, the hashes are not those of what it was cut f
   })
 })
 
+it('no hash is taken over of a token that goes on behind what two texts share', async () => {
+  const one = createHashScheme({ blockSize: 1 })
+  for (let place = 0; place < 48; place++) {
+    const model = new ModelTokens(qwen, pool, { loopMsMax: Infinity })
+    // A cut lies somewhere before the line, which is one token: the text goes on with a part of it, and so with another token.
+    const start = `${'ee '.repeat(33)}${'e'.repeat(place)}`
+    for (const prompt of [
+      `${start}${'-'.repeat(64)}`,
+      `${start}${'-'.repeat(40)}`,
+      `${start}${'-'.repeat(40)} ${prose(400, 1)}`,
+    ]) {
+      const tokens = await model.tokenize('completions', { prompt })
+      const fresh = await new ModelTokens(qwen, pool).tokenize('completions', { prompt })
+      const wanted = [...fresh.blockHashes(one, hasher).sequenceColumn()]
+      expect({ prompt, hashes: [...tokens.blockHashes(one, hasher).sequenceColumn()] }).toEqual({
+        prompt,
+        hashes: wanted,
+      })
+    }
+    expect(model.counts.texts.hits).toBe(2)
+  }
+})
+
 it('the hashes of a chat count wherever it is kept: as a text and as a rendering', async () => {
   const model = new ModelTokens(qwen, pool, { loopMsMax: Infinity })
   const tokens = await model.tokenize('chat', spoken(nine))
