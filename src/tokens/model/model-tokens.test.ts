@@ -99,6 +99,21 @@ describe('a body that is only there as bytes', () => {
   })
 })
 
+it('refuses a text that is longer than it may be, in whatever form it comes', async () => {
+  const model = new ModelTokens(qwen, pool, { textMax: 100 })
+  const [fits, long] = ['a '.repeat(50), 'a '.repeat(51)]
+  const raw = (prompt: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify({ prompt }))
+  const tooLong = { code: 'WR_TOKENS_TEXT_TOO_LONG', details: { lengthMax: 100 } }
+  expect((await model.encode(fits, false)).length).toBeGreaterThan(0)
+  await expect(model.encode(long, false)).rejects.toMatchObject(tooLong)
+  for (const prompt of [long, ['a', long]]) {
+    await expect(model.tokenize('completions', { prompt })).rejects.toMatchObject(tooLong)
+    await expect(model.tokenize('completions', undefined, { raw: raw(prompt) })).rejects.toMatchObject(tooLong)
+  }
+  const messages = [{ role: 'user', content: long }]
+  await expect(model.tokenize('chat', { messages })).rejects.toMatchObject({ code: 'WR_TOKENS_TEMPLATE_FAILED' })
+})
+
 it('lets others have their turn of the loop while it encodes a batch, and ends at its deadline', async () => {
   const model = new ModelTokens(qwen, pool)
   const prompt = Array.from({ length: 20_000 }, (_, index) => `${index} bottles`)
