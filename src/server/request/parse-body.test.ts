@@ -145,6 +145,14 @@ it('leaves to threads what would make V8 keep many new texts, however short the 
   expect(take(parseBody(Buffer.from(JSON.stringify(long)), 128)).isLight).toBe(false)
 })
 
+it('reads a field of one text behind one of many', () => {
+  const metadata = Object.fromEntries(fresh(300, 'meta').map((name) => [name, 1]))
+  const parsed = take(
+    parseBody(Buffer.from(JSON.stringify({ model: 'm', metadata, user: 'newest', suffix: 'last' })), 128),
+  )
+  expect(parsed.body).toMatchObject({ model: 'm', user: 'newest', suffix: 'last' })
+})
+
 it('parses at once what it has seen lately, and what has few texts or long ones', () => {
   const tools = fresh(300, 'name').map((name) => ({ type: 'function', function: { name } }))
   const isWhole = (body: unknown): boolean => take(parseBody(Buffer.from(JSON.stringify(body)), 128)).isWhole

@@ -69,7 +69,9 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
       steering = textsLeft(bytes, valueStart, valueEnd, steering)
       if (steering < 0) throw manyTexts(name)
     }
-    if (!isSteering && (size > sizeMax || !texts.admits(bytes, valueStart, valueEnd))) {
+    const isOneText = bytes[valueStart] === 0x22 // as many as there are fields
+    const isLeft = size > sizeMax || !(isOneText || texts.admits(bytes, valueStart, valueEnd))
+    if (!isSteering && isLeft) {
       isWhole = false
       body[name] =
         (idFields.has(name) ? yield* readIds(bytes, valueStart, valueEnd) : undefined) ??
