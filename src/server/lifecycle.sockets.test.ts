@@ -300,13 +300,13 @@ describe('time', () => {
   it('gives a second worker no more time than is left', async () => {
     const { url, engines, gateway } = await open({
       respond: () => {},
-      gateway: { deadlines: { totalMs: 3_000, noProgressMs: 800 } },
+      gateway: { deadlines: { totalMs: 3_000, noProgressMs: 1_500 } }, // a busy machine may hold up the pulse
     })
     const pulse = setInterval(() => gateway.noteProgress(2n), 10) // the second worker lives, and never answers
     const started = performance.now()
     const response = await post(url, '/v1/chat/completions', chatBody())
     clearInterval(pulse)
-    expect(performance.now() - started).toBeLessThan(3_600) // with all of the time to itself it would have taken 3,800 ms
+    expect(performance.now() - started).toBeLessThan(4_400) // with all of the time to itself it would have taken 4,500 ms
     expect(response.status).toBe(504)
     expect(((await response.json()) as { error: { code: string } }).error.code).toBe('WR_REQUEST_TIMEOUT')
     expect(engines.map((engine) => engine.seen.length)).toEqual([1, 1])
