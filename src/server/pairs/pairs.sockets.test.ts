@@ -191,7 +191,7 @@ describe('vLLM, the prefill first', () => {
     ['answers 500', { kind: 'status', status: 500 }],
     ['answers 503', { kind: 'status', status: 503 }],
   ])('when a decode worker %s, another gets a prefill of its own: parameters are used once', async (_says, act) => {
-    await open('vllm', { leaseMs: 400 })
+    await open('vllm', { leaseMs: 1_000 })
     script({ decode: [act] })
     expect((await ask()).status).toBe(200)
     expect(seen('prefill')).toHaveLength(2)
@@ -219,7 +219,7 @@ describe('vLLM, the prefill first', () => {
   })
 
   it('a decode that fails twice is an error that names the leg', async () => {
-    await open('vllm', { leaseMs: 400 })
+    await open('vllm', { leaseMs: 1_000 })
     script({ decode: [{ kind: 'drop' }, { kind: 'drop' }] })
     expect(await error(await ask())).toMatchObject({ message: expect.stringContaining('decode leg') as string })
   })

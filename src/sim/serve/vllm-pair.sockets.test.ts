@@ -18,7 +18,7 @@ function start(pair: Partial<PairOptions> = {}, blocks = 300): Promise<SimEngine
     blockTokens: 32,
     blocks,
     speedup: 1000,
-    pair: { kind: 'nixl', connectMs: 60, ...pair },
+    pair: { kind: 'nixl', ...pair },
   })
 }
 
@@ -167,7 +167,7 @@ describe.each(clocks)('on the %s clock', (_name, open) => {
   })
 
   it('fails with 500 when the prefill side cannot be reached, streamed as an error after the head', async () => {
-    const [prefill, decode] = [await start(), await start()]
+    const [prefill, decode] = [await start(), await start({ connectMs: 60 })]
     const held = await complete(prefill, { prompt: prompt(6), ...askPrefill })
     await prefill.close()
     const body = { prompt: prompt(6), max_tokens: 6, kv_transfer_params: held.kv_transfer_params }
