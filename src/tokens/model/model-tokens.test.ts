@@ -3,7 +3,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import type { Body } from '../chat/request.js'
 import { TokenPool } from '../pool/pool.js'
-import { tinyllamaFolder } from '../real-tokenizers.case.js'
+import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
 import type { Value } from '../template/values.js'
 import { Float } from '../template/values.js'
 import { turnsDuring } from '../turns.case.js'
@@ -111,7 +111,20 @@ it('refuses a text that is longer than it may be, in whatever form it comes', as
     await expect(model.tokenize('completions', undefined, { raw: raw(prompt) })).rejects.toMatchObject(tooLong)
   }
   const messages = [{ role: 'user', content: long }]
-  await expect(model.tokenize('chat', { messages })).rejects.toMatchObject({ code: 'WR_TOKENS_TEMPLATE_FAILED' })
+  const inThread = model.tokenize('chat', undefined, { raw: new TextEncoder().encode(JSON.stringify({ messages })) })
+  for (const chat of [model.tokenize('chat', { messages }), inThread])
+    await expect(chat).rejects.toMatchObject({ code: 'WR_TOKENS_TEMPLATE_FAILED' })
+})
+
+it('counts what the caches of a thread did once', async () => {
+  const model = new ModelTokens(loadModel(tokenizerFolder('qwen3'), 'counted'), pool, { loopBytesMax: 0 })
+  const alone = realTokenizer('qwen3').newEncoder()
+  for (const seed of [1, 2, 3]) {
+    await model.encode(prose(5000, seed), false, { deadlineMs: 60_000 })
+    alone.encode(prose(5000, seed))
+  }
+  expect(model.counts.inThread).toEqual(alone.counts)
+  expect(alone.counts.pieces.hits).toBeGreaterThan(0)
 })
 
 it('lets others have their turn of the loop while it encodes a batch, and ends at its deadline', async () => {
