@@ -39,3 +39,16 @@ it.each(['vllm', 'sglang'] as const)('calls in a row are one turn, in their orde
   expect(others).toEqual([])
   expect((turn!['tool_calls'] as readonly Body[]).map(({ id }) => id)).toEqual(input.map((it) => it.call_id))
 })
+
+it.each(['previous_response_id', 'conversation', 'prompt'])(
+  'a response that goes on with a stored %s is load-only',
+  (field) => {
+    for (const dialect of ['vllm', 'sglang'] as const) {
+      const stored = { input: 'Go on', [field]: 'resp_1' }
+      expect(() => convertResponses(stored, { dialect }, habits)).toThrow(
+        expect.objectContaining({ reason: 'stored-response' }),
+      )
+      expect(convertResponses({ input: 'Go on', [field]: null }, { dialect }, habits)).toHaveProperty('messages')
+    }
+  },
+)

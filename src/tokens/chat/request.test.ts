@@ -3,6 +3,8 @@
 import { expect, it } from 'vitest'
 import { Float } from '../template/values.js'
 import { buildPrompt, plainRules } from './build-prompt.js'
+import { buildSglangChat } from './chat-sglang.js'
+import type { ChosenTemplate } from './chat-template.js'
 import type { Body, Dialect, Route } from './request.js'
 import { truncate } from './request.js'
 
@@ -61,4 +63,15 @@ it('trusts no template that a request brings, wherever it stands', () => {
       expect(() => built({ messages: [], ...more }, dialect, 'chat')).toThrow(
         expect.objectContaining({ reason: 'request-template' }),
       )
+})
+
+it('says a low effort to SGLang by the argument that its template has for it', () => {
+  const chosen = { formats: { sglang: 'string' }, habits: { hasLowEffort: () => true } } as unknown as ChosenTemplate
+  const kwargs = (more: Body): unknown =>
+    buildSglangChat({ messages: [{ role: 'user', content: 'a' }], ...more }, () => chosen, {}).render.kwargs
+  expect(kwargs({ reasoning_effort: 'low' })).toMatchObject({ low_effort: true, enable_thinking: true })
+  expect(kwargs({ reasoning_effort: 'high' })).not.toHaveProperty('low_effort')
+  expect(kwargs({ reasoning_effort: 'low', chat_template_kwargs: { low_effort: false } })).toMatchObject({
+    low_effort: false,
+  })
 })
