@@ -98,7 +98,7 @@ export function promptOf(
   const { row, model, body, bytes, hints } = prepared
   if (row.promptFields.length === 0 || !model.looksAtPrompts) return undefined
   if (hints.tokenData) return { tokens: hints.tokenData, isExact: true }
-  const carried = carriedTokens(row, body)
+  const carried = carriedTokens(row, model, body)
   if (carried) return carried
   const { tokenizer } = model.spec
   const fromBytes = (): PromptTokens | undefined => byteTokens(row, bytes, prepared.fields(), context.buffers)

@@ -5,8 +5,9 @@
  */
 import type { BlockHasher, BlockHashes, HashScheme } from '../../core/hashing/index.js'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
+import type { EngineKind } from '../../engines/index.js'
 import type { PromptEncoding } from '../../routing/index.js'
-import { truncate, truncationOf } from '../../tokens/index.js'
+import { Tokens, truncate, truncationOf } from '../../tokens/index.js'
 import type { BufferPool } from '../http/buffer-pool.js'
 import type { FieldSpan } from '../scan-fields.js'
 import type { EndpointRow } from './endpoints.js'
@@ -76,11 +77,34 @@ export function promptOn(prompt: PromptTokens | undefined, workerId: bigint): Pr
   return other ? other.prompt : prompt
 }
 
+/** Who serves a model. */
+export interface ModelEngines {
+  hasEngine(kind: EngineKind): boolean
+  workers(): Iterable<{ readonly id: bigint; readonly spec: { readonly engine: EngineKind } }>
+}
+
 /** Token ids that the request itself carries; these need no tokenizer. */
-export function carriedTokens(row: EndpointRow, body: Readonly<Record<string, unknown>>): PromptTokens | undefined {
+export function carriedTokens(
+  row: EndpointRow,
+  engines: ModelEngines,
+  body: Readonly<Record<string, unknown>>,
+): PromptTokens | undefined {
   const name = row.endpoint === 'completions' ? 'prompt' : row.endpoint === 'generate' ? 'input_ids' : undefined
   const value = name === undefined || hasMedia(body) ? undefined : body[name]
   const truncation = row.endpoint === 'completions' ? truncationOf(body) : undefined
+  const cut = keptOf(value, truncation)
+  if (!cut || !truncation || !engines.hasEngine('sglang')) return cut
+  // It has no such field, and passes over it.
+  const whole = keptOf(value, undefined)
+  const workerIds = new Set<bigint>()
+  let isAll = true
+  for (const { id, spec } of engines.workers())
+    if (spec.engine === 'sglang') workerIds.add(id)
+    else isAll = false
+  return isAll ? whole : { ...cut, encodings: [{ workerIds, prompt: whole && withHash(whole) }] }
+}
+
+function keptOf(value: unknown, truncation: ReturnType<typeof truncationOf>): PromptTokens | undefined {
   const first = asTokens(value)
   if (first) return { tokens: truncate(first, truncation), isExact: true }
   if (!Array.isArray(value)) return undefined
@@ -90,6 +114,16 @@ export function carriedTokens(row: EndpointRow, body: Readonly<Record<string, un
   for (const prompt of value as readonly unknown[])
     totalTokens += isList(prompt) ? Math.min(prompt.length, truncation?.tokens ?? Infinity) : 0
   return { tokens: truncate(tokens, truncation), isExact: true, totalTokens }
+}
+
+/** A router hashes the usual tokens by itself, and takes those of other engines by their hashes alone. */
+function withHash(prompt: PromptTokens): PromptTokens {
+  const it = new Tokens({ ids: prompt.tokens, source: 'request', exactness: 'proven' })
+  return {
+    ...prompt,
+    hash: (scheme, hasher) => it.blockHashes(scheme, hasher),
+    hashAhead: it.isLong ? (scheme, hasher) => it.hashAhead(scheme, hasher) : undefined,
+  }
 }
 
 /** Beside media the ids are not those that the engine computes: it puts values of its own in their places. */
