@@ -214,10 +214,12 @@ function addBlock({ parts, calls }: Turn, block: Body): void {
       parts.push({ type: 'text', text: block['text'] })
       break
     case 'tool_use':
+      if (!isText(block['id']))
+        throw new LoadOnlyError('engine-settings', 'a call without an id, which the engine makes up')
       calls.push({
         id: block['id'],
         type: 'function',
-        function: { name: block['name'], arguments: dumps(block['input'] ?? {}) },
+        function: { name: block['name'] ?? '', arguments: dumps(block['input'] ?? {}) },
       })
       break
     case 'tool_result': // of the assistant itself
