@@ -1,5 +1,6 @@
 // The threads themselves: whose answer is whose, what a task leaves behind that is aborted or late, and how many may wait.
-import { getEventListeners } from 'node:events'
+import { getEventListeners, once } from 'node:events'
+import { setImmediate } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
 import { afterEach, expect, it } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
@@ -38,6 +39,10 @@ async function encode(
   const { key, plan, vocabulary, library } = model
   const task = { model: { key, plan, vocabulary, library }, text: new TextEncoder().encode(text), isContinued }
   return [...(await pool.run('encode', task, { ...patient, ...options })).ids]
+}
+
+function holdLoop(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 }
 
 /** One is there long before the other. */
@@ -124,6 +129,63 @@ it('a thread that is lost takes its task with it and nothing else, and another s
   expect(threads).toHaveLength(3)
   process.off('worker', onWorker)
 }, 60_000)
+
+it('a thread that answers while it ends takes no other task with it', async () => {
+  const pool = open({ threads: 2 })
+  const stop = new AbortController()
+  const wanted = await encode(pool, 'hello')
+  const aborted = expect(encode(pool, 'hello', { signal: stop.signal })).rejects.toThrow('gone')
+  const waiting = encode(pool, 'hello') // for the second thread, which is not there yet
+  holdLoop(300) // the first has answered meanwhile, and nobody has heard it
+  stop.abort(new Error('gone'))
+  await aborted
+  expect(await waiting).toEqual(wanted)
+  expect(pool.counts).toEqual({ done: 2, failed: 1, refused: 0, ended: 1 })
+}, 60_000)
+
+it('a task goes to a thread that is there, and not to one that has yet to start in place of another', async () => {
+  const threads: Worker[] = []
+  const onWorker = (worker: Worker): void => void threads.push(worker)
+  process.on('worker', onWorker)
+  const pool = open({ threads: 2 })
+  const stop = new AbortController()
+  await bothThreads(pool)
+  const [first] = threads // the one that is replaced at once
+  const id = first!.threadId
+  for (let isNext = false; !isNext; ) {
+    await Promise.all([encode(pool, 'hello'), encode(pool, prose(200_000, 1))]) // they change places
+    const before = pool.encodedBy.get(id)!
+    await encode(pool, 'hello')
+    isNext = pool.encodedBy.get(id) !== before
+  }
+  const held = expect(encode(pool, endless, { signal: stop.signal })).rejects.toThrow('gone')
+  const exit = once(first!, 'exit')
+  stop.abort(new Error('gone'))
+  await Promise.all([held, exit])
+  await setImmediate()
+  await encode(pool, 'hello')
+  expect(pool.encodedBy.size).toBe(2)
+  process.off('worker', onWorker)
+}, 60_000)
+
+it('a thread that ends without a word fails its task at once, and is replaced also where it had none', async () => {
+  const threads: Worker[] = []
+  const onWorker = (worker: Worker): void => void threads.push(worker)
+  process.on('worker', onWorker)
+  const pool = open({ threads: 1 })
+  const wanted = await encode(pool, 'hello')
+  const held = encode(pool, endless)
+  const waiting = encode(pool, 'hello')
+  await threads.at(-1)!.terminate()
+  await expect(held).rejects.toMatchObject({
+    code: 'WR_TOKENS_SOURCE_FAILED',
+    details: { reason: 'the thread exited' },
+  })
+  expect(await waiting).toEqual(wanted)
+  await threads.at(-1)!.terminate()
+  expect(await encode(pool, 'hello')).toEqual(wanted)
+  process.off('worker', onWorker)
+}, 20_000)
 
 it('a task of a request that is gone already is not begun', async () => {
   const pool = open({ threads: 1 })

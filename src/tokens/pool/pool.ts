@@ -1,7 +1,7 @@
 /**
  * The tokenizer threads: few, with a bounded queue. A task that outlives its deadline, or whose request is aborted, takes its
- * thread with it; the pool starts another. The queue is ours: the pool beneath starts a thread for a task that it is given, and none for
- * those that wait in a queue of its own while another thread is left.
+ * thread with it; another is started. The queue is ours, and so is the choice of a thread: each has a pool beneath to itself, which
+ * starts it. One pool of several would give a task that waits for a new thread to one that answers while it ends.
  */
 import { createRequire } from 'node:module'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -40,27 +40,30 @@ export class TokenPool {
   readonly counts: PoolCounts = { done: 0, failed: 0, refused: 0, ended: 0 }
   /** At most so many at a time; one that ended is replaced. */
   readonly threads: number
-  readonly #pool: Tinypool
+  readonly #slots: readonly Tinypool[]
+  /** Slots that have no task and no thread that ends; of those at the end the threads' caches are warm. */
+  readonly #idle: Tinypool[]
   readonly #tasksMax: number
   /** What lets each task begin that waits, in their order. */
-  readonly #waiting = new Set<() => void>()
-  /** Tasks that have a thread, or one that ends. */
-  #begun = 0
+  readonly #waiting = new Set<(slot: Tinypool) => void>()
+  readonly #watched = new WeakSet<Thread>()
   #running = 0
   #isClosed = false
 
   constructor(options: PoolOptions = {}) {
     const threads = (this.threads = options.threads ?? 2)
     this.#tasksMax = threads + (options.queueMax ?? 64)
-    this.#pool = new Tinypool({
-      filename: workerFile(),
-      name: 'encode',
-      minThreads: 1,
-      maxThreads: threads,
-      idleTimeout: 60_000,
+    const filename = workerFile()
+    this.#slots = Array.from({ length: threads }, (_, index) => {
+      const minThreads = index === 0 ? 1 : 0 // the first is always there
+      return new Tinypool({ filename, name: 'encode', minThreads, maxThreads: 1, idleTimeout: 60_000 })
     })
-    // A thread that is lost while it has nothing to do: the next task has another. Unheard it would end the process.
-    this.#pool.on('error', () => undefined)
+    for (const slot of this.#slots) {
+      // A thread that is lost while it has nothing to do: the next task has another. Unheard it would end the process.
+      slot.on('error', () => this.#watch(slot))
+      this.#watch(slot)
+    }
+    this.#idle = this.#slots.toReversed()
   }
 
   /** Tasks that run or wait. */
@@ -80,12 +83,13 @@ export class TokenPool {
       throw new WarmrouteError('WR_TOKENS_BUSY', { waiting: this.#running })
     }
     const stop = new AbortController()
-    let ended: Promise<unknown> | undefined
+    let slot: Tinypool | undefined
+    let thread: Thread | undefined
     const end = (reason: unknown): void => {
       if (this.#isClosed) return // its thread ends anyway, and another would be started in its place
-      const before = this.#pool.threads
+      const wasThere = hasThread(slot, thread)
       stop.abort(reason)
-      ended = this.#endOf(before)
+      if (wasThere && !hasThread(slot, thread)) this.counts.ended++
     }
     const onAbort = (): void => end(options.signal?.reason)
     const timer = setTimeout(() => {
@@ -93,16 +97,13 @@ export class TokenPool {
     }, options.deadlineMs)
     options.signal?.addEventListener('abort', onAbort, { once: true })
     this.#running++
-    let hasBegun = false
     try {
-      const turn = this.#begin(stop.signal)
-      if (turn) await turn
-      hasBegun = true
+      slot = this.#pop() ?? (await this.#turn(stop.signal))
       if (this.#isClosed) throw closed()
       const transferList = [...(options.transfer ?? [])]
-      const answer = (await this.#pool.run(task, { name, signal: stop.signal, transferList })) as Answer<
-        TaskTypes[Name]['result']
-      >
+      const asked = slot.run(task, { name, signal: stop.signal, transferList })
+      thread = this.#watch(slot)
+      const answer = (await asked) as Answer<TaskTypes[Name]['result']>
       if (answer.kind === 'failed') throw asError(answer)
       this.counts.done++
       return answer.value
@@ -114,20 +115,22 @@ export class TokenPool {
       this.#running--
       clearTimeout(timer)
       options.signal?.removeEventListener('abort', onAbort)
-      if (hasBegun) void Promise.resolve(ended).then(() => this.#next())
+      if (slot) void this.#free(slot, thread)
     }
   }
 
+  /** One whose thread is there rather than one that has to start it. */
+  #pop(): Tinypool | undefined {
+    const index = this.#idle.findLastIndex(({ threads }) => threads.length > 0)
+    return this.#idle.splice(index, 1)[0]
+  }
+
   /** Waits for a thread. */
-  #begin(signal: AbortSignal): Promise<void> | undefined {
-    if (this.#begun < this.threads) {
-      this.#begun++
-      return undefined
-    }
+  #turn(signal: AbortSignal): Promise<Tinypool> {
     return new Promise((resolve, reject) => {
-      const begin = (): void => {
+      const begin = (slot: Tinypool): void => {
         signal.removeEventListener('abort', leave)
-        resolve()
+        resolve(slot)
       }
       const leave = (): void => {
         this.#waiting.delete(begin)
@@ -138,30 +141,43 @@ export class TokenPool {
     })
   }
 
-  #next(): void {
+  /** A thread that a task took with it may still answer until it has ended, and would be given another task. */
+  async #free(slot: Tinypool, thread: Thread | undefined): Promise<void> {
+    const isLost = thread !== undefined && !hasThread(slot, thread)
+    if (isLost) await thread.terminate() // it does already; this says when it has
+    this.#watch(slot)
     const [begin] = this.#waiting
     if (!begin) {
-      this.#begun--
+      if (isLost) this.#idle.unshift(slot)
+      else this.#idle.push(slot)
       return
     }
     this.#waiting.delete(begin)
-    begin()
+    begin(slot)
   }
 
-  /** Of the thread that a task took with it, if it had one. Until it has ended it may still answer, and would be given another task. */
-  #endOf(before: Tinypool['threads']): Promise<unknown> | undefined {
-    const left = new Set(this.#pool.threads)
-    const thread = before.find((it) => !left.has(it))
-    if (!thread) return undefined
-    this.counts.ended++
-    return thread.terminate() // it does already; this says when it has
+  /** Called where a slot may have started its thread: one that exits without an error would be taken for a busy one. */
+  #watch(slot: Tinypool): Thread | undefined {
+    const [thread] = slot.threads
+    if (!thread || this.#watched.has(thread)) return thread
+    this.#watched.add(thread)
+    thread.once('exit', () => {
+      if (hasThread(slot, thread)) thread.emit('error', new Error('the thread exited'))
+    })
+    return thread
   }
 
   /** What runs or waits fails; nothing begins any more. */
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.#isClosed = true
-    return this.#pool.destroy()
+    await Promise.all(this.#slots.map((slot) => slot.destroy()))
   }
+}
+
+type Thread = Tinypool['threads'][number]
+
+function hasThread(slot: Tinypool | undefined, thread: Thread | undefined): boolean {
+  return thread !== undefined && slot?.threads.includes(thread) === true
 }
 
 function closed(): WarmrouteError {
