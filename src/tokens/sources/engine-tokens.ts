@@ -87,6 +87,7 @@ const bodyBytesMax = 1 << 20
 /** Of a request that is passed on as it is. */
 const longBytesMax = 16 << 20
 const reparsedBytesMax = 64 << 10
+const bytesHeld = 2000 // by an answer and its hashes, as measured: of a short one nothing else counts them
 const deadlineMsDefault = 2000
 const quarterMs = 15 * 60_000
 const renderPaths: Readonly<Record<Route, string>> = {
@@ -150,7 +151,7 @@ export class EngineTokens implements TokenSource {
     this.#prompts = new RememberedTexts(this.#shareBytes)
     this.#answers = new LRUCache({
       maxSize: this.#shareBytes,
-      sizeCalculation: ({ prompt, media }) => 2 * prompt.ids.byteLength + 256 * (1 + (media?.mmObjects.length ?? 0)),
+      sizeCalculation: (it) => bytesHeld + 2 * it.prompt.ids.byteLength + 256 * (it.media?.mmObjects.length ?? 0),
       dispose: (_, __, reason) => {
         if (reason === 'evict') this.#counts.evictions++
       },

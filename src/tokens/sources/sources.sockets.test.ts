@@ -318,6 +318,16 @@ describe('an engine', () => {
     expect(asked).toBe(41)
   })
 
+  it('counts with a short answer what holds it, which is most of it', async () => {
+    const url = await listen((_, __, response) => response.writeHead(200).end('{"tokens":[1,2,3,4,5,6,7,8]}'))
+    const cacheBytes = 3 * 64_000
+    await service.setModel('short', { engine: { url, dialect: 'sglang', cacheBytes } })
+    for (let index = 0; index < 100; index++) await idsOf('short', 'completions', { prompt: `prompt ${index}` })
+    const { misses, evictions } = service.counts.models['short']!.texts
+    expect(misses - evictions).toBeGreaterThan(20)
+    expect(misses - evictions).toBeLessThan(64_000 / 1550) // bytes, as measured of a hundred thousand that were hashed twice
+  })
+
   it('that answers without end is not listened to any longer', async () => {
     const url = await listen((_, __, response) => {
       response.writeHead(200).end(`{"tokens":[1${',1'.repeat(4_500_000)}]}`)
