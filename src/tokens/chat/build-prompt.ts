@@ -5,7 +5,7 @@ import { convertMessages } from './convert-messages.js'
 import { convertResponses } from './convert-responses.js'
 import type { EngineRules, TemplateHabits } from './converted.js'
 import { refuseMediaBesideIds } from './media.js'
-import type { Body, ChatPrompt, ChooseTemplate, IdsPrompt, Route, TextPrompt } from './request.js'
+import type { Body, ChatPrompt, ChooseTemplate, Dialect, IdsPrompt, Route, TextPrompt } from './request.js'
 import { asRecord, carriedIds, LoadOnlyError, malformed, readCompletion, readTruncation } from './request.js'
 
 export interface PromptRules extends EngineRules {
@@ -40,19 +40,20 @@ export function buildPrompt(
     return buildChat(body, rules, choose)
   }
   const convert = route === 'responses' ? convertResponses : convertMessages
-  const chat = buildChat(convert(body, rules, habitsOf(choose)), rules, choose, route !== 'responses')
+  const chat = buildChat(convert(body, rules, habitsOf(choose, rules.dialect)), rules, choose, route !== 'responses')
   // vLLM encodes a rendered response with special tokens, so BOS stands twice; SGLang does not (Appendix C).
   const addSpecialTokens = route === 'responses' && rules.dialect === 'vllm'
   return { ...chat, addSpecialTokens }
 }
 
-function habitsOf(choose: ChooseTemplate): TemplateHabits {
+function habitsOf(choose: ChooseTemplate, engine: Dialect): TemplateHabits {
+  const habits = (): TemplateHabits => choose(false, engine).habits
   return {
-    takesLateSystem: (dialect) => choose(false).habits.takesLateSystem(dialect),
-    effortOfNone: () => choose(false).habits.effortOfNone(),
-    thinkingSwitch: () => choose(false).habits.thinkingSwitch(),
-    hasLowEffort: () => choose(false).habits.hasLowEffort(),
-    takesThoughts: () => choose(false).habits.takesThoughts(),
+    takesLateSystem: (dialect) => habits().takesLateSystem(dialect),
+    effortOfNone: () => habits().effortOfNone(),
+    thinkingSwitch: () => habits().thinkingSwitch(),
+    hasLowEffort: () => habits().hasLowEffort(),
+    takesThoughts: () => habits().takesThoughts(),
   }
 }
 

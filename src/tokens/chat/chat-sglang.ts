@@ -12,7 +12,8 @@ import { standardTypes } from './schema-types.js'
 /** `/v1/chat/completions`, or a route that was turned into one: what comes as a chat is looked through, and its schemas mended. */
 export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Body, isParsed = true): ChatPrompt {
   const tools = shapeTools(body['tools'], body['tool_choice'], isParsed)
-  const { formats, habits } = choose(tools !== null)
+  const chosen = choose(tools !== null, 'sglang')
+  const { formats, habits } = chosen
   const kwargs = kwargsOf(body, defaults, habits)
   const messages = asList(body['messages'], 'messages').map((it) => shapeMessage(it, formats.sglang, isParsed))
   const last = messages.at(-1)
@@ -30,6 +31,7 @@ export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Bo
       continueFinalMessage: false,
       kwargs,
     },
+    chosen,
     suffix: isContinued ? (last['content'] as string) : undefined,
     addSpecialTokens: false,
     truncation: undefined,

@@ -9,6 +9,7 @@ import { indexIn } from '../template/texts.js'
 import type { Value } from '../template/values.js'
 import type { ContentFormats } from './content-format.js'
 import type { TemplateHabits } from './converted.js'
+import type { Dialect } from './request.js'
 import { habitsOf } from './template-habits.js'
 import { detectContentFormats } from './content-format.js'
 
@@ -17,6 +18,9 @@ export interface ParsedTemplate {
   readonly source: string
   readonly parsed: Node
 }
+
+/** The template that the tokenizer has for tools, beside that of a processor. No file can be named so. */
+export const tokenizersName = '/tokenizer'
 
 export class ChatTemplates {
   readonly #ready: ReadonlyMap<string, ChosenTemplate>
@@ -28,9 +32,13 @@ export class ChatTemplates {
     this.#ready = new Map(templates.map((it) => [it.name, ready(it, constants, habits)]))
   }
 
-  /** transformers: the template named `tool_use` where there are tools and it exists, else the default. */
-  choose(hasTools: boolean): ChosenTemplate | undefined {
-    return (hasTools ? this.#ready.get('tool_use') : undefined) ?? this.#ready.get('default')
+  /**
+   * transformers: the template named `tool_use` where there are tools and it exists, else the default. Where a processor has one of its own,
+   * vLLM (0.32.0) takes that for chats without tools and the tokenizer's for those with; SGLang takes it for all.
+   */
+  choose(hasTools: boolean, dialect?: Dialect): ChosenTemplate | undefined {
+    const forTools = dialect === 'vllm' ? this.#ready.get(tokenizersName) : undefined
+    return (hasTools ? (forTools ?? this.#ready.get('tool_use')) : undefined) ?? this.#ready.get('default')
   }
 }
 

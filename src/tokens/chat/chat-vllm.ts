@@ -15,7 +15,8 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body
   const shown = shapeTools(body['tools'])
   const kwargs = kwargsOf(body, defaults)
   const tools = kwargs['tools'] ?? shown
-  const { formats, knowsDeveloper } = choose(tools !== null)
+  const chosen = choose(tools !== null, 'vllm')
+  const { formats, knowsDeveloper } = chosen
   const continueFinalMessage = body['continue_final_message'] === true
   const { add_generation_prompt: addGenerationPrompt = true } = body
   if (typeof addGenerationPrompt !== 'boolean') malformed('add_generation_prompt is true or false')
@@ -32,6 +33,7 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body
       continueFinalMessage,
       kwargs,
     },
+    chosen,
     suffix: undefined,
     addSpecialTokens: body['add_special_tokens'] === true,
     truncation: readTruncation(body, 'vllm'),

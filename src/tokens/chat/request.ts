@@ -45,6 +45,7 @@ export type Body = Readonly<Record<string, Value>>
 export interface ChatPrompt {
   readonly kind: 'chat'
   readonly render: RenderInput
+  readonly chosen: ChosenTemplate
   /** Encoded on its own and put behind the rendered text: how SGLang continues a message. */
   readonly suffix: string | undefined
   readonly addSpecialTokens: boolean
@@ -194,4 +195,4 @@ export function asList(value: Value, what: string): readonly Value[] {
 }
 
 /** The templates decide how messages are shaped, so building a chat takes the chosen one. */
-export type ChooseTemplate = (hasTools: boolean) => ChosenTemplate
+export type ChooseTemplate = (hasTools: boolean, dialect: Dialect) => ChosenTemplate

@@ -1,9 +1,8 @@
 /** A model's files at work in the caller's thread, for tools that take their time: nothing is remembered between calls. */
 import type { PromptRules } from '../chat/build-prompt.js'
 import { buildPrompt, plainRules } from '../chat/build-prompt.js'
-import type { ChosenTemplate } from '../chat/chat-template.js'
 import { ChatTemplates, renderChat } from '../chat/chat-template.js'
-import type { Body, Dialect } from '../chat/request.js'
+import type { Body, ChooseTemplate, Dialect } from '../chat/request.js'
 import { LoadOnlyError } from '../chat/request.js'
 import { Encoder } from '../encode/encoder.js'
 import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
@@ -35,15 +34,15 @@ export class FolderTokenizer {
 
   /** The text that an engine makes of the body of a chat. Throws where it would refuse the body. */
   renderChat(body: Body, dialect: Dialect = this.#rules.dialect): string {
-    const choose = (hasTools: boolean): ChosenTemplate => {
-      const chosen = this.#templates.choose(hasTools)
+    const choose: ChooseTemplate = (...use) => {
+      const chosen = this.#templates.choose(...use)
       if (!chosen) throw new LoadOnlyError('no-template', 'the model has no chat template')
       return chosen
     }
     const prompt = buildPrompt('chat', body, { ...this.#rules, dialect }, choose)
     if (prompt.kind !== 'chat') throw new LoadOnlyError('malformed', 'only chats are rendered')
-    const { render } = prompt
+    const { render, chosen } = prompt
     const options = { limits, now: () => performance.now(), date: () => new Date() }
-    return renderChat(choose(render.tools !== null), render, options) + (prompt.suffix ?? '')
+    return renderChat(chosen, render, options) + (prompt.suffix ?? '')
   }
 }

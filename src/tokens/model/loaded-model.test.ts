@@ -3,8 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { ChatTemplates, renderChat } from '../chat/chat-template.js'
+import type { Dialect } from '../chat/request.js'
 import { tinyllamaFolder } from '../real-tokenizers.case.js'
+import { TokenPool } from '../pool/pool.js'
 import { loadModel } from './loaded-model.js'
+import { ModelTokens } from './model-tokens.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'warmroute-model-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
@@ -22,6 +25,8 @@ interface Files {
 function rendered({ config = {}, jinja, json, toolUse }: Files): {
   plain: string | undefined
   tools: string | undefined
+  /** With tools, by an SGLang. */
+  sglang: string | undefined
   problem: string | undefined
 } {
   for (const name of ['chat_template.jinja', 'chat_template.json']) rmSync(join(folder, name), { force: true })
@@ -35,8 +40,8 @@ function rendered({ config = {}, jinja, json, toolUse }: Files): {
   if (json !== undefined) writeFileSync(join(folder, 'chat_template.json'), JSON.stringify(json))
   const loaded = loadModel(folder, 'test')
   const templates = new ChatTemplates(loaded.templates, loaded.specials)
-  const render = (hasTools: boolean): string | undefined => {
-    const chosen = templates.choose(hasTools)
+  const render = (hasTools: boolean, dialect: Dialect = 'vllm'): string | undefined => {
+    const chosen = templates.choose(hasTools, dialect)
     if (!chosen) return undefined
     const input = {
       messages: [{ role: 'user', content: 'x' }],
@@ -48,7 +53,7 @@ function rendered({ config = {}, jinja, json, toolUse }: Files): {
     const options = { limits, now: () => 0, date: () => new Date(0) }
     return renderChat(chosen, { ...input, addGenerationPrompt: true, continueFinalMessage: false }, options)
   }
-  return { plain: render(false), tools: render(true), problem: loaded.templateProblem }
+  return { plain: render(false), tools: render(true), sglang: render(true, 'sglang'), problem: loaded.templateProblem }
 }
 
 const list = [
@@ -65,9 +70,24 @@ it.each([
     wanted: { plain: 'D<s>', tools: 'T' },
   },
   {
-    says: 'chat_template.json before the configuration',
+    says: 'chat_template.json before the configuration, but where vLLM has tools',
     files: { config: { chat_template: 'C' }, json: { chat_template: 'J' } },
-    wanted: { plain: 'J', tools: 'J' },
+    wanted: { plain: 'J', tools: 'C', sglang: 'J' },
+  },
+  {
+    says: 'the one for tools of the configuration then',
+    files: { config: { chat_template: list }, json: { chat_template: 'J' } },
+    wanted: { plain: 'J', tools: 'T', sglang: 'J' },
+  },
+  {
+    says: 'or its default',
+    files: { config: { chat_template: list.slice(0, 1), bos_token: '<s>' }, json: { chat_template: 'J' } },
+    wanted: { plain: 'J', tools: 'D<s>', sglang: 'J' },
+  },
+  {
+    says: 'chat_template.json alone',
+    files: { json: { chat_template: 'J' } },
+    wanted: { plain: 'J', tools: 'J', sglang: 'J' },
   },
   {
     says: 'chat_template.jinja before both',
@@ -83,6 +103,24 @@ it.each([
   expect(rendered(files)).toMatchObject(wanted)
 })
 
+it.each([
+  { dialect: 'vllm', wanted: 'Own' },
+  { dialect: 'sglang', wanted: 'Json' },
+] as const)('renders a chat with tools of $dialect so, on the loop and in a thread', async ({ dialect, wanted }) => {
+  rendered({ config: { chat_template: 'Own' }, json: { chat_template: 'Json' } })
+  const pool = new TokenPool({ threads: 1 })
+  try {
+    const model = new ModelTokens(loadModel(folder, `tools ${dialect}`), pool, { rules: { dialect } })
+    const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }]
+    const body = { messages: [{ role: 'user', content: 'x' }], tools }
+    const raw = new TextEncoder().encode(JSON.stringify(body))
+    const ids = [...(await model.encode(wanted, false))]
+    for (const given of [body, undefined]) expect([...(await model.tokenize('chat', given, { raw })).ids]).toEqual(ids)
+  } finally {
+    await pool.close()
+  }
+})
+
 it('says what is wrong with a template that cannot be parsed, and keeps the tokenizer', () => {
   const { plain, problem } = rendered({ jinja: '{% if %}' })
   expect(plain).toBeUndefined()
@@ -92,7 +130,12 @@ it('says what is wrong with a template that cannot be parsed, and keeps the toke
 it('says that a chat template is neither a text nor a list of named ones', () => {
   const problem = 'chat_template is neither a text nor a list of named ones'
   for (const template of [5, { default: 'C' }, ['C'], [null], [{ name: 'default' }], [{ template: 'C' }]])
-    expect(rendered({ config: { chat_template: template } })).toEqual({ plain: undefined, tools: undefined, problem })
+    expect(rendered({ config: { chat_template: template } })).toEqual({
+      plain: undefined,
+      tools: undefined,
+      sglang: undefined,
+      problem,
+    })
 })
 
 it.each(['tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja'])('does not read a huge %s', (name) => {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { ParsedTemplate } from '../chat/chat-template.js'
+import { tokenizersName } from '../chat/chat-template.js'
 import { LibraryTokenizer } from '../encode/library-tokenizer.js'
 import type { OwnRenderers } from '../sources/own-renderers.js'
 import { ownRenderersOf } from '../sources/own-renderers.js'
@@ -94,7 +95,10 @@ function planAndBuild(file: TokenizerFile, config: TokenizerConfigFile, options:
   return { plan: { kind: 'library', reason: vocabulary, specialsBefore, specialsAfter }, vocabulary: undefined }
 }
 
-/** `chat_template.jinja` before `chat_template.json` before `tokenizer_config.json`, which may hold a list of named ones. */
+/**
+ * `chat_template.jinja` before `chat_template.json` before `tokenizer_config.json`, which may hold a list of named ones. The second is a
+ * processor's, beside which the tokenizer has its own still.
+ */
 function readTemplates(
   folder: string,
   config: TokenizerConfigFile,
@@ -103,7 +107,9 @@ function readTemplates(
   const fromJson = readJson(folder, 'chat_template.json') as { readonly chat_template?: unknown } | undefined
   const entry = file?.toString('utf8') ?? fromJson?.chat_template ?? config.chat_template
   if (entry === undefined || entry === null) return { templates: [], problem: undefined }
-  const named = typeof entry === 'string' ? [{ name: 'default', template: entry }, ...moreTemplates(folder)] : entry
+  const more = file === undefined && entry !== config.chat_template ? tokenizersOwn(config.chat_template) : []
+  const named =
+    typeof entry === 'string' ? [{ name: 'default', template: entry }, ...moreTemplates(folder), ...more] : entry
   if (!isNamedList(named)) return { templates: [], problem: 'chat_template is neither a text nor a list of named ones' }
   try {
     const templates = named.map(({ name, template }) => ({ name, source: template, parsed: parseTemplate(template) }))
@@ -111,6 +117,14 @@ function readTemplates(
   } catch (cause) {
     return { templates: [], problem: cause instanceof Error ? cause.message : String(cause) }
   }
+}
+
+/** What the tokenizer takes for a chat with tools. */
+function tokenizersOwn(entry: unknown): NamedTemplate[] {
+  const named = isNamedList(entry) ? entry : []
+  const found = (name: string): string | undefined => named.findLast((it) => it.name === name)?.template
+  const template = typeof entry === 'string' ? entry : (found('tool_use') ?? found('default'))
+  return template === undefined ? [] : [{ name: tokenizersName, template }]
 }
 
 interface NamedTemplate {

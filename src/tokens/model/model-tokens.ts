@@ -8,7 +8,7 @@ import { buildPrompt, plainRules } from '../chat/build-prompt.js'
 import type { ChosenTemplate } from '../chat/chat-template.js'
 import { ChatTemplates, continueChat } from '../chat/chat-template.js'
 import { exactBody } from '../chat/exact-body.js'
-import type { Around, Body, ChatPrompt, Route, Truncation } from '../chat/request.js'
+import type { Around, Body, ChatPrompt, Dialect, Route, Truncation } from '../chat/request.js'
 import { LoadOnlyError, truncate } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
 import { spellInSlices } from '../long-body.js'
@@ -148,7 +148,7 @@ export class ModelTokens {
   async tokenize(route: Route, body: Body | undefined, options: TokenizeOptions = {}): Promise<Tokens> {
     const exact = body && exactBody(route, body, options.raw)
     if (exact === undefined) return this.#readInThread(route, await rawOf(body, options), options)
-    const prompt = buildPrompt(route, exact, this.#rulesOf(options), (hasTools) => this.#choose(hasTools))
+    const prompt = buildPrompt(route, exact, this.#rulesOf(options), (...use) => this.#choose(...use))
     if (prompt.kind === 'ids') {
       const ids = truncate(prompt.ids[0]!, prompt.truncation)
       const totalCount = prompt.ids.reduce((sum, it) => sum + truncate(it, prompt.truncation).length, 0)
@@ -201,8 +201,8 @@ export class ModelTokens {
     return rules ? { ...this.#rules, ...rules } : this.#rules
   }
 
-  #choose(hasTools: boolean): ChosenTemplate {
-    const chosen = this.#templates.choose(hasTools)
+  #choose(hasTools: boolean, dialect: Dialect): ChosenTemplate {
+    const chosen = this.#templates.choose(hasTools, dialect)
     if (chosen) return chosen
     throw new LoadOnlyError('no-template', this.templateProblem ?? 'the model has no chat template')
   }
@@ -211,9 +211,8 @@ export class ModelTokens {
     const limits = { stepsMax: loopStepsMax, outputMax: this.#textMax, deadlineMs: this.#renderMsMax }
     const clock = new WatchedClock(this.#date)
     try {
-      const chosen = this.#choose(prompt.render.tools !== null)
       const options = { limits, now, date: clock.date }
-      const rendering = continueChat(chosen, prompt.render, options, this.#prefixes)
+      const rendering = continueChat(prompt.chosen, prompt.render, options, this.#prefixes)
       return { ...prompt, rendering, isProven: prompt.isProven && !clock.isRead }
     } catch (cause) {
       if (cause instanceof TemplateLimitError && cause.limit !== 'output') return undefined

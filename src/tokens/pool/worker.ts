@@ -67,8 +67,8 @@ function readAndRender(task: RenderTask): Answer<RenderResult | TextsResult | Id
   return guarded(() => {
     const body = readBody(new TextDecoder().decode(task.raw))
     const chats = templatesOf(task)
-    const prompt = buildPrompt(task.route, body, task.rules, (hasTools) => {
-      const chosen = chats.choose(hasTools)
+    const prompt = buildPrompt(task.route, body, task.rules, (...use) => {
+      const chosen = chats.choose(...use)
       if (!chosen) throw new LoadOnlyError('no-template', 'the model has no chat template')
       return chosen
     })
@@ -78,7 +78,7 @@ function readAndRender(task: RenderTask): Answer<RenderResult | TextsResult | Id
     const limits = { stepsMax: Infinity, outputMax: task.outputMax, deadlineMs: task.deadlineMs }
     const clock = new WatchedClock()
     const options = { limits, now: () => performance.now(), date: clock.date }
-    const text = renderChat(chats.choose(prompt.render.tools !== null)!, prompt.render, options)
+    const text = renderChat(prompt.chosen, prompt.render, options)
     return {
       kind: 'chat',
       text: { bytes: utf8.encode(text), units: text.length },

@@ -211,7 +211,7 @@ export class EnginePieces {
     if (prompt.suffix !== undefined) return undefined
     const { renderMsMax: deadlineMs = renderMsMaxDefault } = this.#parts
     const options = { limits: { stepsMax, outputMax, deadlineMs }, now: () => performance.now(), date }
-    return renderChat(this.#choose(prompt.render.tools !== null), prompt.render, options)
+    return renderChat(prompt.chosen, prompt.render, options)
   }
 
   #choose(hasTools: boolean): ChosenTemplate {

@@ -40,10 +40,7 @@ export function toldEngine(loaded: LoadedModel, rules: Partial<PromptRules> = {}
     render(route, body) {
       const prompt = buildPrompt(route, body, { ...plainRules, ...rules }, (hasTools) => templates.choose(hasTools)!)
       if (prompt.kind === 'ids') throw new Error('no text')
-      const text =
-        prompt.kind === 'text'
-          ? prompt.texts[0]!
-          : renderChat(templates.choose(prompt.render.tools !== null)!, prompt.render, options)
+      const text = prompt.kind === 'text' ? prompt.texts[0]! : renderChat(prompt.chosen, prompt.render, options)
       return encode(text, prompt.addSpecialTokens)
     },
   }
