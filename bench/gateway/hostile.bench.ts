@@ -121,14 +121,14 @@ async function measure(bench: BenchContext, gateway: ChildProcess, target: Targe
   bench.report({ id, value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
 }
 
-/** Of each kind so many that V8's table would be built anew several times, if they were parsed. */
+/** Of each kind up to a million new texts: if they were parsed, V8 would build its table anew several times. */
 async function measureFloods(bench: BenchContext, gateway: ChildProcess, port: number): Promise<void> {
   const only = process.env['BENCH_ONLY']
   let worst = 0
   let answered = 0
   for (const name of Object.keys(floodRequests(0))) {
     if (only !== undefined && !name.includes(only)) continue
-    const rounds = bench.size(2, 1500)
+    const rounds = bench.size(2, 400)
     for (let round = 0; round < rounds; round++) {
       if (round === Math.min(20, rounds - 1)) await ask<Use>(gateway, 'watch') // the compiler needs some
       const request = floodRequests(answered + 1)[name]!
