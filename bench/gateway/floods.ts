@@ -9,34 +9,46 @@ export interface FloodRequest {
 
 const [chat, completions] = ['/v1/chat/completions', '/v1/completions']
 
-/** By what is new in them: one request of each kind, another one for every seed. */
-export function floodRequests(seed: number): Readonly<Record<string, FloodRequest>> {
+/** Words that nobody had before, and what is made of them. */
+interface Fresh {
+  words<T>(count: number, make: (word: string) => T): T[]
+  named(count: number, value: unknown): object
+  readonly messages: readonly object[]
+}
+
+/** By what is new in them. */
+const kinds: Readonly<Record<string, (fresh: Fresh) => FloodRequest>> = {
+  'short stops': ({ words, messages }) => ask(chat, { messages, stop: words(3000, String) }),
+  'short messages': ({ words }) => ask(chat, { messages: words(800, (content) => ({ role: 'user', content })) }),
+  'short parts': ({ words }) =>
+    ask(chat, { messages: [{ role: 'user', content: words(900, (text) => ({ type: 'text', text })) }] }),
+  'short texts': ({ words }) => ask(completions, { prompt: words(3000, String) }),
+  'names of one object': ({ named, messages }) => ask(chat, { messages, metadata: named(2700, 1) }),
+  'names of small objects': ({ words, messages }) =>
+    ask(chat, { messages, metadata: words(2400, (name) => ({ [name]: 1 })) }),
+  'names of a tool': ({ named, messages }) => ask(chat, { messages, tools: [toolOf(named(1000, { type: 'string' }))] }),
+  'a longer body': ({ words }) => ask(chat, { messages: words(4000, (content) => ({ role: 'user', content })) }),
+  'as many as are parsed': ({ words, messages }) => ask(chat, { messages, stop: words(60, String) }),
+  'in what steers': ({ words }) => ask(completions, { prompt: 'hello', sampling_params: { stop: words(250, String) } }),
+  headers: ({ words, messages }) =>
+    ask(chat, { messages }, Object.fromEntries(words(110, (name) => [`x-${name}`, '1']))),
+}
+
+export const floodNames: readonly string[] = Object.keys(kinds)
+
+/** Another one for every seed. */
+export function floodRequest(name: string, seed: number): FloodRequest {
   const random = randomFrom(seed)
   const word = (): string => Array.from({ length: 7 }, () => String.fromCharCode(0x61 + random(26))).join('')
-  const words = <T>(count: number, make: (word: string) => T): T[] => Array.from({ length: count }, () => make(word()))
-  const messages = [{ role: 'user', content: `hello ${word()}` }]
-  const ask = (path: string, body: object, headers?: FloodRequest['headers']): FloodRequest => ({
-    path,
-    body: Buffer.from(JSON.stringify({ model: 'm', ...body })),
-    ...(headers && { headers }),
-  })
-  const named = (count: number, value: unknown): object => Object.fromEntries(words(count, (name) => [name, value]))
-  return {
-    'short stops': ask(chat, { messages, stop: words(3000, String) }),
-    'short messages': ask(chat, { messages: words(800, (content) => ({ role: 'user', content })) }),
-    'short parts': ask(chat, { messages: [{ role: 'user', content: words(900, (text) => ({ type: 'text', text })) }] }),
-    'short texts': ask(completions, { prompt: words(3000, String) }),
-    'names of one object': ask(chat, { messages, metadata: named(2700, 1) }),
-    'names of small objects': ask(chat, { messages, metadata: words(2400, (name) => ({ [name]: 1 })) }),
-    'names of a tool': ask(chat, {
-      messages,
-      tools: [
-        { type: 'function', function: { name: 'f', parameters: { properties: named(1000, { type: 'string' }) } } },
-      ],
-    }),
-    'a longer body': ask(chat, { messages: words(4000, (content) => ({ role: 'user', content })) }),
-    'as many as are parsed': ask(chat, { messages, stop: words(60, String) }),
-    'in what steers': ask(completions, { prompt: word(), sampling_params: { stop: words(250, String) } }),
-    headers: ask(chat, { messages }, Object.fromEntries(words(110, (name) => [`x-${name}`, '1']))),
-  }
+  const words: Fresh['words'] = (count, make) => Array.from({ length: count }, () => make(word()))
+  const named: Fresh['named'] = (count, value) => Object.fromEntries(words(count, (name) => [name, value]))
+  return kinds[name]!({ words, named, messages: [{ role: 'user', content: `hello ${word()}` }] })
+}
+
+function ask(path: string, body: object, headers?: FloodRequest['headers']): FloodRequest {
+  return { path, body: Buffer.from(JSON.stringify({ model: 'm', ...body })), ...(headers && { headers }) }
+}
+
+function toolOf(properties: object): object {
+  return { type: 'function', function: { name: 'f', parameters: { properties } } }
 }

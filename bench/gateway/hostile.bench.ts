@@ -10,7 +10,7 @@ import { tokenizerFolder } from '../tokens/texts.js'
 import type { Started } from './children.js'
 import { ask, compileSources, sources, startChild } from './children.js'
 import type { FloodRequest } from './floods.js'
-import { floodRequests } from './floods.js'
+import { floodNames, floodRequest } from './floods.js'
 import type { HostileBody } from './hostile-bodies.js'
 import { hostileBodies, loopsTemplate } from './hostile-bodies.js'
 import type { Use } from './use.js'
@@ -126,13 +126,12 @@ async function measureFloods(bench: BenchContext, gateway: ChildProcess, port: n
   const only = process.env['BENCH_ONLY']
   let worst = 0
   let answered = 0
-  for (const name of Object.keys(floodRequests(0))) {
+  for (const name of floodNames) {
     if (only !== undefined && !name.includes(only)) continue
     const rounds = bench.size(2, 400)
     for (let round = 0; round < rounds; round++) {
       if (round === Math.min(20, rounds - 1)) await ask<Use>(gateway, 'watch') // the compiler needs some
-      const request = floodRequests(answered + 1)[name]!
-      const status = await send(port, request)
+      const status = await send(port, floodRequest(name, answered + 1))
       if (status !== 200) throw new Error(`a flood of ${name}: status ${status}`)
       answered++
     }
