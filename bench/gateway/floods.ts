@@ -11,8 +11,8 @@ const [chat, completions] = ['/v1/chat/completions', '/v1/completions']
 
 /** Words that nobody had before, and what is made of them. */
 interface Fresh {
-  words<T>(count: number, make: (word: string) => T): T[]
-  named(count: number, value: unknown): object
+  readonly words: <T>(count: number, make: (word: string) => T) => T[]
+  readonly named: (count: number, value: unknown) => object
   readonly messages: readonly object[]
 }
 
