@@ -28,6 +28,10 @@ function modelWith(regex: string): ModelTokens {
     pre_tokenizer: { type: 'Sequence', pretokenizers: [split, byteLevel] },
   }
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(file))
+  writeFileSync(
+    join(folder, 'chat_template.jinja'),
+    '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}',
+  )
   return new ModelTokens(loadModel(folder, folder), pool, { loopMsMax: 60_000 })
 }
 
@@ -43,6 +47,16 @@ it('a pattern that never ends is ended with its thread, at its deadline, and the
   expect(await model.encode('a word', false, { deadlineMs: 60_000 })).toEqual(wanted)
   expect(model.counts).toMatchObject({ onLoop: 0, inThreads: 3 })
 }, 120_000)
+
+it("what the library encodes is expected to be the engine's, and no more: chats, texts, and what is read in a thread", async () => {
+  const model = modelWith(String.raw`\S+|\s+`)
+  const chat = { messages: [{ role: 'user', content: 'a few words' }] }
+  const raw = Buffer.from(JSON.stringify({ ...chat, user: 'x' }))
+  const deadlineMs = 60_000
+  expect((await model.tokenize('chat', chat, { deadlineMs })).exactness).toBe('expected')
+  expect((await model.tokenize('chat', undefined, { raw, deadlineMs })).exactness).toBe('expected')
+  expect((await model.tokenize('completions', { prompt: 'a few words' }, { deadlineMs })).exactness).toBe('expected')
+}, 60_000)
 
 it('a burst of short texts waits for its thread', async () => {
   const model = modelWith(String.raw`\S+|\s+`)
