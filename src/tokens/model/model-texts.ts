@@ -101,9 +101,9 @@ export class ModelTexts {
     this.#texts = new RememberedTexts(this.#encoder ? (cacheBytes * 5) / 7 : cacheBytes, options.onGrown)
   }
 
-  /** Whether texts are encoded by the library, for want of an encoder of our own for the model's steps. */
-  get isLibrary(): boolean {
-    return this.#encoder === undefined
+  /** Whether the model's steps were compared with an engine's: of what only the library does, and of patterns that nobody knows, there is no recording. */
+  get isProven(): boolean {
+    return this.#encoder !== undefined && shareOnLoop(this.#plan) > 0
   }
 
   get counts(): TextCounts {

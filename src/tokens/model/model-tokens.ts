@@ -253,7 +253,7 @@ export class ModelTokens {
     const ids = truncate(whole, truncation, this.#around(addSpecialTokens))
     const kinship = ids === encoded.ids ? encoded.kinship : undefined
     const took = { templateMs: renderedAt - started, encodeMs: performance.now() - renderedAt }
-    const exactness = isProven && !this.#texts.isLibrary ? 'proven' : 'expected'
+    const exactness = isProven && this.#texts.isProven ? 'proven' : 'expected'
     return new Tokens({ ids, source: 'tokenizer', exactness, kinship, took })
   }
 
@@ -288,7 +288,7 @@ export class ModelTokens {
     return new Tokens({
       ids,
       source: 'tokenizer',
-      exactness: this.#texts.isLibrary ? 'expected' : 'proven', // the library is in no recording
+      exactness: this.#texts.isProven ? 'proven' : 'expected',
       promptCount: count,
       totalCount,
       kinship: ids === first.ids ? first.kinship : undefined,
