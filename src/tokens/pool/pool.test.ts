@@ -17,13 +17,24 @@ const patient = { deadlineMs: 60_000 }
 const endless = 'q'.repeat(3_000_000)
 
 const opened: CountedPool[] = []
+const stops: (() => void)[] = []
 afterEach(async () => {
+  for (const stop of stops.splice(0)) stop()
   await Promise.all(opened.splice(0).map((pool) => pool.close()))
 })
 function open(options: PoolOptions): CountedPool {
   const pool = new CountedPool(options)
   opened.push(pool)
   return pool
+}
+
+/** Those that begin from now on, until the test ends. */
+function startedThreads(): Worker[] {
+  const threads: Worker[] = []
+  const onWorker = (worker: Worker): void => void threads.push(worker)
+  process.on('worker', onWorker)
+  stops.push(() => process.off('worker', onWorker))
+  return threads
 }
 
 interface Text extends Partial<TaskOptions> {
@@ -114,9 +125,7 @@ it('a thread that ends with its task is replaced for those that wait, also while
 }, 60_000)
 
 it('a thread that is lost takes its task with it and nothing else, and another serves those that wait', async () => {
-  const threads: Worker[] = []
-  const onWorker = (worker: Worker): void => void threads.push(worker)
-  process.on('worker', onWorker)
+  const threads = startedThreads()
   const pool = open({ threads: 1 })
   const wanted = await encode(pool, 'hello')
   const held = encode(pool, endless)
@@ -127,7 +136,6 @@ it('a thread that is lost takes its task with it and nothing else, and another s
   threads.at(-1)!.emit('error', new Error('lost with nothing to do'))
   expect(await encode(pool, 'hello')).toEqual(wanted)
   expect(threads).toHaveLength(3)
-  process.off('worker', onWorker)
 }, 60_000)
 
 it('a thread that answers while it ends takes no other task with it', async () => {
@@ -144,9 +152,7 @@ it('a thread that answers while it ends takes no other task with it', async () =
 }, 60_000)
 
 it('a task goes to a thread that is there, and not to one that has yet to start in place of another', async () => {
-  const threads: Worker[] = []
-  const onWorker = (worker: Worker): void => void threads.push(worker)
-  process.on('worker', onWorker)
+  const threads = startedThreads()
   const pool = open({ threads: 2 })
   const stop = new AbortController()
   await bothThreads(pool)
@@ -165,13 +171,10 @@ it('a task goes to a thread that is there, and not to one that has yet to start 
   await setImmediate()
   await encode(pool, 'hello')
   expect(pool.encodedBy.size).toBe(2)
-  process.off('worker', onWorker)
 }, 60_000)
 
 it('a thread that ends without a word fails its task at once, and is replaced also where it had none', async () => {
-  const threads: Worker[] = []
-  const onWorker = (worker: Worker): void => void threads.push(worker)
-  process.on('worker', onWorker)
+  const threads = startedThreads()
   const pool = open({ threads: 1 })
   const wanted = await encode(pool, 'hello')
   const held = encode(pool, endless)
@@ -184,7 +187,6 @@ it('a thread that ends without a word fails its task at once, and is replaced al
   expect(await waiting).toEqual(wanted)
   await threads.at(-1)!.terminate()
   expect(await encode(pool, 'hello')).toEqual(wanted)
-  process.off('worker', onWorker)
 }, 20_000)
 
 it('a task of a request that is gone already is not begun', async () => {
@@ -226,6 +228,7 @@ it('starts no thread once it is closed: neither for a task that comes late nor f
     worker.once('exit', () => running.delete(worker))
   }
   process.on('worker', onWorker)
+  stops.push(() => process.off('worker', onWorker))
   const pool = open({ threads: 1 })
   const stop = new AbortController()
   await encode(pool, 'the thread is there')
@@ -238,5 +241,4 @@ it('starts no thread once it is closed: neither for a task that comes late nor f
   expect(running.size).toBe(0)
   await expect(encode(pool, 'late')).rejects.toMatchObject({ code: 'WR_TOKENS_SOURCE_FAILED' })
   expect(running.size).toBe(0)
-  process.off('worker', onWorker)
 }, 60_000)
