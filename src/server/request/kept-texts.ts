@@ -1,6 +1,6 @@
 /**
  * V8 keeps every name that an object has, and every text of up to ten characters that `JSON.parse` makes, in one table for all of the
- * process, until a full collection. When the table is full, it is built anew in one go: with two million texts in it that held the loop
+ * process, until a full collection. When the table is full, it is built anew in one go, which held the loop
  * for 65 ms. So what would bring many new ones is not parsed here, and threads, which have tables of their own, read it
  * (docs/decisions/0273).
  */
@@ -27,7 +27,7 @@ const [quote, backslash, colon] = [0x22, 0x5c, 0x3a]
 export class NewTexts {
   #left = newMax
 
-  /** Whether so much of the body may be parsed. A few hundred nanoseconds a kilobyte, and three microseconds where all texts are short. */
+  /** Whether so much of the body may be parsed. Up to a microsecond a kilobyte, and four where all texts are short. */
   admits(bytes: Uint8Array, from = 0, to: number = bytes.length): boolean {
     for (let at = from; at < to; at++) {
       if (bytes[at] !== quote) continue
