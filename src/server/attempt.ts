@@ -221,6 +221,7 @@ export class Attempt {
         model: prepared.model,
         answer,
         pair,
+        howKnown: record.howKnown,
         isRankUnknown: this.#isRankUnknown,
       }),
       wantsStream: prepared.isStream,

@@ -27,7 +27,7 @@ import type { Place } from './request/route-request.js'
 import { placeOf, refusalFor, routeRequestOf } from './request/route-request.js'
 import type { PrefillAnswer } from './pairs/index.js'
 import { asStream, outputTokensOf, PairedRequest } from './pairs/index.js'
-import { ownHeaders } from './relay/own-marks.js'
+import { howKnownHeaders, ownHeaders } from './relay/own-marks.js'
 import { RequestRecord } from './telemetry/request-record.js'
 import {
   asReusable,
@@ -188,11 +188,12 @@ export class Inference implements Timed, UnderWay {
     const checking = takeSteps(checkHarmless(prepared, this.#context))
     if (checking instanceof Promise) await checking
     const found = this.#preprocess(prepared)
-    const prompt = this.#promptIn(found instanceof Promise ? await found : found)
+    const known = found instanceof Promise ? await found : found
+    const prompt = this.#promptIn(known)
     const routing = bytes.length > longBytes ? turns.ownTurn() : turns.rest()
     if (routing) await routing
     this.#requireWanted()
-    this.#record.prompt(prompt)
+    this.#record.prompt(prompt, known)
     const tying = tieOf(prepared, this.#signal)
     if (tying) this.#tie = await tying
     try {
@@ -240,14 +241,14 @@ export class Inference implements Timed, UnderWay {
         continue
       }
       if (hints.isDryRun)
-        return answerDryRun(
-          this.#response,
+        return answerDryRun(this.#response, {
           prepared,
-          promptOn(prompt, answer.workerId),
+          prompt: promptOn(prompt, answer.workerId),
           answer,
-          this.publicId,
-          pair?.prefillChoice,
-        )
+          requestId: this.publicId,
+          headers: this.#context.showsWorker ? howKnownHeaders(this.#record.howKnown) : [],
+          prefill: pair?.prefillChoice,
+        })
       this.#record.chosen(answer)
       const isLast = asked === attemptsMax || place.isFixed
       const own = promptOn(prompt, answer.workerId)
@@ -333,6 +334,7 @@ export class Inference implements Timed, UnderWay {
       model,
       answer: pair.prefillChoice!,
       pair,
+      howKnown: this.#record.howKnown,
     })
     if (!response.headersSent) response.writeHead(200, [...headers.flat(), 'content-type', type])
     response.end(bytes)

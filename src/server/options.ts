@@ -8,7 +8,7 @@ import type { FeedStatus } from '../events/index.js'
 import type { AffinityCarrier, RouterPort } from '../routing/index.js'
 import type { MetricBuckets, Metrics, RouterMetrics } from '../telemetry/index.js'
 import type { ModelStatus } from '../tokens/index.js'
-import type { PromptTokenizer } from './request/prompt.js'
+import type { HowKnown, PromptTokenizer } from './request/prompt.js'
 import type { Connect } from './wire/engine-link.js'
 
 /** A request goes to at most this many workers. */
@@ -226,8 +226,10 @@ export interface EndedRequest {
   readonly endedAtMs: number
   readonly firstTokenAtMs: number | undefined
   readonly status: number
-  /** Valid during the call, to be counted or hashed; absent where the prompt's tokens are not known. */
+  /** Valid during the call, to be counted or hashed; stand-ins where they are not known, and absent where nobody looked. */
   readonly tokens: Uint32Array | undefined
+  /** How they are known, or why they are not, for the worker that was chosen; absent where nobody looked. */
+  readonly howKnown: HowKnown | undefined
   readonly promptTokens: number
   readonly outputTokens: number
   readonly workerId: bigint

@@ -170,7 +170,7 @@ export const catalogue = {
   eventPurges: { name: 'warmroute_event_purges_total', type: 'counter', labels: ['dp_rank', 'model', 'reason', 'worker'], help: 'Times that all knowledge of a rank was dropped, by reason.' },
   eventDecodeErrors: { name: 'warmroute_event_decode_errors_total', type: 'counter', labels: ['dp_rank', 'model', 'reason', 'worker'], help: 'Frames and replies of an event stream that could not be read, by reason.' },
   loadPolls: { name: 'warmroute_load_polls_total', type: 'counter', labels: ['outcome'], help: "Looks at engines' own figures of their load: read, refused (another status than 200), or unanswered in time." },
-  decisionLogLines: { name: 'warmroute_decision_log_lines_total', type: 'counter', labels: ['outcome'], help: 'Requests for the decision log: written, or dropped because their tokens were unknown or the disk did not take them.' },
+  decisionLogLines: { name: 'warmroute_decision_log_lines_total', type: 'counter', labels: ['outcome'], help: 'Requests for the decision log: written, or dropped because nothing of their prompts was compared or the disk did not take them.' },
   snapshotSaves: { name: 'warmroute_snapshot_saves_total', type: 'counter', labels: ['outcome'], help: 'Snapshots of what is known of caches: saved or failed.' },
   snapshotRanks: { name: 'warmroute_snapshot_ranks_total', type: 'counter', labels: ['outcome'], help: "Ranks found in the snapshot of the process before: restored when the engine proved it, unproved when it could not, or why it was not tried." },
   snapshotKept: { name: 'warmroute_snapshot_kept_ranks', type: 'gauge', labels: [], help: 'Ranks that could not be read for the last snapshot, and keep the part that the one before has.' },

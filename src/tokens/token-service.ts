@@ -175,9 +175,15 @@ export class TokenService {
     this.#models.set(model, served)
     this.#counted.set(model, new CountedPrompts())
     this.#goOn(model, served)
-    if (!this.#prompts.has(model))
-      this.#prompts.set(model, { tokenized: new Map(), loadOnly: new Map(), counted: new CountedPrompts() })
+    if (!this.#prompts.has(model)) this.#prompts.set(model, newPrompts())
     return this.status(model)
+  }
+
+  /** The model is served, though perhaps no source was found for it yet: its prompts are counted from now on. One that was removed stays so. */
+  announce(model: string): void {
+    if (this.#prompts.has(model) || this.#searches.has(model) || this.#isClosed) return
+    this.#models.set(model, { source: undefined, status: nothing })
+    this.#prompts.set(model, newPrompts())
   }
 
   #goOn(model: string, { goOn }: Served): void {
@@ -273,6 +279,11 @@ export class TokenService {
     const ofKind = dialect === undefined ? this.#counted.get(model) : this.#others.get(model)?.get(dialect)?.counted
     ofKind?.compare(own, engines)
     this.#prompts.get(model)?.counted.compare(own, engines)
+  }
+
+  /** A prompt of the model that was not asked for here, and why nobody could have said its tokens. */
+  notAsked(model: string, reason: LoadOnlyReason, detail: string): LoadOnly {
+    return this.#count(model, { loadOnly: reason, detail })
   }
 
   /**
@@ -443,6 +454,10 @@ function countsOfOthers(others: ReadonlyMap<Dialect, OtherEngine>): Partial<Reco
 
 function askedOf({ wholeReason, unaskable }: EngineTokens): Pick<ModelStatus, 'asks' | 'reason' | 'unaskable'> {
   return { asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason, unaskable }
+}
+
+function newPrompts(): PromptMaps {
+  return { tokenized: new Map(), loadOnly: new Map(), counted: new CountedPrompts() }
 }
 
 function countsOfPrompts({ tokenized, loadOnly, counted }: PromptMaps): PromptCounts {

@@ -35,6 +35,7 @@ function ended(tokens: readonly number[], at: number, changes: Partial<EndedRequ
     model: 'sim',
     loraName: undefined,
     cacheSalt: undefined,
+    howKnown: { source: 'tokenizer', exactness: 'proven' } as const,
   }
   return { ...times, ...decision, ...counts, tokens: Uint32Array.from(tokens), ...changes }
 }
@@ -81,8 +82,22 @@ it('writes counts, times, the decision and hashes, and nothing that was said', a
     ttft_ms: 100,
     e2e_ms: 900,
     status: 200,
+    tokens: 'tokenizer/proven',
   })
   for (const id of row!['hash_ids'] as number[]) expect(Number.isSafeInteger(id)).toBe(true)
+})
+
+it('says why tokens are not known, and nothing where nobody looked', async () => {
+  const decisions = openLog()
+  const detail = 'image_url: a picture of the client'
+  decisions.add(ended(words(600), 0, { howKnown: { loadOnly: 'media-image', detail } }))
+  decisions.add(ended(words(600), 1, { howKnown: undefined }))
+  await decisions.close()
+  const [row, silent] = rows(join(folder, 'decisions.jsonl'))
+  expect(row).toMatchObject({ load_only: 'media-image' })
+  expect(row).not.toHaveProperty('tokens')
+  expect(JSON.stringify(row)).not.toContain('picture')
+  for (const name of ['tokens', 'load_only']) expect(silent).not.toHaveProperty(name)
 })
 
 it('names equal beginnings alike, and nothing else', async () => {

@@ -10,6 +10,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { BlockHasher, HashScheme } from '../../core/hashing/index.js'
 import { BlockHashes, createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
 import type { EndedRequest, Log } from '../../server/index.js'
+import { howKnownWords } from '../../server/index.js'
 import type { Metrics } from '../../telemetry/index.js'
 
 export interface DecisionLogOptions {
@@ -68,7 +69,7 @@ export class DecisionLog {
     return this.#written
   }
 
-  /** Requests without a line: their tokens were not known, or the disk was too slow, or failed. */
+  /** Requests without a line: nothing of their prompts was compared, or the disk was too slow, or failed. */
   get dropped(): number {
     return this.#dropped
   }
@@ -119,6 +120,7 @@ export class DecisionLog {
       ...(firstTokenAtMs === undefined ? {} : { ttft_ms: tenths(firstTokenAtMs - startedAtMs) }),
       e2e_ms: tenths(endedAtMs - startedAtMs),
       status: ended.status,
+      ...howKnownWords(ended.howKnown),
     }
   }
 

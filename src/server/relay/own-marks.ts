@@ -4,22 +4,27 @@ import type { GatewayContext } from '../context.js'
 import { flatError } from '../http/engine-refusal.js'
 import type { Model } from '../model.js'
 import type { PairedRequest } from '../pairs/index.js'
+import type { HowKnown } from '../request/prompt.js'
+import { howKnownWords } from '../request/prompt.js'
 import type { AnswerEdits, EditTerms } from '../request/nvext-answer.js'
 import { editsOf } from '../request/nvext-answer.js'
+
+type Mark = readonly [name: string, value: string]
 
 export interface Marked {
   readonly publicId: string
   readonly model: Pick<Model, 'looksAtPrompts'>
   readonly answer: RouteAnswer
   readonly pair: PairedRequest | undefined
+  readonly howKnown: HowKnown | undefined
   /** The engine takes one of its ranks by itself. */
   readonly isRankUnknown?: boolean
 }
 
 export function ownHeaders(
   { showsWorker }: GatewayContext,
-  { publicId, model, answer, pair, isRankUnknown = false }: Marked,
-): readonly (readonly [name: string, value: string])[] {
+  { publicId, model, answer, pair, howKnown, isRankUnknown = false }: Marked,
+): readonly Mark[] {
   if (!showsWorker) return [['x-request-id', publicId]]
   return [
     ['x-request-id', publicId],
@@ -29,8 +34,16 @@ export function ownHeaders(
     ...(model.looksAtPrompts && !isRankUnknown
       ? [['x-warmroute-cached-tokens', String((pair?.prefilled ?? answer).cachedTokens)] as const]
       : []),
+    ...howKnownHeaders(howKnown),
     ...(pair?.headers() ?? []),
   ]
+}
+
+/** None where nobody looked at the prompt. */
+export function howKnownHeaders(howKnown: HowKnown | undefined): readonly Mark[] {
+  const { tokens, load_only: loadOnly } = howKnownWords(howKnown)
+  if (tokens !== undefined) return [['x-warmroute-tokens', tokens]]
+  return loadOnly === undefined ? [] : [['x-warmroute-load-only', loadOnly]]
 }
 
 /** An engine's error is reworded for clients of upstream's shape only. */

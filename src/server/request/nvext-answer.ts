@@ -60,15 +60,15 @@ function withLastMember(body: Buffer, member: string | undefined): Buffer {
   return Buffer.concat([body.subarray(0, brace), Buffer.from(`,${member}`), body.subarray(brace)])
 }
 
+export interface DryRun extends Pick<EditTerms, 'prepared' | 'prompt' | 'answer' | 'prefill'> {
+  readonly requestId: string
+  /** Beside the request's name. */
+  readonly headers: readonly (readonly [name: string, value: string])[]
+}
+
 /** A dry run: the choice and the tokens, and nothing else happened. */
-export async function answerDryRun(
-  response: ServerResponse,
-  prepared: Prepared,
-  prompt: PromptTokens | undefined,
-  answer: RouteAnswer,
-  requestId: string,
-  prefill: RouteAnswer | undefined,
-): Promise<number> {
+export async function answerDryRun(response: ServerResponse, dryRun: DryRun): Promise<number> {
+  const { prepared, prompt, answer, requestId, headers, prefill } = dryRun
   const isChat = prepared.row.endpoint !== 'completions'
   const object = isChat ? (prepared.isStream ? 'chat.completion.chunk' : 'chat.completion') : 'text_completion'
   const id = `${isChat ? 'chatcmpl' : 'cmpl'}-${requestId}`
@@ -83,7 +83,7 @@ export async function answerDryRun(
   const nvext = `"nvext":{"worker_id":${workerIdJson(prefill ?? answer, answer)},"token_ids":[${tokenIds}]}`
   const body = `${head.slice(0, -1)},${nvext}}`
   const type = prepared.isStream ? 'text/event-stream; charset=utf-8' : 'application/json'
-  response.writeHead(200, { 'content-type': type, 'x-request-id': requestId })
+  response.writeHead(200, { 'content-type': type, 'x-request-id': requestId, ...Object.fromEntries(headers) })
   response.end(prepared.isStream ? `data: ${body}\n\ndata: [DONE]\n\n` : body)
   return 200
 }

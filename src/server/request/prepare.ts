@@ -10,6 +10,7 @@ import type { FieldSpan } from '../scan-fields.js'
 import { scanFields } from '../scan-fields.js'
 import { spliceBody } from '../splice-body.js'
 import type { Steps } from '../steps.js'
+import type { LoadOnly } from '../../tokens/index.js'
 import type { EndpointRow } from './endpoints.js'
 import { fieldsToRemove } from './engine-fields.js'
 import { forgiveBody } from './forgive-body.js'
@@ -17,8 +18,8 @@ import type { RoutingHints } from './hints.js'
 import { readHints } from './hints.js'
 import { readNvext } from './nvext.js'
 import { parseBody } from './parse-body.js'
-import type { PromptRequest, PromptTokens, TokenizerAnswer } from './prompt.js'
-import { byteTokens, carriedTokens, hasMedia } from './prompt.js'
+import type { NotKnown, PromptRequest, PromptTokens, TokenizerAnswer } from './prompt.js'
+import { byteTokens, carried, carriedTokens, whyMoreThanText } from './prompt.js'
 import { isCheckedStrictly, validateStrictly } from './strict.js'
 import { outlineBody } from './strict-outline.js'
 
@@ -97,13 +98,20 @@ export function promptOf(
 ): Promise<PromptTokens | undefined> | PromptTokens | undefined {
   const { row, model, body, bytes, hints } = prepared
   if (row.promptFields.length === 0 || !model.looksAtPrompts) return undefined
-  if (hints.tokenData) return { tokens: hints.tokenData, isExact: true }
-  const carried = carriedTokens(row, model, body)
-  if (carried) return carried
+  if (hints.tokenData) return { tokens: hints.tokenData, isExact: true, howKnown: carried }
+  const own = carriedTokens(row, model, body)
+  if (own) return own
   const { tokenizer } = model.spec
-  const fromBytes = (): PromptTokens | undefined => byteTokens(row, bytes, prepared.fields(), context.buffers)
-  const shown = tokenizer && shownToTokenizer(prepared, context.allowedEngineFields)
-  if (!shown) return fromBytes()
+  const fromBytes = ({ howKnown = unsaid, howOthersKnown, encodings }: NotKnown): PromptTokens => {
+    const known = byteTokens(row, bytes, prepared.fields(), context.buffers)
+    return { ...known, howKnown, howOthersKnown, encodings }
+  }
+  const shown = tokenizer ? shownToTokenizer(prepared, context.allowedEngineFields) : noTokenizer
+  if (!tokenizer || isLoadOnly(shown)) {
+    const howKnown = isLoadOnly(shown) ? shown : noTokenizer
+    model.meters.loadOnlyPrompt(howKnown.loadOnly)
+    return fromBytes({ howKnown })
+  }
   const answer = tokenizer.tokenize({
     row,
     model: model.name,
@@ -111,27 +119,30 @@ export function promptOf(
     signal: signal(),
     ...shown,
   })
-  const known = (it: TokenizerAnswer): PromptTokens | undefined => {
-    if (it?.tokens) return it
-    const bytesOnly = fromBytes()
-    return bytesOnly && it ? { ...bytesOnly, encodings: it.encodings } : bytesOnly
-  }
+  const known = (it: TokenizerAnswer): PromptTokens => (it?.tokens ? it : fromBytes(it ?? {}))
   return answer instanceof Promise ? answer.then(known) : known(answer)
+}
+
+const noTokenizer: LoadOnly = { loadOnly: 'no-tokenizer', detail: 'the model has no tokenizer' }
+const unsaid: LoadOnly = { loadOnly: 'no-tokenizer', detail: 'the tokenizer does not say why' }
+
+function isLoadOnly(shown: object): shown is LoadOnly {
+  return 'loadOnly' in shown
 }
 
 /** A body with fields that steer engines is cut in one go up to this length. */
 const cutBytesMax = 4 << 20
 
-/** An engine may be asked for the tokens, which then sees the body: without what a client may not send. Undefined where it is too long for that. */
+/** An engine may be asked for the tokens, which then sees the body: without what a client may not send. It may be too long for that. */
 function shownToTokenizer(
   prepared: Prepared,
   allowed: ReadonlySet<string>,
-): Pick<PromptRequest, 'body' | 'bytes'> | undefined {
+): Pick<PromptRequest, 'body' | 'bytes'> | LoadOnly {
   const { body, bytes } = prepared
   const remove = fieldsToRemove(body, [], allowed)
   remove?.delete('nvext') // what it says of the prompt counts
   const isCut = remove !== undefined && remove.size > 0
-  if (isCut && bytes.length > cutBytesMax) return undefined
+  if (isCut && bytes.length > cutBytesMax) return tooLong
   const whole = prepared.wholeBody()
   if (!whole && prepared.row.endpoint === 'generate') return asLongCompletion(prepared, remove)
   if (!isCut) return { body: whole, bytes }
@@ -142,23 +153,25 @@ function shownToTokenizer(
 }
 
 /**
- * A text of SGLang's own route that is too long for the loop, in the words of a completion, which the threads read. Undefined where
- * the text is not all that the engine computes (`asCompletion` has the same rule for short ones).
+ * A text of SGLang's own route that is too long for the loop, in the words of a completion, which the threads read, unless
+ * the text is not all that the engine computes.
  */
 function asLongCompletion(
   prepared: Prepared,
   removed: ReadonlySet<string> | undefined,
-): Pick<PromptRequest, 'body' | 'bytes'> | undefined {
+): Pick<PromptRequest, 'body' | 'bytes'> | LoadOnly {
   const { body, bytes } = prepared
-  const isInSession = (body['session_params'] ?? null) !== null && !removed?.has('session_params')
+  const unknown = whyMoreThanText(removed?.has('session_params') ? { ...body, session_params: undefined } : body)
+  if (unknown) return unknown
   const text = prepared.fields().findLast(({ name }) => name === 'text')
-  if (!text || isInSession || hasMedia(body) || text.valueEnd - text.valueStart > cutBytesMax) return undefined
+  if (!text || text.valueEnd - text.valueStart > cutBytesMax) return tooLong
   const model = JSON.stringify(body['model'])
   const head = Buffer.from(model === undefined ? '{"prompt":' : `{"model":${model},"prompt":`)
   return { body: undefined, bytes: Buffer.concat([head, bytes.subarray(text.valueStart, text.valueEnd), closing]) }
 }
 
 const closing = Buffer.from('}')
+const tooLong: LoadOnly = { loadOnly: 'too-long', detail: 'the body is too long to be cut for a tokenizer' }
 
 /** Until the first worker has said what it serves, nobody can say that a model is not served; upstream says it all the same. */
 function resolveModel(context: GatewayContext, name: unknown): Resolved {

@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { createBlockHasher, createHashScheme } from '../../core/hashing/index.js'
 import type { EngineKind } from '../../engines/index.js'
+import type { LoadOnlyReason } from '../../tokens/index.js'
 import { Tokens } from '../../tokens/index.js'
 import { endpointRows } from './endpoints.js'
 import type { ModelEngines } from './prompt.js'
@@ -13,6 +15,35 @@ function serving(...kinds: EngineKind[]): ModelEngines {
   const workers = kinds.map((engine, at) => ({ id: BigInt(at + 1), spec: { engine } }))
   return { hasEngine: (kind) => kinds.includes(kind), workers: () => workers }
 }
+
+const reasons: Readonly<Record<LoadOnlyReason, true>> = {
+  'no-tokenizer': true,
+  'no-template': true,
+  'media-image': true,
+  'media-audio': true,
+  'media-video': true,
+  'media-other': true,
+  embeddings: true,
+  'stored-response': true,
+  'engine-settings': true,
+  'own-renderer': true,
+  'request-template': true,
+  malformed: true,
+  'template-failed': true,
+  'too-long': true,
+  busy: true,
+  deadline: true,
+  'source-failed': true,
+  'other-route': true,
+}
+
+it('the page of the headers says what every reason means, and knows no other', () => {
+  const page = readFileSync('docs/reference/headers.md', 'utf8')
+  const table = page.slice(page.indexOf('| `x-warmroute-load-only` | Means |')).split('\n\n')[0]!
+  const rows = table.split('\n').slice(2)
+  const told = rows.flatMap((row) => [...row.split('|')[1]!.matchAll(/`([^`]+)`/g)].map(([, name]) => name!))
+  expect(told.toSorted()).toEqual(Object.keys(reasons).toSorted())
+})
 
 const cut = { truncate_prompt_tokens: 2 }
 

@@ -7,6 +7,7 @@ import type { BlockHasher, BlockHashes, HashScheme } from '../../core/hashing/in
 import type { MmExtraInfo } from '../../core/protocol/index.js'
 import type { EngineKind } from '../../engines/index.js'
 import type { PromptEncoding } from '../../routing/index.js'
+import type { LoadOnly, LoadOnlyReason } from '../../tokens/index.js'
 import { Tokens, truncate, truncationOf } from '../../tokens/index.js'
 import type { BufferPool } from '../http/buffer-pool.js'
 import type { FieldSpan } from '../scan-fields.js'
@@ -23,10 +24,16 @@ export interface PromptRequest {
   readonly signal: AbortSignal
 }
 
+/** How the tokens of a prompt are known, or why they are not. */
+export type HowKnown = Pick<Tokens, 'source' | 'exactness'> | LoadOnly
+
 export interface PromptTokens {
   readonly tokens: Uint32Array
   /** False: engines cannot have the same tokens, so only predictions may match. */
   readonly isExact: boolean
+  readonly howKnown?: HowKnown | undefined
+  /** Where engines of several kinds serve the model: how those of the other kinds are known. */
+  readonly howOthersKnown?: readonly HowSomeKnown[] | undefined
   /** Tokens of all prompts of a batch; `tokens` are those of the first. */
   readonly totalTokens?: number | undefined
   /** Block hashes, where the source of the tokens can make them cheaper than anew. */
@@ -49,13 +56,17 @@ export interface EncodedPrompt extends PromptEncoding {
   readonly prompt: PromptTokens | undefined
 }
 
-/** Only what some of the workers make of a request is known. */
-export interface PartlyKnown {
-  readonly tokens?: undefined
-  readonly encodings: readonly EncodedPrompt[]
+export interface HowSomeKnown {
+  readonly workerIds: ReadonlySet<bigint>
+  readonly howKnown: HowKnown
 }
 
-export type TokenizerAnswer = PromptTokens | PartlyKnown | undefined
+/** What the workers make of a request is not known, but for some perhaps. */
+export interface NotKnown extends Pick<PromptTokens, 'howKnown' | 'howOthersKnown' | 'encodings'> {
+  readonly tokens?: undefined
+}
+
+export type TokenizerAnswer = PromptTokens | NotKnown | undefined
 
 /** Finds the tokens that the engine will see. `undefined`: they cannot be known, and the bytes are used. */
 export interface PromptTokenizer {
@@ -76,6 +87,26 @@ export function promptOn(prompt: PromptTokens | undefined, workerId: bigint): Pr
   const other = prompt?.encodings?.find(({ workerIds }) => workerIds.has(workerId))
   return other ? other.prompt : prompt
 }
+
+export function howKnownOn(
+  { howKnown, howOthersKnown }: Pick<PromptTokens, 'howKnown' | 'howOthersKnown'>,
+  workerId: bigint,
+): HowKnown | undefined {
+  return howOthersKnown?.find(({ workerIds }) => workerIds.has(workerId))?.howKnown ?? howKnown
+}
+
+/** The same in words, for lines that people read. What was thrown is not among them: a template may quote the prompt. */
+export function howKnownWords(howKnown: HowKnown | undefined): {
+  readonly tokens?: string
+  readonly load_only?: string
+} {
+  if (!howKnown) return {}
+  if ('loadOnly' in howKnown) return { load_only: howKnown.loadOnly }
+  return { tokens: `${howKnown.source}/${howKnown.exactness}` }
+}
+
+/** The client's own word. */
+export const carried: HowKnown = { source: 'request', exactness: 'proven' }
 
 /** Who serves a model. */
 export interface ModelEngines {
@@ -106,14 +137,14 @@ export function carriedTokens(
 
 function keptOf(value: unknown, truncation: ReturnType<typeof truncationOf>): PromptTokens | undefined {
   const first = asTokens(value)
-  if (first) return { tokens: truncate(first, truncation), isExact: true }
+  if (first) return { tokens: truncate(first, truncation), isExact: true, howKnown: carried }
   if (!Array.isArray(value)) return undefined
   const tokens = asTokens(value[0])
   if (!tokens) return undefined
   let totalTokens = 0
   for (const prompt of value as readonly unknown[])
     totalTokens += isList(prompt) ? Math.min(prompt.length, truncation?.tokens ?? Infinity) : 0
-  return { tokens: truncate(tokens, truncation), isExact: true, totalTokens }
+  return { tokens: truncate(tokens, truncation), isExact: true, howKnown: carried, totalTokens }
 }
 
 /** A router hashes the usual tokens by itself, and takes those of other engines by their hashes alone. */
@@ -128,10 +159,32 @@ function withHash(prompt: PromptTokens): PromptTokens {
 
 /** Beside media the ids are not those that the engine computes: it puts values of its own in their places. */
 export function hasMedia(body: Readonly<Record<string, unknown>>): boolean {
-  return mediaFields.some((name) => body[name] !== undefined && body[name] !== null)
+  return whyMedia(body) !== undefined
 }
 
-const mediaFields = ['image_data', 'audio_data', 'video_data']
+/**
+ * Why the tokens of a request on SGLang's own route are not those of its text alone: media, or a session that the client opened itself,
+ * where earlier turns stand before the text.
+ */
+export function whyMoreThanText(body: Readonly<Record<string, unknown>>): LoadOnly | undefined {
+  const media = whyMedia(body)
+  if (media) return { loadOnly: media, detail: 'media beside a text' }
+  if ((body['session_params'] ?? null) !== null)
+    return { loadOnly: 'stored-response', detail: 'earlier turns of its session stand before the text' }
+  if (body['text'] !== undefined) return undefined
+  if (body['input_embeds'] !== undefined) return { loadOnly: 'embeddings', detail: 'input_embeds' }
+  return { loadOnly: 'malformed', detail: 'neither a text nor ids' }
+}
+
+function whyMedia(body: Readonly<Record<string, unknown>>): LoadOnlyReason | undefined {
+  return mediaFields.find(([name]) => body[name] !== undefined && body[name] !== null)?.[1]
+}
+
+const mediaFields: readonly (readonly [name: string, LoadOnlyReason])[] = [
+  ['image_data', 'media-image'],
+  ['audio_data', 'media-audio'],
+  ['video_data', 'media-video'],
+]
 
 /** A list of ids, which `parseBody` has read already where it is long. */
 function asTokens(value: unknown): Uint32Array | undefined {
@@ -159,7 +212,7 @@ export function byteTokens(
   bytes: Uint8Array,
   fields: readonly FieldSpan[],
   buffers: BufferPool,
-): PromptTokens | undefined {
+): PromptTokens {
   let size = 0
   const spans: FieldSpan[] = []
   for (const name of row.promptFields) {
@@ -168,7 +221,7 @@ export function byteTokens(
     spans.push(span)
     size += span.valueEnd - span.valueStart
   }
-  if (size === 0) return undefined
+  if (size === 0) return noBytes
   const copy = buffers.take(Math.min(size, comparedBytesMax) & ~3)
   let at = 0
   for (const span of spans) {
@@ -179,6 +232,8 @@ export function byteTokens(
   const tokens = new Uint32Array(copy.buffer, copy.byteOffset, copy.length >>> 2)
   return { tokens, isExact: false, totalTokens: size >>> 2 }
 }
+
+const noBytes: PromptTokens = { tokens: new Uint32Array(0), isExact: false }
 
 /** 32,768 blocks of 16. */
 const comparedBytesMax = 2 << 20

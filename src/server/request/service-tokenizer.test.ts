@@ -20,6 +20,8 @@ it.each([
   const tokenizer = createServiceTokenizer(
     {
       tokenizeRequest: () => Promise.resolve(tokens),
+      announce: () => {},
+      notAsked: (_, loadOnly, detail) => ({ loadOnly, detail }),
       counted: (...said) => service.counted(...said),
       idMax: () => undefined,
       fillsEmptyTexts: () => undefined,
@@ -59,6 +61,8 @@ it.each([
         const ids = Uint32Array.of(1, 2)
         return Promise.resolve(new Tokens({ ids, promptCount, source: 'tokenizer', exactness: 'proven' }))
       },
+      announce: () => {},
+      notAsked: (_, loadOnly, detail) => ({ loadOnly, detail }),
       counted: () => {},
       idMax: () => undefined,
       fillsEmptyTexts: () => undefined,
@@ -127,8 +131,11 @@ it('a model may have a renderer of its own: its text becomes the tokens of a cha
   const made = await tokenizer.tokenize(chat('hello'))
   const [begin, mine, end] = [1, [29961, 24669, 29962, 12199], 2] // special tokens are read where they stand, and none is added
   expect([...made!.tokens!]).toEqual([begin, ...mine, end])
-  for (const content of ['unknown', 'odd']) expect(await tokenizer.tokenize(chat(content))).toBe(undefined)
-  expect(await tokenizer.tokenize({ ...chat('hello'), body: undefined })).toBe(undefined)
+  const whyOf = async (request: PromptRequest): Promise<unknown> => (await tokenizer.tokenize(request))?.howKnown
+  expect(await whyOf(chat('unknown'))).toMatchObject({ loadOnly: 'own-renderer' })
+  expect(await whyOf(chat('odd'))).toMatchObject({ loadOnly: 'template-failed' })
+  expect(await whyOf({ ...chat('hello'), body: undefined })).toMatchObject({ loadOnly: 'too-long' })
+  expect(service.counts.prompts['m']!.loadOnly).toEqual({ 'own-renderer': 1, 'template-failed': 1, 'too-long': 1 })
   const text = await tokenizer.tokenize(generateRequest({ model: 'm', text: 'hello' }))
   expect(text!.tokens!.length).toBeLessThan(made!.tokens!.length) // texts are nobody's to render
   await service.close()

@@ -1,9 +1,17 @@
 /** The token service as a model's tokenizer: which of its routes a request takes, and what to do when it has no tokens. */
-import type { Body, Dialect, Route, TokenService } from '../../tokens/index.js'
+import type { Body, Dialect, LoadOnly, Route, TokenService } from '../../tokens/index.js'
 import { Tokens } from '../../tokens/index.js'
 import type { Endpoint } from './endpoints.js'
-import type { EncodedPrompt, PromptRequest, PromptTokenizer, PromptTokens, TokenizerAnswer } from './prompt.js'
-import { hasMedia } from './prompt.js'
+import type {
+  EncodedPrompt,
+  HowKnown,
+  HowSomeKnown,
+  PromptRequest,
+  PromptTokenizer,
+  PromptTokens,
+  TokenizerAnswer,
+} from './prompt.js'
+import { whyMoreThanText } from './prompt.js'
 
 const routes: Readonly<Partial<Record<Endpoint, Route>>> = {
   chat_completions: 'chat',
@@ -42,7 +50,7 @@ const nobody: readonly OtherDialect[] = []
 
 /** Where the service cannot know the tokens (media, no tokenizer, too slow) the prompt's bytes are used. */
 export function createServiceTokenizer(
-  service: Pick<TokenService, 'tokenizeRequest' | 'counted' | 'idMax' | 'fillsEmptyTexts'>,
+  service: Pick<TokenService, 'announce' | 'tokenizeRequest' | 'notAsked' | 'counted' | 'idMax' | 'fillsEmptyTexts'>,
   options: ServiceTokenizerOptions,
 ): PromptTokenizer {
   const { model, deadlineMs = 5_000, others = () => nobody, render } = options
@@ -51,7 +59,11 @@ export function createServiceTokenizer(
     return others().find(({ workerIds }) => workerIds.has(workerId))?.dialect
   }
 
-  async function tokensOf(request: PromptRequest, route: Route, dialect?: Dialect): Promise<PromptTokens | undefined> {
+  function notAsked({ loadOnly, detail }: LoadOnly): NoTokens {
+    return { howKnown: service.notAsked(model, loadOnly, detail) }
+  }
+
+  async function tokensOf(request: PromptRequest, route: Route, dialect?: Dialect): Promise<SaidTokens | NoTokens> {
     const { row, blockSize, signal } = request
     const isGenerate = row.endpoint === 'generate'
     const isRendered = render !== undefined && route !== 'completions'
@@ -60,14 +72,15 @@ export function createServiceTokenizer(
       : isRendered
         ? asRendered(request, render)
         : { body: request.body, raw: request.bytes }
-    if (!shown) return undefined
+    if ('loadOnly' in shown) return notAsked(shown)
     const asked = { raw: shown.raw, signal, deadlineMs }
     const body = shown.body as Body | undefined
     const result = await service.tokenizeRequest(model, isRendered ? 'completions' : route, body, asked, dialect)
-    if (!(result instanceof Tokens)) return undefined
+    if (!(result instanceof Tokens)) return { howKnown: result }
     return {
       tokens: result.ids,
       isExact: true,
+      howKnown: result,
       totalTokens: result.totalCount,
       counted:
         counts.has(route) && result.source !== 'request' && !(isGenerate && result.promptCount > 1)
@@ -89,20 +102,33 @@ export function createServiceTokenizer(
       return service.fillsEmptyTexts(model)
     },
     async tokenize(request): Promise<TokenizerAnswer> {
+      service.announce(model)
       const route = routes[request.row.endpoint]
-      if (!route) return undefined
+      if (!route) return notAsked(otherRoute)
       const usual = await tokensOf(request, route)
+      const asked = others()
+      if (asked.length === 0) return usual
       const encodings: EncodedPrompt[] = []
+      const howOthersKnown: HowSomeKnown[] = []
       // One after the other: what both make alike the second finds remembered.
-      for (const { dialect, workerIds } of others()) {
+      for (const { dialect, workerIds } of asked) {
         const prompt = await tokensOf(request, route, dialect)
-        if (usual ? !isSame(usual, prompt) : prompt) encodings.push({ workerIds, prompt })
+        howOthersKnown.push({ workerIds, howKnown: prompt.howKnown })
+        if (!isSame(usual, prompt)) encodings.push({ workerIds, prompt: prompt.tokens ? prompt : undefined })
       }
-      if (encodings.length === 0) return usual
-      return usual ? { ...usual, encodings } : { encodings }
+      return { ...usual, howOthersKnown, encodings: encodings.length === 0 ? undefined : encodings }
     },
   }
 }
+
+type SaidTokens = PromptTokens & { readonly howKnown: HowKnown }
+
+interface NoTokens {
+  readonly tokens?: undefined
+  readonly howKnown: LoadOnly
+}
+
+const otherRoute: LoadOnly = { loadOnly: 'other-route', detail: 'prompts of this route are not tokenized' }
 
 interface Shown {
   readonly body: object | undefined
@@ -110,29 +136,27 @@ interface Shown {
 }
 
 /** A chat as the text that somebody else makes of it. */
-function asRendered(request: PromptRequest, render: (request: ParsedPrompt) => string | undefined): Shown | undefined {
+function asRendered(request: PromptRequest, render: (request: ParsedPrompt) => string | undefined): Shown | LoadOnly {
   const { body } = request
+  if (!body) return { loadOnly: 'too-long', detail: 'the request is too long to be rendered at once' }
   try {
-    const prompt = body && render({ ...request, body })
-    if (prompt === undefined) return undefined
+    const prompt = render({ ...request, body })
+    if (prompt === undefined) return { loadOnly: 'own-renderer', detail: 'its renderer does not know the request' }
     return { body: { model: request.model, prompt, add_special_tokens: false, is_rendered: true } }
   } catch {
-    return undefined
+    return { loadOnly: 'template-failed', detail: 'its renderer failed' }
   }
 }
 
-/**
- * What SGLang's own route encodes: a text, or several, as its completions do. Undefined beside media, and in a session that the client
- * opened itself, where earlier turns stand before the text.
- */
-function asCompletion({ body, bytes }: PromptRequest): Shown | undefined {
+/** What SGLang's own route encodes: a text, or several, as its completions do. */
+function asCompletion({ body, bytes }: PromptRequest): Shown | LoadOnly {
   if (!body) return { body, raw: bytes } // a long one is a completion already
-  if (body['text'] === undefined || hasMedia(body) || (body['session_params'] ?? null) !== null) return undefined
-  return { body: { model: body['model'], prompt: body['text'] } }
+  return whyMoreThanText(body) ?? { body: { model: body['model'], prompt: body['text'] } }
 }
 
-function isSame(one: PromptTokens, other: PromptTokens | undefined): boolean {
-  if (one.tokens.length !== other?.tokens.length || one.totalTokens !== other.totalTokens) return false
+function isSame(one: PromptTokens | NoTokens, other: PromptTokens | NoTokens): boolean {
+  if (!one.tokens || !other.tokens) return one.tokens === other.tokens
+  if (one.tokens.length !== other.tokens.length || one.totalTokens !== other.totalTokens) return false
   const isEqual = Buffer.compare(bytesOf(one.tokens), bytesOf(other.tokens)) === 0
   return isEqual && one.blockMmInfos === undefined && other.blockMmInfos === undefined
 }

@@ -3,6 +3,7 @@ import type { ErrorCode } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { Counter, Gauge, Histogram, Metrics } from '../../telemetry/index.js'
 import { workerLabels } from '../../telemetry/index.js'
+import type { LoadOnlyReason } from '../../tokens/index.js'
 import type { Endpoint } from '../request/endpoints.js'
 import type { PromptTokens } from '../request/prompt.js'
 import { PairMeters } from './pair-meters.js'
@@ -154,6 +155,11 @@ export class ModelMeters {
     if (tokenizeMs === undefined) return
     this.#tokenizeSeconds.observe(tokenizeMs / 1000)
     this.#tokenizerLatency.observe(tokenizeMs)
+  }
+
+  /** Nobody was asked for the tokens of a prompt, so that nobody else has counted it. */
+  loadOnlyPrompt(reason: LoadOnlyReason): void {
+    this.#counter(`load-only/${reason}`, () => this.#metrics.loadOnlyPrompts.with({ model: this.model, reason })).inc()
   }
 
   firstToken(sinceStartMs: number): void {

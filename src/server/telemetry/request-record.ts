@@ -11,8 +11,8 @@ import type { EndedRequest } from '../options.js'
 import type { Usage } from '../relay/usage.js'
 import type { EndpointRow } from '../request/endpoints.js'
 import type { Prepared } from '../request/prepare.js'
-import type { PromptTokens } from '../request/prompt.js'
-import { totalTokensOf } from '../request/prompt.js'
+import type { HowKnown, PromptTokens } from '../request/prompt.js'
+import { howKnownOn, totalTokensOf, howKnownWords } from '../request/prompt.js'
 import type { Worker } from '../workers/worker.js'
 import type { ModelMeters, RequestType, ShedReason } from './request-meters.js'
 import { errorTypeOf, shedReasonOf } from './request-meters.js'
@@ -38,6 +38,8 @@ export class RequestRecord {
   #type: RequestType = 'unary'
   #isQueued = true
   #promptTokens = 0
+  #known: Pick<PromptTokens, 'howKnown' | 'howOthersKnown'> | undefined
+  #howKnown: HowKnown | undefined
   #counted: PromptTokens['counted']
   #outputTokens = 0
   #firstTokenAtMs: number | undefined
@@ -61,6 +63,11 @@ export class RequestRecord {
 
   get isStream(): boolean {
     return this.#type === 'stream'
+  }
+
+  /** How the tokens of the prompt are known, by the worker that was chosen last; undefined where nobody looked. */
+  get howKnown(): HowKnown | undefined {
+    return this.#howKnown
   }
 
   get sinceStartMs(): number {
@@ -112,7 +119,10 @@ export class RequestRecord {
     }
   }
 
-  prompt(prompt: PromptTokens | undefined): void {
+  /** `known` is all that is known of a prompt, also of one that has nothing to compare. */
+  prompt(prompt: PromptTokens | undefined, known: PromptTokens | undefined): void {
+    this.#known = known
+    this.#howKnown = known?.howKnown
     if (!prompt) return
     this.#promptTokens = totalTokensOf(prompt)
     this.#counted = prompt.counted
@@ -131,11 +141,12 @@ export class RequestRecord {
   ): void {
     const tokens = prompt?.tokens.length ?? 0
     this.#counted = prompt?.counted
+    this.#howKnown = this.#known && howKnownOn(this.#known, answer.workerId)
     if (model.looksAtPrompts && !hints.isDryRun) {
       const blocks = Math.ceil(tokens / model.spec.blockSize)
       model.routerMetrics.requestRouted(tokens, answer.effectiveOverlapBlocks, blocks)
     }
-    this.#span?.routed(model.name, answer, isRankUnknown)
+    this.#span?.routed(model.name, answer, isRankUnknown, this.#howKnown)
   }
 
   /** The answer that will be acted on. */
@@ -217,6 +228,7 @@ export class RequestRecord {
       firstTokenAtMs: this.#firstTokenAtMs,
       status,
       tokens: tokens && tokens.length > 0 ? tokens : undefined,
+      howKnown: this.#howKnown,
       promptTokens: this.#promptTokens,
       outputTokens: this.#outputTokens,
       workerId,
@@ -244,7 +256,14 @@ export class RequestRecord {
     const durationMs = this.sinceStartMs
     own.finished(endpoint, this.#type, errorTypeOf(status, overloadStatus), durationMs, this.#outputTokens)
     log.debug(
-      { request_id: this.#publicId, model: own.model, worker: this.#worker?.label, status, duration_ms: durationMs },
+      {
+        request_id: this.#publicId,
+        model: own.model,
+        worker: this.#worker?.label,
+        status,
+        duration_ms: durationMs,
+        ...howKnownWords(this.#howKnown),
+      },
       'a request ended',
     )
   }

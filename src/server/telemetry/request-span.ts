@@ -3,6 +3,7 @@ import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api'
 import { context as contexts, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { RouteAnswer } from '../../routing/index.js'
+import type { HowKnown } from '../request/prompt.js'
 
 /** The half of a request that another worker does, below the request's own span. */
 export class LegSpan {
@@ -54,12 +55,13 @@ export class RequestSpan {
     return inContext(this.#context, headers)
   }
 
-  routed(model: string, answer: RouteAnswer, isRankUnknown: boolean): void {
+  routed(model: string, answer: RouteAnswer, isRankUnknown: boolean, howKnown: HowKnown | undefined): void {
     this.#span.setAttributes({
       'warmroute.model': model,
       'warmroute.worker_id': String(answer.workerId),
       ...(isRankUnknown ? {} : { 'warmroute.dp_rank': answer.dpRank, 'warmroute.cached_tokens': answer.cachedTokens }),
       'warmroute.waited_ms': answer.waitedMs,
+      ...attributesOf(howKnown),
     })
   }
 
@@ -72,6 +74,12 @@ export class RequestSpan {
     if (status >= 400) this.#span.setStatus({ code: SpanStatusCode.ERROR })
     this.#span.end()
   }
+}
+
+function attributesOf(howKnown: HowKnown | undefined): Attributes {
+  if (!howKnown) return {}
+  if ('loadOnly' in howKnown) return { 'warmroute.load_only': howKnown.loadOnly }
+  return { 'warmroute.tokens_source': howKnown.source, 'warmroute.tokens_exactness': howKnown.exactness }
 }
 
 function inContext(context: Context, headers: IncomingHttpHeaders): IncomingHttpHeaders {

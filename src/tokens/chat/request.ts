@@ -29,6 +29,7 @@ export type LoadOnlyReason =
   | 'busy'
   | 'deadline'
   | 'source-failed'
+  | 'other-route' // what the engine makes of its prompts nobody looks at
 
 export class LoadOnlyError extends Error {
   override readonly name = 'LoadOnlyError'
