@@ -37,6 +37,14 @@ const tokenizers = [
       ],
     }),
   ),
+  // And where the cut would be before its last byte.
+  changedTokenizer('gpt2', 'with a digit at the end of another', {
+    added_tokens: [
+      added(50_256, '<|endoftext|>', {}),
+      added(50_257, '9', {}),
+      added(50_258, 'z!9', { single_word: true }),
+    ],
+  }),
   ofGpt2('with words of their own', { single_word: true }),
   ofGpt2('with words of their own, normalised', { single_word: true, normalized: true }),
   ofGpt2('with words that strip', { lstrip: true, rstrip: true }),
@@ -68,6 +76,7 @@ const hards = [
   'ingqz qz 5qz',
   '5!9qz !9qz 5!9!9qz!9qz5 !9 5',
   'ing7z 7z 57z',
+  'qz!9 xz!9 z!9 z!9x 9',
   'x<|endoftext|>\nqz x<|endoftext|>\n\nqz ',
   'e\u0301 x<|im_end|>好 e\u0301<|im_end|>\u0301 x<|endoftext|>',
   '<|endoftext|>ing<|endoftext|>  ing ',

@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { realTokenizer } from '../real-tokenizers.case.js'
+import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
 import { findMerge } from '../vocabulary/vocabulary.js'
 import { Merger } from './merge.js'
 
@@ -41,3 +42,28 @@ it('merges pieces of every length as the definition does', () => {
     { numRuns: 300 },
   )
 })
+
+it('merges a long piece by the rank of its merges, however many there are', () => {
+  const letters = ['a', 'b', 'ab', 'ba', 'abb']
+  const bytes = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`)
+  const vocab = Object.fromEntries([...bytes, ...letters].map((token, id) => [token, id]))
+  const merges = [
+    ['a', 'b'],
+    ['ab', 'b'],
+    ['b', 'a'],
+  ] as const
+  const built = buildVocabulary({ type: 'BPE', vocab, merges }, 'sentencepiece')
+  if (typeof built === 'string') throw new Error(built)
+  const far = built.mergeSlots.map((word, at) => (at % 4 === 2 && word < 3 ? word + ranksBefore : word))
+  const text = 'abbbabaabbab'.repeat(9)
+  const merged = [built.mergeSlots, far].map((mergeSlots) => {
+    const merger = new Merger({ ...built, mergeSlots })
+    merger.reserve(text.length)
+    for (const [at, letter] of [...text].entries()) merger.symbols[at] = vocab[letter]!
+    return [...merger.symbols.subarray(0, merger.merge(text.length))]
+  })
+  expect(merged[1]).toEqual(merged[0])
+})
+
+/** As many as a file of the size that we read can list. */
+const ranksBefore = 2 ** 26 - 3

@@ -78,7 +78,7 @@ export class Merger {
     }
   }
 
-  /** Heap keys are rank * 2^31 + position: the order of merging is the order of the keys, and a double holds them exactly. */
+  /** Heap keys are rank * 2^27 + position: the order of merging is the order of the keys, and a double holds them exactly. */
   #heap(count: number): number {
     const symbols = this.symbols
     const slots = this.#mergeSlots
@@ -121,7 +121,8 @@ export class Merger {
   }
 }
 
-const positions = 2 ** 31
+/** More bytes than a text may have; and 2^26 ranks are more than a file of the size that we read can list. */
+const positions = 2 ** 27
 
 class KeyHeap {
   size = 0

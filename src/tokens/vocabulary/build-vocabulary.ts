@@ -164,7 +164,7 @@ function markWholeTokens(vocabulary: Vocabulary, kind: EncoderPlan['kind']): voi
     const to = tokenStart[id + 1]!
     if (from === to) continue
     const count = writeSymbols(vocabulary, kind, merger, tokenBytes, from, to)
-    isWhole[id] = merger.merge(count) === 1 && merger.symbols[0] === id ? 1 : 0
+    isWhole[id] = merger.merge(count) === 1 ? 1 : 0 // no other token has the same bytes
   }
 }
 
