@@ -43,10 +43,9 @@ export class AddedTokenFinder {
   /** Whether a token begins with white space. */
   readonly #isSpaced: boolean
 
+  /** No two of them are written alike, and none is empty. */
   constructor(tokens: readonly AddedTokenEntry[], classes: Uint8Array) {
-    const candidates = tokens
-      .filter((entry) => entry.content !== '')
-      .map((entry) => ({ bytes: encoder.encode(entry.content), entry }))
+    const candidates = tokens.map((entry) => ({ bytes: encoder.encode(entry.content), entry }))
     for (const candidate of candidates) this.#plant(candidate)
     const firsts = new Set(candidates.map((candidate) => candidate.bytes[0]!))
     this.onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
@@ -107,7 +106,7 @@ export class AddedTokenFinder {
       node = this.#edges.get(edge) ?? this.#ends.push(undefined) - 1
       this.#edges.set(edge, node)
     }
-    this.#ends[node] ??= candidate // of two that are written alike the first counts
+    this.#ends[node] = candidate
     this.#firsts[candidate.bytes[0]!] = 1
   }
 

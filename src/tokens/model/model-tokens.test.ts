@@ -99,22 +99,25 @@ describe('a body that is only there as bytes', () => {
   })
 })
 
-it('refuses a text that is longer than it may be, in whatever form it comes', async () => {
-  const model = new ModelTokens(qwen, pool, { textMax: 100 })
-  const [fits, long] = ['a '.repeat(50), 'a '.repeat(51)]
-  const raw = (prompt: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify({ prompt }))
-  const tooLong = { code: 'WR_TOKENS_TEXT_TOO_LONG', details: { lengthMax: 100 } }
-  expect((await model.encode(fits, false)).length).toBeGreaterThan(0)
-  await expect(model.encode(long, false)).rejects.toMatchObject(tooLong)
-  for (const prompt of [long, ['a', long]]) {
-    await expect(model.tokenize('completions', { prompt })).rejects.toMatchObject(tooLong)
-    await expect(model.tokenize('completions', undefined, { raw: raw(prompt) })).rejects.toMatchObject(tooLong)
-  }
-  const messages = [{ role: 'user', content: long }]
-  const inThread = model.tokenize('chat', undefined, { raw: new TextEncoder().encode(JSON.stringify({ messages })) })
-  for (const chat of [model.tokenize('chat', { messages }), inThread])
-    await expect(chat).rejects.toMatchObject({ code: 'WR_TOKENS_TEMPLATE_FAILED' })
-})
+it.each([{}, { turnUnitsMax: 10 }])(
+  'refuses a text that is longer than it may be, in whatever form it comes: %o',
+  async (options) => {
+    const model = new ModelTokens(qwen, pool, { textMax: 100, ...options })
+    const [fits, long] = ['a '.repeat(50), 'a '.repeat(51)]
+    const raw = (prompt: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify({ prompt }))
+    const tooLong = { code: 'WR_TOKENS_TEXT_TOO_LONG', details: { lengthMax: 100 } }
+    expect((await model.encode(fits, false)).length).toBeGreaterThan(0)
+    await expect(model.encode(long, false)).rejects.toMatchObject(tooLong)
+    for (const prompt of [long, ['a', long]]) {
+      await expect(model.tokenize('completions', { prompt })).rejects.toMatchObject(tooLong)
+      await expect(model.tokenize('completions', undefined, { raw: raw(prompt) })).rejects.toMatchObject(tooLong)
+    }
+    const messages = [{ role: 'user', content: long }]
+    const inThread = model.tokenize('chat', undefined, { raw: new TextEncoder().encode(JSON.stringify({ messages })) })
+    for (const chat of [model.tokenize('chat', { messages }), inThread])
+      await expect(chat).rejects.toMatchObject({ code: 'WR_TOKENS_TEMPLATE_FAILED' })
+  },
+)
 
 it('counts what the caches of a thread did once', async () => {
   const model = new ModelTokens(loadModel(tokenizerFolder('qwen3'), 'counted'), pool, { loopBytesMax: 0 })

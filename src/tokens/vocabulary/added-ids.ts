@@ -1,19 +1,63 @@
 /**
- * The ids of added tokens, as engines have them: a token that the vocabulary has keeps that id, and every other one takes the next that is
- * free. What the file says of them is not looked at: a list with a gap in it, or in another order, is numbered anew.
+ * The added tokens as engines have them: those that `tokenizer.json` lists, and those of `tokenizer_config.json`, which transformers adds to
+ * them. A token that the vocabulary has keeps that id, and every other one takes the next that is free. What the files say of ids is not looked
+ * at: a list with a gap in it, or in another order, is numbered anew.
  */
-import type { AddedTokenEntry, TokenizerFile } from './tokenizer-file.js'
+import type { AddedTokenEntry, TokenizerConfigFile, TokenizerFile } from './tokenizer-file.js'
+import { specialTokenText } from './tokenizer-file.js'
 
-/** Of two that are written alike the first counts, and one that is empty is none. */
-export function numberAddedTokens({ model, added_tokens: listed = [] }: TokenizerFile): AddedTokenEntry[] {
-  const { known, size } = idsOf(model.vocab)
+type Described = Omit<AddedTokenEntry, 'id'>
+
+/** Of several that are written alike the last one says how the token is found; one that is empty is none. */
+export function numberAddedTokens(file: TokenizerFile, config: TokenizerConfigFile = {}): AddedTokenEntry[] {
+  const { known, size } = idsOf(file.model.vocab)
+  const listed = file.added_tokens ?? []
   let next = size // also where the vocabulary has gaps
   const numbered = new Map<string, AddedTokenEntry>()
-  for (const token of listed) {
-    if (token.content === '' || numbered.has(token.content)) continue
-    numbered.set(token.content, { ...token, id: known(token.content) ?? next++ })
+  for (const token of [...listed, ...tokensOfConfig(config, listed)]) {
+    if (token.content === '') continue
+    const id = numbered.get(token.content)?.id ?? known(token.content) ?? next++
+    numbered.set(token.content, { ...token, id })
   }
   return [...numbered.values()]
+}
+
+const specialNames = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
+
+/** In the order of their ids there, and then the special tokens that it names beside them. */
+function tokensOfConfig(config: TokenizerConfigFile, listed: readonly Described[]): Described[] {
+  const lists = [config['additional_special_tokens'], config['extra_special_tokens']]
+  const named = [...specialNames.map((name) => config[name]), ...lists.flatMap(itemsOf)]
+  const specials = new Set(named.map(specialTokenText))
+  const decoder = Object.entries(recordOf(config['added_tokens_decoder'])).sort(([a], [b]) => Number(a) - Number(b))
+  const described = decoder.flatMap(([, entry]) => describe(entry, specials))
+  const there = new Set([...listed, ...described].map(({ content }) => content))
+  return [...described, ...named.flatMap((entry) => describe(entry, specials)).filter((it) => !there.has(it.content))]
+}
+
+function describe(entry: unknown, specials: ReadonlySet<string | undefined>): Described[] {
+  const content = specialTokenText(entry)
+  if (content === undefined) return []
+  const flags = recordOf(entry)
+  const special = specials.has(content) || flags['special'] === true
+  return [
+    {
+      content,
+      special,
+      single_word: flags['single_word'] === true,
+      lstrip: flags['lstrip'] === true,
+      rstrip: flags['rstrip'] === true,
+      normalized: typeof flags['normalized'] === 'boolean' ? flags['normalized'] : !special,
+    },
+  ]
+}
+
+function itemsOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : Object.values(recordOf(value))
+}
+
+function recordOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 }
 
 /** A unigram model has a list of pieces, whose places are their ids. */

@@ -98,9 +98,9 @@ export function planEncoder(
   config: TokenizerConfigFile,
   options: PlanOptions = {},
 ): EncoderPlan | LibraryPlan {
-  const addedTokens = numberAddedTokens(file)
+  const addedTokens = numberAddedTokens(file, config)
   const specials = planSpecials(file, config, addedTokens)
-  const shape = planShape(file, config, options.llamaPrefix ?? 'auto')
+  const shape = planShape({ ...file, added_tokens: addedTokens }, config, options.llamaPrefix ?? 'auto')
   if (typeof shape === 'string') return { kind: 'library', reason: shape, ...specials }
   return { ...shape, ...specials, addedTokens }
 }
