@@ -59,7 +59,7 @@ it('merges a long piece by the rank of its merges, however many there are', () =
   const merged = [built.mergeSlots, far].map((mergeSlots) => {
     const merger = new Merger({ ...built, mergeSlots })
     merger.reserve(text.length)
-    for (const [at, letter] of [...text].entries()) merger.symbols[at] = vocab[letter]!
+    for (let at = 0; at < text.length; at++) merger.symbols[at] = vocab[text[at]!]!
     return [...merger.symbols.subarray(0, merger.merge(text.length))]
   })
   expect(merged[1]).toEqual(merged[0])

@@ -44,7 +44,7 @@ it('the last of those that are written alike says how a token is found, of which
         added_tokens: list.map((token) => ({ ...token, id: 0 })),
       })
       const rust = RustTokenizer.fromString(JSON.stringify(numbered([...listed, ...configured])))
-      const plan = planEncoder(numbered(listed), { added_tokens_decoder: { ...configured } })
+      const plan = planEncoder(numbered(listed), { added_tokens_decoder: Object.fromEntries(configured.entries()) })
       if (plan.kind === 'library') throw new Error(plan.reason)
       const encoder = new Encoder(plan, built)
       for (const text of some) {
