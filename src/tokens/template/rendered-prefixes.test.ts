@@ -283,6 +283,16 @@ it('renders a template in full once a comparison has refuted it', () => {
   expect(prefixes.byteLength).toBe(0)
 })
 
+it('compares the first renderings of a template, and then some of them for as long as it is used', () => {
+  const template = new Template(parseTemplate('{% for m in messages %}{{ m.content }}{% endfor %}'))
+  const prefixes = new RenderedPrefixes<Kept>(1 << 20, { comparedFirst: 2, comparedEvery: 3 })
+  const compared = Array.from({ length: 12 }, (_, index) => {
+    keep(prefixes.render(template, { messages: conversation(9 + index) }, options))
+    return prefixes.counts.compared
+  })
+  expect(compared).toEqual([0, 1, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5]) // the first goes on from nothing
+})
+
 it('goes on from a rendering of the same template only', () => {
   const prefixes = new RenderedPrefixes<Kept>(1 << 20, { comparedFirst: 0, comparedEvery: Infinity })
   const [square, round] = ['[]', '()'].map(
