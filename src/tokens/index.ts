@@ -13,6 +13,8 @@ export type { CacheCounts } from './encode/ids-cache.js'
 export { FolderTokenizer } from './model/folder-tokenizer.js'
 export type { ModelCounts, TokenizeOptions } from './model/model-tokens.js'
 export { unwritten } from './next-turn.js'
+export type { ModelStatus } from './model-status.js'
+export type { PromptCounts } from './prompt-tally.js'
 export type { PoolCounts, PoolOptions } from './pool/pool.js'
 export type { HubOptions } from './sources/download.js'
 export type { EngineEndpoint } from './sources/engine-tokens.js'
@@ -21,13 +23,7 @@ export type { LearnAgainOptions } from './sources/learn-again.js'
 export type { SourceName } from './sources/source.js'
 export type { LoadOnly } from './load-only.js'
 export { TokenService } from './token-service.js'
-export type {
-  ModelSources,
-  ModelStatus,
-  PromptCounts,
-  ServiceCounts,
-  ServiceOptions,
-} from './token-service.js'
+export type { ModelSources, ServiceCounts, ServiceOptions } from './token-service.js'
 export { Tokens } from './tokens.js'
 export type { Exactness, TokensSource, TokensTook } from './tokens.js'
 export type { PrefixCounts } from './template/rendered-prefixes.js'

@@ -8,7 +8,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
-import type { ModelSources, ModelStatus } from './token-service.js'
+import type { ModelStatus } from './model-status.js'
+import type { ModelSources } from './token-service.js'
 import { TokenService } from './token-service.js'
 
 /** What waits for an answer, by the number of its search. */

@@ -21,12 +21,14 @@ import type { ModelFolders } from './sources/model-folders.js'
 import { folderFinders } from './sources/model-folders.js'
 import { isLongBody, spellInSlices } from './long-body.js'
 import { compareWithEngine } from './parity/compare-with-engine.js'
-import type { CountedCounts } from './parity/counted-prompts.js'
-import { CountedPrompts } from './parity/counted-prompts.js'
+import type { ModelStatus, OtherShown } from './model-status.js'
+import { nothing, otherStatus, Shown, trtllmTrouble, usualStatus } from './model-status.js'
+import type { PromptCounts } from './prompt-tally.js'
+import { add, PromptTally } from './prompt-tally.js'
 import type { OwnRenderers } from './sources/own-renderers.js'
 import { whyOwnRendered, withoutOwnRendered } from './sources/own-renderers.js'
 import type { SourceName, TokenSource } from './sources/source.js'
-import type { Exactness, Tokens, TokensSource } from './tokens.js'
+import type { Tokens } from './tokens.js'
 import type { PlanOptions } from './vocabulary/plan.js'
 
 /** Where a model's tokens may come from, tried in this order: its files, then an engine that serves it. */
@@ -37,31 +39,6 @@ export interface ModelSources extends ModelFolders {
   /** Bytes of the model's caches. */
   readonly cacheBytes?: number | undefined
   readonly textMax?: number | undefined
-}
-
-export interface ModelStatus {
-  readonly source: SourceName
-  /** Folder or address. */
-  readonly from: string | undefined
-  /** `own` for our exact paths, `library` where the library encodes, with the reason. */
-  readonly encoder: 'own' | 'library' | 'engine' | 'none'
-  readonly reason: string | undefined
-  /** What an engine is asked for: the new end of a prompt, or the whole of it, with the reason. */
-  readonly asks?: 'ends' | 'whole' | undefined
-  /** What an engine cannot be asked for, so that load alone decides about it. */
-  readonly unaskable?: string | undefined
-  /** Why no tokens come from the engine that serves the model, or other ones than from us: nothing that depends on them may be called exact. */
-  readonly trouble?: string | undefined
-  /** Sources that were tried before, and why they did not serve. */
-  readonly tried: readonly string[]
-}
-
-/** The prompts of one model: how their tokens are known, or why they are not. */
-export interface PromptCounts {
-  readonly tokenized: Readonly<Partial<Record<`${TokensSource}/${Exactness}`, number>>>
-  readonly loadOnly: Readonly<Partial<Record<LoadOnlyReason, number>>>
-  /** Those that the engine counted, too. */
-  readonly counted: CountedCounts
 }
 
 export interface ServiceCounts {
@@ -90,19 +67,8 @@ interface Served {
 }
 
 /** An engine of another kind than the one by whose rules the model's prompts are built. */
-interface OtherEngine {
+interface OtherEngine extends OtherShown {
   readonly rules: Partial<PromptRules>
-  /** Its address. */
-  readonly from: string | undefined
-  readonly engine: EngineTokens | undefined
-  readonly counted: CountedPrompts
-}
-
-interface PromptMaps {
-  readonly tokenized: Map<string, number>
-  readonly loadOnly: Map<LoadOnlyReason, number>
-  /** By engines of every kind. */
-  readonly counted: CountedPrompts
 }
 
 export interface ServiceOptions extends PoolOptions {
@@ -110,19 +76,8 @@ export interface ServiceOptions extends PoolOptions {
   readonly learnAgain?: LearnAgainOptions
 }
 
-/** It has a route for plain texts alone, and does not say what it puts around them. */
-const trtllmTrouble = 'TensorRT-LLM tokenizes no chats for others (it has /_internal/tokenize, for bare texts)'
-
 const loadDeadlineMs = 120_000
 const answerDeadlineMs = 5000
-const nothing: ModelStatus = {
-  source: 'none',
-  from: undefined,
-  encoder: 'none',
-  reason: 'no source knows the model',
-  tried: [],
-}
-
 export class TokenService {
   readonly #pool: TokenPool
   readonly #learnAgain: LearnAgainOptions | undefined
@@ -131,10 +86,10 @@ export class TokenService {
   readonly #ending = new Set<Promise<void>>()
   readonly #models = new Map<string, Served>()
   readonly #loadOnly = new Map<LoadOnlyReason, number>()
-  readonly #prompts = new Map<string, PromptMaps>()
+  readonly #prompts = new Map<string, PromptTally>()
   readonly #others = new Map<string, Map<Dialect, OtherEngine>>()
   /** Of the source that serves the model now, by engines of the usual kind. */
-  readonly #counted = new Map<string, CountedPrompts>()
+  readonly #shown = new Map<string, Shown>()
   /** For each name the number of the search whose outcome serves it, or of its removal: a search that began earlier never replaces it. */
   readonly #searches = new Map<string, number>()
   #isClosed = false
@@ -173,17 +128,17 @@ export class TokenService {
     if (this.#isClosed || search < (this.#searches.get(model) ?? 0)) return this.status(model)
     this.#searches.set(model, search)
     this.#models.set(model, served)
-    this.#counted.set(model, new CountedPrompts())
+    this.#shown.set(model, new Shown())
     this.#goOn(model, served)
-    if (!this.#prompts.has(model)) this.#prompts.set(model, newPrompts())
+    if (!this.#prompts.has(model)) this.#prompts.set(model, new PromptTally())
     return this.status(model)
   }
 
   /** The model is served, though perhaps no source was found for it yet: its prompts are counted from now on. One that was removed stays so. */
-  announce(model: string): void {
+  announce(model: string, reason: string | undefined = nothing.reason): void {
     if (this.#prompts.has(model) || this.#searches.has(model) || this.#isClosed) return
-    this.#models.set(model, { source: undefined, status: nothing })
-    this.#prompts.set(model, newPrompts())
+    this.#models.set(model, { source: undefined, status: { ...nothing, reason } })
+    this.#prompts.set(model, new PromptTally())
   }
 
   #goOn(model: string, { goOn }: Served): void {
@@ -210,7 +165,7 @@ export class TokenService {
         rules: { ...rules, dialect },
         from: engine?.url,
         engine: isAsked ? this.#engine(engine, other) : undefined,
-        counted: new CountedPrompts(),
+        shown: new Shown(),
       })
     }
     this.#others.set(model, others)
@@ -222,7 +177,7 @@ export class TokenService {
     this.#goingOn.delete(model)
     this.#models.delete(model)
     this.#prompts.delete(model)
-    this.#counted.delete(model)
+    this.#shown.delete(model)
     this.#searches.set(model, this.#nextSearch++) // what still searches does not bring it back
   }
 
@@ -242,13 +197,7 @@ export class TokenService {
     const served = this.#models.get(model)
     const other = dialect === undefined ? undefined : this.#others.get(model)?.get(dialect)
     if (!served) return nothing
-    return other ? otherStatus(served, other) : this.#usualStatus(model, served)
-  }
-
-  #usualStatus(model: string, { source, status }: Served): ModelStatus {
-    const counted = this.#counted.get(model)?.trouble
-    if (!(source instanceof EngineTokens)) return { ...status, trouble: status.trouble ?? counted }
-    return { ...status, ...askedOf(source), trouble: source.trouble ?? counted }
+    return other ? otherStatus(served, other) : usualStatus(served, this.#shown.get(model))
   }
 
   /** The highest token id that the model has; undefined where no files of it are at hand. */
@@ -268,7 +217,7 @@ export class TokenService {
       tokenized: this.#tokenized,
       loadOnly: Object.fromEntries(this.#loadOnly),
       pool: this.#pool.counts,
-      prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, countsOfPrompts(it)])),
+      prompts: Object.fromEntries([...this.#prompts].map(([name, it]) => [name, it.counts])),
       models: Object.fromEntries([...this.#models].map(([name, served]) => [name, countsOf(served)])),
       others: Object.fromEntries([...this.#others].map(([name, others]) => [name, countsOfOthers(others)])),
     }
@@ -276,9 +225,12 @@ export class TokenService {
 
   /** An engine said how many tokens a prompt had of which we made `own`. `dialect`: it is of another kind than the usual one. */
   counted(model: string, own: number, engines: number, dialect?: Dialect): void {
-    const ofKind = dialect === undefined ? this.#counted.get(model) : this.#others.get(model)?.get(dialect)?.counted
-    ofKind?.compare(own, engines)
+    this.#shownTo(model, dialect)?.counted.compare(own, engines)
     this.#prompts.get(model)?.counted.compare(own, engines)
+  }
+
+  #shownTo(model: string, dialect: Dialect | undefined): Shown | undefined {
+    return dialect === undefined ? this.#shown.get(model) : this.#others.get(model)?.get(dialect)?.shown
   }
 
   /** A prompt of the model that was not asked for here, and why nobody could have said its tokens. */
@@ -302,6 +254,7 @@ export class TokenService {
     const served = dialect === undefined ? this.#models.get(model) : this.#servedBy(model, dialect)
     if (!served?.source)
       return this.#count(model, { loadOnly: 'no-tokenizer', detail: served?.status.reason ?? nothing.reason! })
+    const shown = this.#shownTo(model, dialect) // of this source: another may serve before the tokens are there
     try {
       const asked = served.rules ? { ...options, rules: served.rules } : options
       const isLong = body !== undefined && isLongBody(body, options.raw)
@@ -309,11 +262,14 @@ export class TokenService {
       const source = withoutOwnRendered(served.source, served.own, dialect ?? served.dialect ?? 'vllm')
       const tokens = await this.#tokensFrom(source, served.engine, route, isLong ? undefined : body, given)
       this.#tokenized++
-      add(this.#prompts.get(model)?.tokenized, `${tokens.source}/${tokens.exactness}`)
+      this.#prompts.get(model)?.tokenized(tokens)
+      shown?.runs.tokenized(route)
       return tokens
     } catch (error) {
       options.signal?.throwIfAborted()
-      return this.#count(model, asLoadOnly(error))
+      const answer = asLoadOnly(error)
+      shown?.runs.loadOnly(route, answer.loadOnly)
+      return this.#count(model, answer)
     }
   }
 
@@ -358,7 +314,7 @@ export class TokenService {
 
   #count(model: string, answer: LoadOnly): LoadOnly {
     add(this.#loadOnly, answer.loadOnly)
-    add(this.#prompts.get(model)?.loadOnly, answer.loadOnly)
+    this.#prompts.get(model)?.loadOnly(answer.loadOnly)
     return answer
   }
 
@@ -438,34 +394,9 @@ export class TokenService {
   }
 }
 
-/** Files serve every kind by its rules; without them each kind has an engine of its own. */
-function otherStatus({ source, status }: Served, { engine, from, counted }: OtherEngine): ModelStatus {
-  if (!(source instanceof EngineTokens)) return { ...status, trouble: counted.trouble }
-  const { tried } = status
-  if (!engine) return { ...nothing, reason: trtllmTrouble, trouble: trtllmTrouble, tried }
-  const trouble = engine.trouble ?? counted.trouble
-  return { source: 'engine', from, encoder: 'engine', ...askedOf(engine), trouble, tried }
-}
-
 function countsOfOthers(others: ReadonlyMap<Dialect, OtherEngine>): Partial<Record<Dialect, ModelCounts>> {
   const asked = [...others].flatMap(([dialect, { engine }]) => (engine ? [[dialect, engine.counts] as const] : []))
   return Object.fromEntries(asked)
-}
-
-function askedOf({ wholeReason, unaskable }: EngineTokens): Pick<ModelStatus, 'asks' | 'reason' | 'unaskable'> {
-  return { asks: wholeReason === undefined ? 'ends' : 'whole', reason: wholeReason, unaskable }
-}
-
-function newPrompts(): PromptMaps {
-  return { tokenized: new Map(), loadOnly: new Map(), counted: new CountedPrompts() }
-}
-
-function countsOfPrompts({ tokenized, loadOnly, counted }: PromptMaps): PromptCounts {
-  return {
-    tokenized: Object.fromEntries(tokenized),
-    loadOnly: Object.fromEntries(loadOnly),
-    counted: counted.counts,
-  }
 }
 
 /** Without the sentence of its code, which whoever lists these says once. */
@@ -493,8 +424,4 @@ function countsOf({ source, engine }: Served): ModelCounts | undefined {
 /** The memory of bytes that have it for themselves: it need not be copied to a thread. */
 function wholeBuffer({ buffer, byteLength }: Uint8Array): readonly ArrayBuffer[] {
   return buffer instanceof ArrayBuffer && buffer.byteLength === byteLength ? [buffer] : []
-}
-
-function add<Key>(counts: Map<Key, number> | undefined, key: Key): void {
-  counts?.set(key, (counts.get(key) ?? 0) + 1)
 }

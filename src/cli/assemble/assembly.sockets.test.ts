@@ -223,7 +223,12 @@ async function muted(url: string, told?: Promise<void>) {
 
 it('does not call a worker exact whose engine gives no tokens, says why, and does again when it gives some', async () => {
   const { world, url } = await muted((await engine()).url)
-  const { assembly } = assemble([{ url }], { gateway: { listen: { port: 0 } } })
+  const lines: Record<string, unknown>[] = []
+  const note = (fields: Record<string, unknown>, sentence: string): void => {
+    if (sentence.startsWith('prompts of a model')) lines.push({ sentence, ...fields })
+  }
+  const log = { debug() {}, info: note, warn: note }
+  const { assembly } = assemble([{ url }], { gateway: { listen: { port: 0 } }, log })
   const address = await assembly.listen()
   const verdict = () => assembly.reports()[0]!.verdict
   expect(await assembly.until(() => verdict()?.mode === 'exact', 10_000)).toBe(true)
@@ -240,6 +245,11 @@ it('does not call a worker exact whose engine gives no tokens, says why, and doe
   world.isMute = false
   await ask()
   expect(await assembly.until(() => verdict()?.mode === 'exact', 10_000)).toBe(true)
+  const where = { model: 'sim', source: 'engine', from: url }
+  const known = { sentence: 'prompts of a model are routed by their tokens', ...where }
+  const unknown = { sentence: 'prompts of a model are routed without their tokens', ...where }
+  const why = 'the engine answered 404 to /tokenize'
+  expect(lines).toEqual([known, { ...unknown, reason: 'source-failed', why }, known])
 })
 
 it('has judged everybody by the tokens that are there once every address was looked at', async () => {

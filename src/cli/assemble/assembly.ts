@@ -41,6 +41,7 @@ import { ModelRuntimes } from './model-runtimes.js'
 import { modelSpecOf } from './model-spec.js'
 import type { TokenView } from './token-hosts.js'
 import { TokenHosts } from './token-hosts.js'
+import { TokenNews } from './token-news.js'
 import type { KeeperHouse, KeeperTimes, WorkerAddress } from './worker-keeper.js'
 import { isOtherProcess, keeperTimes, WorkerKeeper } from './worker-keeper.js'
 
@@ -67,6 +68,7 @@ export class Assembly implements KeeperHouse {
   /** Why those who answer were not taken in. */
   readonly #refusals = new Map<bigint, string>()
   readonly #tokenHosts: TokenHosts
+  readonly #tokenNews: TokenNews
   readonly #listeners = new Set<() => void>()
   readonly #stop = new AbortController()
   readonly #timer: NodeJS.Timeout
@@ -81,6 +83,7 @@ export class Assembly implements KeeperHouse {
     this.#options = options
     setMaxListeners(0, this.#stop.signal) // whatever is asked of a worker or for a model listens until it is answered
     this.#log = options.log ?? silent
+    this.#tokenNews = new TokenNews(this.#log)
     this.#times = { ...keeperTimes, ...options.times }
     const steward: WorkerSteward = {
       takenIds: () => this.#keepers.keys(),
@@ -423,6 +426,7 @@ export class Assembly implements KeeperHouse {
     this.#tokenHosts.relieve()
     const viewOf = this.#tokenHosts.viewer()
     for (const joined of this.#joined.values()) this.#judge(joined, viewOf(joined))
+    for (const said of this.#tokenHosts.statuses()) this.#tokenNews.look(...said, performance.now())
     this.#tell()
   }
 

@@ -39,6 +39,7 @@ function fleet(...kinds: readonly EngineKind[]) {
   }
   const hosts = new TokenHosts({
     tokens: {
+      announce: () => {},
       status,
       isMute: (_, dialect) => state.mute.has((dialect === undefined ? from : others.get(dialect)) ?? ''),
       setModel,

@@ -13,7 +13,7 @@ import type { OtherDialect } from '../../server/index.js'
 import type { Dialect, ModelSources, ModelStatus, TokenService } from '../../tokens/index.js'
 
 export interface TokenHostsOptions {
-  readonly tokens: Pick<TokenService, 'status' | 'isMute' | 'setModel' | 'replaceModel' | 'setOther'>
+  readonly tokens: Pick<TokenService, 'announce' | 'status' | 'isMute' | 'setModel' | 'replaceModel' | 'setOther'>
   readonly places: TokenPlaces | undefined
   /** Who is in, of every model. */
   readonly joined: () => Iterable<Joined>
@@ -32,6 +32,9 @@ export interface TokenView {
 /** An engine that gave no tokens is not asked again for so long, where another can be: it may be slow for good. */
 const restMs = 60_000
 
+/** Files are of no use then: every kind builds prompts by rules of its own. */
+const noHost = 'how engines of its kind build prompts is not known'
+
 export class TokenHosts {
   readonly #options: TokenHostsOptions
   readonly #hosts = new Map<string, Joined>()
@@ -45,6 +48,8 @@ export class TokenHosts {
   readonly #usual = new Map<string, Dialect | undefined>()
   /** Of other kinds, by model: who is asked, and for whom. */
   readonly #others = new Map<string, readonly (OtherDialect & { readonly host: Joined })[]>()
+  /** Models whose tokens were looked for, with or without success. */
+  readonly #looked = new Set<string>()
 
   constructor(options: TokenHostsOptions) {
     this.#options = options
@@ -81,11 +86,22 @@ export class TokenHosts {
 
   /** Never rejects: a worker is worth having without tokens. */
   async find(model: string): Promise<void> {
-    const host = this.#hostOf(model)
-    if (!host?.runtime.looksAtCaches) return
+    const joined = this.#joinedTo(model)
+    if (!joined.some(({ runtime }) => runtime.looksAtCaches)) return
+    const host = preferredHost(joined)
+    this.#options.tokens.announce(model, host ? undefined : noHost)
     const present = this.#hosts.get(model)
-    if (present && kindRank(present) <= kindRank(host)) return this.#findOthers(model)
-    await this.#take(model, host)
+    if (host && present && kindRank(present) <= kindRank(host)) return this.#findOthers(model)
+    if (host) await this.#take(model, host)
+    this.#looked.add(model)
+  }
+
+  /** What is known of the tokens of each model that was looked for, by its usual workers and by those of each other kind. */
+  *statuses(): Iterable<readonly [model: string, dialect: Dialect | undefined, ModelStatus]> {
+    for (const model of this.#looked) {
+      yield [model, undefined, this.status(model)]
+      for (const { dialect } of this.others(model)) yield [model, dialect, this.#options.tokens.status(model, dialect)]
+    }
   }
 
   /**

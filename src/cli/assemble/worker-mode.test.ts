@@ -107,3 +107,8 @@ it.each<{ says: string; input: Partial<ModeInput>; mode: string; reason?: string
   if (reason !== undefined) expect(verdict.reason).toContain(reason)
   if (fix !== undefined) expect(verdict.fix).toContain(fix)
 })
+
+it('names no files of a model where nobody knows how its engine builds prompts', () => {
+  const { mode, fix } = judgeMode({ ...good, hasTokens: false, facts: { ...facts, kind: fact('ollama' as const) } })
+  expect([mode, fix]).toEqual(['approximate', undefined])
+})

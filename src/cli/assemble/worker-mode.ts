@@ -2,6 +2,7 @@
 import type { EngineFacts, EngineKind } from '../../engines/index.js'
 import { namesPairs } from '../../engines/index.js'
 import type { WorkerMode } from '../../server/index.js'
+import { dialectOf } from './joined.js'
 
 /** One rank's event stream, as far as the claim depends on it. */
 export interface FeedView {
@@ -112,7 +113,9 @@ function lacksOf(input: ModeInput, blockSize: number): Lack[] {
   }
   if (!hasTokens) {
     const why = input.tokenTrouble === undefined ? '' : `: ${input.tokenTrouble}`
-    lacks.push({ reason: `no tokenizer knows its prompts${why}`, fix: 'warmroute serve --tokenizer <folder>' })
+    // Files would not help: every kind builds prompts by rules of its own.
+    const fix = dialectOf(facts) === undefined ? undefined : 'warmroute serve --tokenizer <folder>'
+    lacks.push({ reason: `no tokenizer knows its prompts${why}`, fix })
   }
   return lacks
 }

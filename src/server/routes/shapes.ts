@@ -259,6 +259,7 @@ const answers = {
     asks: z.enum(['ends', 'whole']).nullable(),
     reason: z.string().nullable(),
     unaskable: z.string().nullable(),
+    load_only: z.string().nullable(),
     trouble: z.string().nullable(),
     tried: texts,
   }),

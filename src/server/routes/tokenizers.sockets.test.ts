@@ -81,6 +81,7 @@ it('another one serves later requests, and is shown', async () => {
     encoder: 'own',
     asks: null,
     unaskable: null,
+    load_only: null,
     trouble: null,
     reason: null,
     tried: [],

@@ -86,7 +86,8 @@ async function readPath(
   return path
 }
 
-function shown(model: string, { source, from, encoder, asks, reason, unaskable, trouble, tried }: ModelStatus): object {
+function shown(model: string, status: ModelStatus): object {
+  const { source, from, encoder, asks, reason, unaskable, loadOnly, trouble, tried } = status
   return {
     model,
     source,
@@ -95,6 +96,7 @@ function shown(model: string, { source, from, encoder, asks, reason, unaskable, 
     asks: asks ?? null,
     reason: reason ?? null,
     unaskable: unaskable ?? null,
+    load_only: loadOnly ?? null,
     trouble: trouble ?? null,
     tried,
   }
