@@ -1,5 +1,5 @@
 // The service with its real threads: loading, cold texts, bombs, deadlines, replacement.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
@@ -162,6 +162,18 @@ describe('template input that is meant to hurt', () => {
     const refusal = expect.stringMatching(/^(template-failed|too-long)$/) as string
     expect(await service.tokenizeRequest('qwen', 'chat', body)).toMatchObject({ loadOnly: refusal })
     expect(await service.tokenizeRequest('qwen', 'chat', body, { raw })).toHaveProperty('loadOnly')
+  })
+
+  it('is late, and not refused by the template, where rendering it takes longer than it may', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'warmroute-endless-'))
+    cpSync(tinyllamaFolder, folder, { recursive: true })
+    const endless = '{% for i in range(90000) %}{% for j in range(90000) %}{% set x = i %}{% endfor %}{% endfor %}'
+    writeFileSync(join(folder, 'chat_template.jinja'), `{% if messages[0].content == 'x' %}${endless}{% endif %}`)
+    await service.setModel('endless', { path: folder })
+    const late = await service.tokenizeRequest('endless', 'chat', chat({}), { deadlineMs: 20 })
+    expect(late).toMatchObject({ loadOnly: 'deadline', error: { code: 'WR_TOKENS_DEADLINE' } })
+    service.removeModel('endless')
+    rmSync(folder, { recursive: true })
   })
 
   it('is rendered in a thread when its tools are huge', async () => {

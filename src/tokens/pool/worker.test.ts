@@ -47,7 +47,7 @@ it('a model has its own template, also where another was rendered before', async
 it('a template that takes too long ends by itself, and the thread with its caches stays', async () => {
   const source = '{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}'
   const late = read('chat', chat, { key: 'endless', source, deadlineMs: 1 })
-  await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_TEMPLATE_FAILED' })
+  await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE' })
   expect(pool.counts.ended).toBe(0)
 })
 

@@ -18,6 +18,7 @@ import type { TokensAnswer } from '../sources/read-answer.js'
 import { readAnswer } from '../sources/read-answer.js'
 import { JsonError } from '../template/python-json.js'
 import { parseTemplate } from '../template/parse.js'
+import { TemplateLimitError } from '../template/run.js'
 import { WatchedClock } from '../template/strftime.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
@@ -133,6 +134,8 @@ function guarded<T>(work: () => T, code: ErrorCode = 'WR_TOKENS_TEMPLATE_FAILED'
     const reason = error instanceof Error ? error.message : String(error)
     if (error instanceof WarmrouteError)
       return { kind: 'failed', code: error.code, reason, details: { ...error.details } }
+    if (error instanceof TemplateLimitError && error.limit === 'time')
+      return { kind: 'failed', code: 'WR_TOKENS_DEADLINE', reason, details: {} }
     return { kind: 'failed', code: reasonOf(error) ?? code, reason, details: {} }
   }
 }
