@@ -9,15 +9,12 @@ import type { Body, ChatPrompt, ChooseTemplate, Dialect, IdsPrompt, Route, TextP
 import { asRecord, carriedIds, LoadOnlyError, malformed, readCompletion, readTruncation } from './request.js'
 
 export interface PromptRules extends EngineRules {
-  /** `--default-chat-template-kwargs` of the engine. */
-  readonly defaultKwargs: Body
   /** `--exclude-tools-when-tool-choice-none` of the engine. */
   readonly excludesUnchosenTools: boolean
 }
 
 export const plainRules: PromptRules = {
   dialect: 'vllm',
-  defaultKwargs: {},
   excludesUnchosenTools: false,
 }
 
@@ -58,8 +55,8 @@ function habitsOf(choose: ChooseTemplate, engine: Dialect): TemplateHabits {
 }
 
 function buildChat(body: Body, rules: PromptRules, choose: ChooseTemplate, isParsed = true): ChatPrompt {
-  if (rules.dialect === 'sglang') return buildSglangChat(body, choose, rules.defaultKwargs, isParsed)
+  if (rules.dialect === 'sglang') return buildSglangChat(body, choose, isParsed)
   const isUnchosen = rules.excludesUnchosenTools && body['tool_choice'] === 'none'
-  const chat = buildVllmChat(isUnchosen ? { ...body, tools: null } : body, choose, rules.defaultKwargs, isParsed)
+  const chat = buildVllmChat(isUnchosen ? { ...body, tools: null } : body, choose, isParsed)
   return rules.dialect === 'vllm' ? chat : { ...chat, isProven: false }
 }

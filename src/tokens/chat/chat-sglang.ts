@@ -10,11 +10,11 @@ import { asList, asRecord, malformed } from './request.js'
 import { standardTypes } from './schema-types.js'
 
 /** `/v1/chat/completions`, or a route that was turned into one: what comes as a chat is looked through, and its schemas mended. */
-export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Body, isParsed = true): ChatPrompt {
+export function buildSglangChat(body: Body, choose: ChooseTemplate, isParsed = true): ChatPrompt {
   const tools = shapeTools(body['tools'], body['tool_choice'], isParsed)
   const chosen = choose(tools !== null, 'sglang')
   const { formats, habits } = chosen
-  const kwargs = kwargsOf(body, defaults, habits)
+  const kwargs = kwargsOf(body, habits)
   const messages = asList(body['messages'], 'messages').map((it) => shapeMessage(it, formats.sglang, isParsed))
   const last = messages.at(-1)
   const isOpen = last?.['role'] === 'assistant' && typeof last['content'] === 'string'
@@ -39,7 +39,7 @@ export function buildSglangChat(body: Body, choose: ChooseTemplate, defaults: Bo
   }
 }
 
-function kwargsOf(body: Body, defaults: Body, habits: TemplateHabits): Body {
+function kwargsOf(body: Body, habits: TemplateHabits): Body {
   const reasoning = asRecord(body['reasoning'])
   const effort = reasoning?.['effort'] ?? reasoning?.['reasoning_effort'] ?? body['reasoning_effort'] ?? null
   const isOn = effort === null ? isEnabled(reasoning) || undefined : effort !== 'none'
@@ -47,7 +47,6 @@ function kwargsOf(body: Body, defaults: Body, habits: TemplateHabits): Body {
   for (const name of ['messages', 'tools', 'add_generation_prompt'])
     if (Object.hasOwn(own, name)) malformed(`chat_template_kwargs has ${name}`)
   return {
-    ...defaults,
     ...(effort === null ? {} : { reasoning_effort: effort }),
     ...(isOn === undefined ? {} : { thinking: isOn, enable_thinking: isOn }),
     ...(effort === 'low' && habits.hasLowEffort() ? { low_effort: true } : {}),

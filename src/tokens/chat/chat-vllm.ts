@@ -11,9 +11,9 @@ import { asList, asRecord, malformed, readTruncation } from './request.js'
  * `/v1/chat/completions`, or a route that was turned into one. What comes as a chat is parsed by a schema, which puts the fields of a
  * call into its own order; responses are turned into messages behind it.
  */
-export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body, isParsed = true): ChatPrompt {
+export function buildVllmChat(body: Body, choose: ChooseTemplate, isParsed = true): ChatPrompt {
   const shown = shapeTools(body['tools'])
-  const kwargs = kwargsOf(body, defaults)
+  const kwargs = kwargsOf(body)
   const tools = kwargs['tools'] ?? shown
   const chosen = choose(tools !== null, 'vllm')
   const { formats, knowsDeveloper } = chosen
@@ -41,8 +41,8 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, defaults: Body
   }
 }
 
-/** Model defaults, then the request's own, then its other fields; what is null or "auto" counts as not given. */
-function kwargsOf(body: Body, defaults: Body): Body {
+/** The request's own, then its other fields; what is null or "auto" counts as not given. */
+function kwargsOf(body: Body): Body {
   const own = asRecord(body['chat_template_kwargs']) ?? {}
   if (Object.hasOwn(own, 'messages')) malformed('chat_template_kwargs has messages')
   const effort = body['reasoning_effort']
@@ -54,8 +54,7 @@ function kwargsOf(body: Body, defaults: Body): Body {
           ...(Object.hasOwn(own, 'enable_thinking') ? {} : { enable_thinking: effort !== 'none' }),
         }
   const given = Object.entries({ ...own, ...implied }).filter(([, value]) => value !== null && value !== 'auto')
-  const all = Object.entries({ ...defaults, ...Object.fromEntries(given) })
-  return Object.fromEntries(all.filter(([name]) => !renderingSettings.has(name)))
+  return Object.fromEntries(given.filter(([name]) => !renderingSettings.has(name)))
 }
 
 /** Arguments of `apply_chat_template` itself: it takes them for its own, and no template sees them. */

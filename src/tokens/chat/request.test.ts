@@ -68,7 +68,7 @@ it('trusts no template that a request brings, wherever it stands', () => {
 it('says a low effort to SGLang by the argument that its template has for it', () => {
   const chosen = { formats: { sglang: 'string' }, habits: { hasLowEffort: () => true } } as unknown as ChosenTemplate
   const kwargs = (more: Body): unknown =>
-    buildSglangChat({ messages: [{ role: 'user', content: 'a' }], ...more }, () => chosen, {}).render.kwargs
+    buildSglangChat({ messages: [{ role: 'user', content: 'a' }], ...more }, () => chosen).render.kwargs
   expect(kwargs({ reasoning_effort: 'low' })).toMatchObject({ low_effort: true, enable_thinking: true })
   expect(kwargs({ reasoning_effort: 'high' })).not.toHaveProperty('low_effort')
   expect(kwargs({ reasoning_effort: 'low', chat_template_kwargs: { low_effort: false } })).toMatchObject({
