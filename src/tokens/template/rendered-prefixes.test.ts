@@ -395,6 +395,7 @@ describe('what is kept', () => {
     }
     const before = prefixes.byteLength
     grow(texts[0]!, 1100)
+    grow(texts[0]!, 1100) // that it was measured before counts once
     grow({ bytes: new Uint8Array(9) }, 5000) // it is not kept
     expect(prefixes.byteLength).toBe(before + 1000)
     grow(texts[1]!, 5100) // the third is the one that was not used
@@ -403,6 +404,18 @@ describe('what is kept', () => {
     grow(texts[1]!, 100)
     expect([prefixes.byteLength, prefixes.markCount]).toEqual([before / 3 + 1000, 10])
     expect(prefixes.counts.evictions).toBe(2)
+  })
+
+  it('takes the place of what it goes on from, and of nothing else', () => {
+    const kept = (...chats: Value[]): number[] => {
+      const prefixes = new RenderedPrefixes<Kept>(1 << 20)
+      for (const messages of chats) keep(prefixes.render(template, { messages }, options))
+      return [prefixes.byteLength, prefixes.markCount]
+    }
+    const edited = [...conversation(8), { role: 'user', content: 'edited' }, ...conversation(4)]
+    const [alone, other] = [kept(conversation(11)), kept(edited)]
+    expect(kept(conversation(9), conversation(10), conversation(11))).toEqual(alone)
+    expect(kept(conversation(11), edited)[0]).toBe(alone[0]! + other[0]!)
   })
 
   it('is forgotten within its bytes, and counted', () => {
