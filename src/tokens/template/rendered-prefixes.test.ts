@@ -293,6 +293,32 @@ it('compares the first renderings of a template, and then some of them for as lo
   expect(compared).toEqual([0, 1, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5]) // the first goes on from nothing
 })
 
+it('compares no head that would hold the loop, and nothing that is more work than is allowed', () => {
+  const template = new Template(parseTemplate('{% for m in messages %}{{ m.content }}{% endfor %}'))
+  const longer = { ...options, limits: { ...roomy, outputMax: 1 << 22 } }
+  const compared = (messages: readonly Value[], second: typeof options): number => {
+    const prefixes = new RenderedPrefixes<Kept>(1 << 24)
+    keep(prefixes.render(template, { messages: messages.slice(0, -1) }, longer))
+    expect(keep(prefixes.render(template, { messages }, second))).toBe(template.render({ messages }, longer))
+    expect(prefixes.counts).toMatchObject({ hits: 1, refuted: 0 })
+    return prefixes.counts.compared
+  }
+  const long = [{ role: 'system', content: 'x'.repeat(1 << 20) }, ...conversation(9)]
+  expect(compared(long.slice(1), longer)).toBe(1)
+  expect(compared(long, longer)).toBe(0)
+  const steps = { ...options, limits: { ...roomy, stepsMax: 60 } }
+  expect(() => template.render({ messages: conversation(40) }, steps)).toThrow()
+  expect(compared(conversation(40), steps)).toBe(0)
+})
+
+it('keeps nothing of a template without a loop that can be gone on with', () => {
+  const prefixes = new RenderedPrefixes<Kept>(1 << 20)
+  keep(
+    prefixes.render(new Template(parseTemplate('{{ messages[0].content }}')), { messages: conversation(9) }, options),
+  )
+  expect([prefixes.byteLength, prefixes.counts.misses]).toEqual([0, 0])
+})
+
 it('goes on from a rendering of the same template only', () => {
   const prefixes = new RenderedPrefixes<Kept>(1 << 20, { comparedFirst: 0, comparedEvery: Infinity })
   const [square, round] = ['[]', '()'].map(
@@ -429,6 +455,16 @@ describe('what is kept', () => {
     expect(prefixes.counts).toMatchObject({ hits: 0, misses: 3, evictions: 1 })
     expect(prefixes.byteLength).toBeLessThanOrEqual(bytesMax)
     expect(prefixes.markCount).toBe(20) // of two that are kept, for each length
+  })
+
+  it('is found by the beginning that it shares with one that was forgotten', () => {
+    const render = (prefixes: RenderedPrefixes<Kept>, end: string): string =>
+      keep(prefixes.render(template, { messages: [...conversation(9), { role: 'user', content: end }] }, options))
+    const first = new RenderedPrefixes<Kept>(1 << 20)
+    render(first, 'a')
+    const prefixes = new RenderedPrefixes<Kept>(Math.floor(first.byteLength * 2.5))
+    for (const end of ['a', 'b', 'c', 'd']) render(prefixes, end)
+    expect(prefixes.counts).toMatchObject({ hits: 3, misses: 1, turns: 27, evictions: 2 })
   })
 
   it('is nothing of what cannot be measured', () => {
