@@ -8,6 +8,7 @@ import type { Vocabulary } from '../vocabulary/vocabulary.js'
 import { findToken, hashBytes, noToken } from '../vocabulary/vocabulary.js'
 import { writeSymbols } from '../vocabulary/build-vocabulary.js'
 import { space } from '../vocabulary/char-classes.js'
+import { hasLongMarkRun } from '../vocabulary/mark-order.js'
 import { toNfc } from '../vocabulary/unicode-of-engines.js'
 import { AddedTokenFinder } from './added-tokens.js'
 import { Boundaries } from './boundaries.js'
@@ -161,9 +162,10 @@ export class Encoder {
     return this.#bytes.subarray(textStart, textStart + this.#length)
   }
 
-  /** Whether a text, given with its bytes, is its own normal form, so that cuts in it are cuts in what is encoded. A long one counts as not. */
+  /** Whether a text, given with its bytes, is its own normal form, so that cuts in it are cuts in what is encoded. A long one counts as not, and so does one with more marks in a row than any language has. */
   isStable(text: string, bytes: Uint8Array): boolean {
-    return this.isSurelyStable(text.length, bytes) || (text.length <= normalizedMax && toNfc(text) === text)
+    if (this.isSurelyStable(text.length, bytes)) return true
+    return text.length <= normalizedMax && !hasLongMarkRun(text) && toNfc(text) === text
   }
 
   /** `isStable` by what a text is made of: of `units` UTF-16 units and these bytes. */

@@ -457,6 +457,15 @@ describe('what is kept', () => {
     expect(prefixes.markCount).toBe(20) // of two that are kept, for each length
   })
 
+  it('is so many turns of a loop, and no more', () => {
+    const prefixes = new RenderedPrefixes<Kept>(1 << 24, { comparedFirst: 0 })
+    for (const length of [5000, 5001]) {
+      const messages = conversation(length)
+      expect(keep(prefixes.render(template, { messages }, options))).toBe(template.render({ messages }, options))
+    }
+    expect(prefixes.counts).toMatchObject({ hits: 1, turns: 4096 })
+  })
+
   it('is found by the beginning that it shares with one that was forgotten', () => {
     const render = (prefixes: RenderedPrefixes<Kept>, end: string): string =>
       keep(prefixes.render(template, { messages: [...conversation(9), { role: 'user', content: end }] }, options))

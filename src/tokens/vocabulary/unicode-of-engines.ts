@@ -2,6 +2,7 @@
  * What engines do not know of Unicode. Their regular expressions are of version 16 and their normaliser is of version 9, while ours follow
  * Node: a character that came later is nothing in particular to them. A test goes through all code points and finds what is missing here.
  */
+import { hasLongMarkRun, orderMarks } from './mark-order.js'
 
 /** Assigned since version 16: in no class. */
 const laterThanClasses = `
@@ -32,8 +33,10 @@ for (const [first, last] of unknownToNfc)
 
 /** The normal form that engines make. */
 export function toNfc(text: string): string {
-  if (!mayHoldUnknown(text)) return text.normalize('NFC')
-  return text.replaceAll(knownRuns, (run) => run.normalize('NFC'))
+  const normalize = hasLongMarkRun(text)
+    ? (run: string): string => orderMarks(run).normalize('NFC')
+    : (run: string): string => run.normalize('NFC')
+  return mayHoldUnknown(text) ? text.replaceAll(knownRuns, normalize) : normalize(text)
 }
 
 /** A loop: the regular expression takes ten times as long as normalising. */
