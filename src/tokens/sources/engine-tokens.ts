@@ -34,16 +34,13 @@ import { askOf, pick, refuseUnasked, UnaskableError } from './ask-of.js'
 import { askedChats, unlessMalformed } from './asked-chats.js'
 import type { Habit, HabitAsks } from './asked-habits.js'
 import { AskedHabits } from './asked-habits.js'
+import type { ReadLong } from './engine-asks.js'
+import { EngineAsks } from './engine-asks.js'
 import { EnginePieces } from './engine-pieces.js'
 import type { PieceText } from './engine-pieces.js'
-import { EngineTrouble } from './engine-trouble.js'
-import type { Fetched } from './fetch-bytes.js'
-import { fetchBytes } from './fetch-bytes.js'
 import { learnPieces } from './learn-pieces.js'
 import type { ParseTemplates } from './learn-pieces.js'
 import { readFeatures } from './media-features.js'
-import { readAnswer, readCount } from './read-answer.js'
-import type { TokensAnswer } from './read-answer.js'
 import type { TokenSource } from './source.js'
 
 export interface EngineEndpoint {
@@ -57,8 +54,6 @@ export interface EngineEndpoint {
   /** What takes longer to render on the loop is left to the engine. */
   readonly renderMsMax?: number
 }
-
-export type ReadLong = (bytes: Uint8Array, options: TokenizeOptions) => Promise<TokensAnswer>
 
 /** What the engine said of a prompt. */
 interface Said {
@@ -75,13 +70,7 @@ const idBytes = Uint32Array.BYTES_PER_ELEMENT
 const noCuts: Uint32Array = new Uint32Array(0)
 const noBytes: Uint8Array = new Uint8Array(0)
 const noBody: Body = {}
-const noOptions: TokenizeOptions = {}
 const cacheBytesDefault = 32 << 20
-/** About 1.1 million ids: putting more bytes together and receiving more ids would hold the loop. */
-const answerBytesMax = 8 << 20
-/** About 36,000 ids: 3 ms. */
-const loopAnswerMax = 256 << 10
-const infoBytesMax = 1 << 20
 /** Of a request: reading, hashing and sending more would hold the loop for too long. */
 const bodyBytesMax = 1 << 20
 /** Of a request that is passed on as it is. */
@@ -127,12 +116,11 @@ export class EngineTokens implements TokenSource {
   readonly #prompts: RememberedTexts
   readonly #counts = { hits: 0, misses: 0, evictions: 0 }
   readonly #rules: PromptRules
-  readonly #readLong: ReadLong | undefined
+  readonly #asks: EngineAsks
   /** Of the answers, of their ids and of their texts. */
   readonly #shareBytes: number
   /** Learnt at the first answer: render endpoints are off unless the engine was started with them. */
   #renders: boolean | undefined
-  readonly #trouble = new EngineTrouble()
   #pieces: EnginePieces | undefined
   /** Of a template that is not told. */
   readonly #habits = new AskedHabits()
@@ -143,7 +131,7 @@ export class EngineTokens implements TokenSource {
 
   /** `readLong` is `readAnswer` in a thread. */
   constructor(endpoint: EngineEndpoint, rules: Partial<PromptRules> = {}, readLong?: ReadLong) {
-    this.#readLong = readLong
+    this.#asks = new EngineAsks({ deadlineMs: deadlineMsDefault, ...endpoint }, readLong)
     this.#shareBytes = Math.max(1, Math.floor((endpoint.cacheBytes ?? cacheBytesDefault) / 3))
     this.#endpoint = endpoint
     this.#rules = { ...plainRules, dialect: endpoint.dialect, ...rules }
@@ -212,7 +200,7 @@ export class EngineTokens implements TokenSource {
     const askWhole = async (): Promise<Said> =>
       (await this.#render(route, request, options)) ?? (await this.#tokenize(route, request, options, prompt))
     if (!pieces || !prompt) return askWhole()
-    const said = await pieces.idsOf(prompt, askWhole, (text) => this.#encode(text, false, options))
+    const said = await pieces.idsOf(prompt, askWhole, (text) => this.#asks.encode(text, false, options))
     if (said && !pieces.isRefuted) return { media: undefined, ...said }
     // What was remembered since may be wrong, too; and so may the answers that are on their way, which all come by here.
     this.#wholeReason = 'an answer that was pieced together differed from a whole one'
@@ -228,7 +216,7 @@ export class EngineTokens implements TokenSource {
 
   /** Why it gives no tokens, after several answers without any. */
   get trouble(): string | undefined {
-    return this.#trouble.reason
+    return this.#asks.trouble
   }
 
   /**
@@ -239,8 +227,8 @@ export class EngineTokens implements TokenSource {
     if (this.#endpoint.dialect !== 'vllm') return false
     const learnt = await learnPieces({
       parse,
-      askInfo: () => this.#askInfo(signal),
-      encode: (text, addSpecialTokens) => this.#encode(text, addSpecialTokens, { signal }),
+      askInfo: () => this.#asks.info(signal),
+      encode: (text, addSpecialTokens) => this.#asks.encode(text, addSpecialTokens, { signal }),
       rules: this.#rules,
       bytesMax: this.#shareBytes,
       renderMsMax: this.#endpoint.renderMsMax,
@@ -248,11 +236,6 @@ export class EngineTokens implements TokenSource {
     if (learnt instanceof EnginePieces) this.#pieces = learnt
     this.#wholeReason = learnt instanceof EnginePieces ? undefined : learnt.reason
     return !(learnt instanceof EnginePieces) && learnt.mayPass
-  }
-
-  async #askInfo(signal: AbortSignal | undefined): Promise<{ status: number; value: unknown }> {
-    const { status, bytes } = await this.#ask('/tokenizer_info', undefined, { signal }, infoBytesMax)
-    return { status, value: status === 200 ? (JSON.parse(Buffer.from(bytes).toString('utf8')) as unknown) : undefined }
   }
 
   /** A long body, usually for its pictures: it is passed on as it is, and neither read nor remembered. */
@@ -306,12 +289,12 @@ export class EngineTokens implements TokenSource {
     if (this.#renders === false) return undefined
     const post = text ?? JSON.stringify(body)
     const asked = route === 'completions' || typeof post !== 'string' ? post : withoutTensors(post)
-    const { status, bytes } = await this.#askTokens(renderPaths[route], asked, options)
+    const { status, bytes } = await this.#asks.tokens(renderPaths[route], asked, options)
     if (status === 403 || status === 404 || status === 405) {
       this.#renders = false
       return undefined
     }
-    const { ids, features } = await this.#read(renderPaths[route], status, bytes, options)
+    const { ids, features } = await this.#asks.read(renderPaths[route], status, bytes, options)
     this.#renders = true
     return { ids, media: readFeatures(features, ids.length), exactness: 'proven' }
   }
@@ -329,14 +312,14 @@ export class EngineTokens implements TokenSource {
     refuseUnasked(body, dialect)
     if (route === 'completions') {
       const fields = { ...pick(body, ['model', 'prompt']), add_special_tokens: addsSpecialTokens(body, dialect) }
-      return { ids: await this.#tokenized(spell(fields), options), media: undefined, exactness: 'expected' }
+      return { ids: await this.#asks.tokenized(spell(fields), options), media: undefined, exactness: 'expected' }
     }
     try {
       return { ids: await this.#tokenizedChat(route, body, spell, options), media: undefined, exactness: 'expected' }
     } catch (error) {
       // What cannot be asked for as a chat can be as a text, where it is known.
       if (!(error instanceof UnaskableError) || !prompt) throw error
-      const ids = await this.#encode(prompt.text, prompt.isWrapped, options)
+      const ids = await this.#asks.encode(prompt.text, prompt.isWrapped, options)
       return { ids, media: undefined, exactness: prompt.isProven ? 'proven' : 'expected' }
     }
   }
@@ -350,97 +333,21 @@ export class EngineTokens implements TokenSource {
   ): Promise<Uint32Array> {
     const makeAsk = (habits: TemplateHabits): string => spell(askOf(route, body, this.#rules, habits))
     const told = this.#pieces?.habits
-    if (told) return this.#tokenized(makeAsk(told), options)
+    if (told) return this.#asks.tokenized(makeAsk(told), options)
     const asks: HabitAsks = {
-      count: (messages) => this.#count(messages),
-      length: (messages, habits) => this.#lengthOf(messages, habits),
+      count: (messages) => this.#asks.count(messages),
+      length: (messages, habits) => {
+        const post = unlessMalformed(() => JSON.stringify(askOf('messages', messages, this.#rules, habits)))
+        return typeof post === 'string' ? this.#asks.length(post) : Promise.resolve(undefined)
+      },
     }
     const learn = (habit: Habit): Promise<void> => this.#habits.learn(habit, body['model'], asks, options.signal)
     const { posts, open } = await askedChats(makeAsk, this.#habits, learn)
     if (options.signal) setMaxListeners(0, options.signal) // each ask listens to it until it is answered
     // The engine's is among them; where all have the same tokens, they are known.
-    const [first, ...others] = await Promise.all(posts.map((post) => this.#tokenized(post, options)))
+    const [first, ...others] = await Promise.all(posts.map((post) => this.#asks.tokenized(post, options)))
     if (others.some((ids) => !Buffer.from(bytesOf(ids)).equals(bytesOf(first!)))) throw new UntoldHabitError(open[0]!)
     return first!
-  }
-
-  /** Refusing is an answer here and below, and says nothing against the engine. */
-  async #count(messages: Body): Promise<number | undefined> {
-    const { status, bytes } = await this.#ask('/v1/messages/count_tokens', JSON.stringify(messages), noOptions)
-    if (status >= 500) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status}` })
-    return status === 200 ? readCount(bytes) : undefined
-  }
-
-  async #lengthOf(messages: Body, habits: TemplateHabits): Promise<number | undefined> {
-    const post = unlessMalformed(() => JSON.stringify(askOf('messages', messages, this.#rules, habits)))
-    if (typeof post !== 'string') return undefined
-    const { status, bytes } = await this.#ask(this.#tokenizePath, post, noOptions)
-    if (status >= 500) throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status}` })
-    return status === 200 ? readAnswer(bytes).ids?.length : undefined
-  }
-
-  get #tokenizePath(): string {
-    return this.#endpoint.dialect === 'sglang' ? '/v1/tokenize' : '/tokenize'
-  }
-
-  async #tokenized(post: string, options: TokenizeOptions): Promise<Uint32Array> {
-    const path = this.#tokenizePath
-    const { status, bytes } = await this.#askTokens(path, post, options)
-    return (await this.#read(path, status, bytes, options)).ids
-  }
-
-  /** The ids of a text alone. */
-  async #encode(prompt: string, addSpecialTokens: boolean, options: TokenizeOptions): Promise<Uint32Array> {
-    const ask = JSON.stringify({ prompt, add_special_tokens: addSpecialTokens })
-    const { status, bytes } = await this.#askTokens('/tokenize', ask, options)
-    return (await this.#read('/tokenize', status, bytes, options)).ids
-  }
-
-  async #read(
-    path: string,
-    status: number,
-    bytes: Uint8Array,
-    options: TokenizeOptions,
-  ): Promise<{ readonly ids: Uint32Array; readonly features: Value }> {
-    if (status >= 400 && status < 500) {
-      this.#trouble.refused(path, status)
-      throw new LoadOnlyError('malformed', `the engine answered ${status}`)
-    }
-    const answer =
-      status === 200
-        ? await (bytes.length > loopAnswerMax && this.#readLong ? this.#readLong(bytes, options) : readAnswer(bytes))
-        : undefined
-    if (answer?.ids) {
-      this.#trouble.answered()
-      return { ids: answer.ids, features: answer.features }
-    }
-    this.#trouble.failed(`the engine answered ${status} to ${path} without tokens`)
-    throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason: `the engine answered ${status} without tokens` })
-  }
-
-  async #askTokens(path: string, post: string | Uint8Array<ArrayBuffer>, options: TokenizeOptions): Promise<Fetched> {
-    try {
-      return await this.#ask(path, post, options)
-    } catch (error) {
-      const isOver = options.signal?.aborted === true // who asked has gone, which says nothing of the engine
-      if (!isOver) this.#trouble.failed(error instanceof Error ? error.message : String(error))
-      throw error
-    }
-  }
-
-  async #ask(
-    path: string,
-    post: string | Uint8Array<ArrayBuffer> | undefined,
-    options: TokenizeOptions,
-    bytesMax: number = answerBytesMax,
-  ): Promise<Fetched> {
-    return fetchBytes(this.#endpoint.url.replace(/\/+$/, '') + path, {
-      bytesMax,
-      deadlineMs: Math.min(options.deadlineMs ?? Infinity, this.#endpoint.deadlineMs ?? deadlineMsDefault),
-      signal: options.signal,
-      headers: this.#endpoint.headers,
-      post,
-    })
   }
 }
 
