@@ -53,7 +53,10 @@ describe('ids that a request carries, as the engine keeps them', () => {
     [{ truncate_prompt_tokens: 2, truncation_side: 'right' }, [1, 2]],
     [{ truncate_prompt_tokens: 9 }, [1, 2, 3, 4]],
     [{ truncate_prompt_tokens: -1 }, [1, 2, 3, 4]], // the model's limit
-    [{ truncate_prompt_tokens: '2' }, [1, 2, 3, 4]], // refused by the engine
+    [{ truncate_prompt_tokens: '2' }, [3, 4]], // these are taken for numbers (vLLM 0.32.0)
+    [{ truncate_prompt_tokens: ' +2.0 ' }, [3, 4]],
+    [{ truncate_prompt_tokens: true }, [4]],
+    [{ truncate_prompt_tokens: '0x2' }, [1, 2, 3, 4]], // refused by the engine
   ])('with %j', (more, kept) => {
     expect([...carriedTokens(completions, serving('vllm'), { prompt: [1, 2, 3, 4], ...more })!.tokens]).toEqual(kept)
     expect([

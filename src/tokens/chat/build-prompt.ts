@@ -6,7 +6,15 @@ import { convertResponses } from './convert-responses.js'
 import type { EngineRules, TemplateHabits } from './converted.js'
 import { refuseMediaBesideIds } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate, Dialect, IdsPrompt, Route, TextPrompt } from './request.js'
-import { asRecord, carriedIds, LoadOnlyError, malformed, readCompletion, readTruncation } from './request.js'
+import {
+  asRecord,
+  carriedIds,
+  isCutAtLimit,
+  LoadOnlyError,
+  malformed,
+  readCompletion,
+  readTruncation,
+} from './request.js'
 
 export interface PromptRules extends EngineRules {
   /** `--exclude-tools-when-tool-choice-none` of the engine. */
@@ -26,7 +34,8 @@ export function buildPrompt(
 ): ChatPrompt | TextPrompt | IdsPrompt {
   const carried = carriedIds(route, body, rules.dialect)
   if (carried) refuseMediaBesideIds(body)
-  if (carried) return { kind: 'ids', ids: [carried], truncation: readTruncation(body, rules.dialect) }
+  const isProven = !isCutAtLimit(body, rules.dialect)
+  if (carried) return { kind: 'ids', ids: [carried], truncation: readTruncation(body, rules.dialect), isProven }
   if (route === 'completions') return readCompletion(body, rules.dialect)
   if ((body['chat_template'] ?? asRecord(body['chat_template_kwargs'])?.['chat_template'] ?? null) !== null) {
     throw new LoadOnlyError('request-template', 'the request brings its own chat template')
@@ -40,7 +49,7 @@ export function buildPrompt(
   const chat = buildChat(convert(body, rules, habitsOf(choose, rules.dialect)), rules, choose, route !== 'responses')
   // vLLM encodes a rendered response with special tokens, so BOS stands twice; SGLang does not (Appendix C).
   const addSpecialTokens = route === 'responses' && rules.dialect === 'vllm'
-  return { ...chat, addSpecialTokens }
+  return { ...chat, addSpecialTokens, isProven: chat.isProven && isProven }
 }
 
 function habitsOf(choose: ChooseTemplate, engine: Dialect): TemplateHabits {

@@ -1,24 +1,24 @@
 /** How SGLang shapes a chat before its template sees it. Follows SGLang 0.5.23; every rule here is in the recorded requests. */
-import { parsePythonJson } from '../template/python-json.js'
 import type { Value } from '../template/values.js'
 import { isDict } from '../template/values.js'
 import { contentTexts } from './chat-vllm.js'
 import type { ContentFormat } from './content-format.js'
 import type { TemplateHabits } from './converted.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
-import { asList, asRecord, malformed } from './request.js'
+import { asList, asRecord, asSwitch, malformed } from './request.js'
 import { standardTypes } from './schema-types.js'
+import { readStrictly } from './strict-json.js'
 
 /** `/v1/chat/completions`, or a route that was turned into one: what comes as a chat is looked through, and its schemas mended. */
 export function buildSglangChat(body: Body, choose: ChooseTemplate, isParsed = true): ChatPrompt {
   const tools = shapeTools(body['tools'], body['tool_choice'], isParsed)
   const chosen = choose(tools !== null, 'sglang')
   const { formats, habits } = chosen
-  const kwargs = kwargsOf(body, habits)
+  const kwargs = kwargsOf(body, habits, isParsed)
   const messages = asList(body['messages'], 'messages').map((it) => shapeMessage(it, formats.sglang, isParsed))
   const last = messages.at(-1)
   const isOpen = last?.['role'] === 'assistant' && typeof last['content'] === 'string'
-  const isContinued = body['continue_final_message'] === true && isOpen
+  const isContinued = asSwitch(body['continue_final_message'], 'continue_final_message') === true && isOpen
   // A chat that ends with the assistant is either gone on with, or ends with the user all the same.
   const end = isOpen && !isContinued ? [{ role: 'user', content: last['content'] }] : []
   return {
@@ -39,17 +39,21 @@ export function buildSglangChat(body: Body, choose: ChooseTemplate, isParsed = t
   }
 }
 
-function kwargsOf(body: Body, habits: TemplateHabits): Body {
+/** An effort among the template's arguments of a chat is the request's own, unless it is null. */
+function kwargsOf(body: Body, habits: TemplateHabits, isParsed: boolean): Body {
   const reasoning = asRecord(body['reasoning'])
   const effort = reasoning?.['effort'] ?? reasoning?.['reasoning_effort'] ?? body['reasoning_effort'] ?? null
   const isOn = effort === null ? isEnabled(reasoning) || undefined : effort !== 'none'
-  const own = asRecord(body['chat_template_kwargs']) ?? {}
+  const given = asRecord(body['chat_template_kwargs']) ?? {}
+  const { reasoning_effort: moved, ...others } = given
+  const own = isParsed ? others : given
+  const shown = (isParsed ? moved : null) ?? effort
   for (const name of ['messages', 'tools', 'add_generation_prompt'])
     if (Object.hasOwn(own, name)) malformed(`chat_template_kwargs has ${name}`)
   return {
-    ...(effort === null ? {} : { reasoning_effort: effort }),
+    ...(shown === null ? {} : { reasoning_effort: shown }),
     ...(isOn === undefined ? {} : { thinking: isOn, enable_thinking: isOn }),
-    ...(effort === 'low' && habits.hasLowEffort() ? { low_effort: true } : {}),
+    ...(shown === 'low' && habits.hasLowEffort() ? { low_effort: true } : {}),
     ...own,
   }
 }
@@ -76,7 +80,8 @@ function shapeTool(
   isMended: boolean,
 ): { readonly type: Value; readonly function: Body; readonly defer_loading: Value } {
   const tool = asRecord(entry) ?? malformed('a tool is an object')
-  const { type = 'function', defer_loading: deferLoading = null } = tool
+  const { type = 'function' } = tool
+  const deferLoading = asSwitch(tool['defer_loading'], 'defer_loading') ?? null
   const it = asRecord(tool['function']) ?? malformed('a tool has a function')
   const shaped = shapeFunction(it, deferLoading)
   const mended = isMended ? { ...shaped, parameters: standardTypes(shaped['parameters']) } : shaped
@@ -89,8 +94,8 @@ function shapeFunction(it: Body, deferLoading: Value): Body {
     description: it['description'] ?? null,
     name: it['name'],
     parameters: it['parameters'] ?? null,
-    strict: it['strict'] ?? undefined,
-    defer_loading: it['defer_loading'] ?? deferLoading ?? undefined,
+    strict: asSwitch(it['strict'], 'strict'),
+    defer_loading: asSwitch(it['defer_loading'], 'defer_loading') ?? deferLoading ?? undefined,
   }
   const names = new Set([...Object.keys(it).filter((name) => Object.hasOwn(all, name)), ...Object.keys(all)])
   return Object.fromEntries([...names].filter((name) => all[name] !== undefined).map((name) => [name, all[name]]))
@@ -112,7 +117,7 @@ function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): B
   if (given === 'user') return { role: given, content: shapeContent(content, format) }
   const role = given.toLowerCase()
   if (!roles.has(role)) malformed(`no such role: ${role}`)
-  const said = shapeContent(content, role === 'tool' ? 'string' : format)
+  const said = shapeContent(content, format, role === 'tool')
   const isLast = Array.isArray(content) && format === 'openai'
   const shaped: Record<string, Value> = isLast ? { role } : { role, content: said }
   for (const name of messageFields) {
@@ -137,28 +142,29 @@ function shapeCalls(value: Value): Value {
 /** An object, or the JSON of one. */
 function readArguments(written: Value): Value {
   if (written === null) return null
-  const read = typeof written === 'string' ? parseStrictly(written) : written
+  const read = typeof written === 'string' ? readStrictly(written) : written
   return isDict(read) ? read : malformed('the arguments of a call are an object')
 }
 
-/** `NaN` and its like, which Python reads, are refused. */
-function parseStrictly(text: string): Value {
-  try {
-    JSON.parse(text)
-    return parsePythonJson(text)
-  } catch (cause) {
-    if (cause instanceof SyntaxError) return malformed('the arguments of a call are JSON')
-    throw cause
-  }
-}
-
-function shapeContent(content: Value, format: ContentFormat): Value {
+function shapeContent(content: Value, format: ContentFormat, isResult = false): Value {
   if (!Array.isArray(content)) return contentTexts(content).join('')
   const parts = (content as readonly Value[]).filter((part) => !isThought(part))
   if (parts.some((part) => typeof part === 'string' || asRecord(part)?.['type'] === 'refusal'))
     malformed('a content part is a text')
-  const texts = contentTexts(parts)
-  return format === 'openai' ? texts.map((text) => ({ type: 'text', text })) : texts.join(' ')
+  const shaped = parts.map(shapePart)
+  const texts = shaped.flatMap(({ text }) => (typeof text === 'string' ? [text] : []))
+  // What a tool says is a text to every template, but for references.
+  const isText = format === 'string' || (isResult && texts.length === shaped.length)
+  return isText ? texts.join(' ') : shaped
+}
+
+function shapePart(part: Value): Body {
+  const it = asRecord(part)
+  if (it?.['type'] !== 'tool_reference') return { type: 'text', text: contentTexts([part])[0] }
+  return {
+    type: 'tool_reference',
+    name: typeof it['name'] === 'string' ? it['name'] : malformed('a reference has a name'),
+  }
 }
 
 /** They are left out of what was said. */

@@ -5,7 +5,7 @@ import { isDict } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
 import { mediaError } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
-import { asList, asRecord, malformed, readTruncation } from './request.js'
+import { asList, asRecord, asSwitch, isCutAtLimit, malformed, readTruncation } from './request.js'
 
 /**
  * `/v1/chat/completions`, or a route that was turned into one. What comes as a chat is parsed by a schema, which puts the fields of a
@@ -17,9 +17,8 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, isParsed = tru
   const tools = kwargs['tools'] ?? shown
   const chosen = choose(tools !== null, 'vllm')
   const { formats, knowsDeveloper } = chosen
-  const continueFinalMessage = body['continue_final_message'] === true
-  const { add_generation_prompt: addGenerationPrompt = true } = body
-  if (typeof addGenerationPrompt !== 'boolean') malformed('add_generation_prompt is true or false')
+  const continueFinalMessage = switchOf(body, 'continue_final_message') ?? false
+  const addGenerationPrompt = switchOf(body, 'add_generation_prompt') ?? true
   if (continueFinalMessage && addGenerationPrompt) {
     malformed('continue_final_message and add_generation_prompt exclude each other')
   }
@@ -35,10 +34,14 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, isParsed = tru
     },
     chosen,
     suffix: undefined,
-    addSpecialTokens: body['add_special_tokens'] === true,
+    addSpecialTokens: switchOf(body, 'add_special_tokens') ?? false,
     truncation: readTruncation(body, 'vllm'),
-    isProven: !isParsed || !hasObjectArguments(body['messages']),
+    isProven: (!isParsed || !hasObjectArguments(body['messages'])) && !isCutAtLimit(body, 'vllm'),
   }
+}
+
+function switchOf(body: Body, name: string): boolean | undefined {
+  return body[name] === null ? malformed(`${name} is true or false`) : asSwitch(body[name], name)
 }
 
 /** The request's own, then its other fields; what is null or "auto" counts as not given. */
@@ -87,16 +90,16 @@ export function shapeTools(value: Value): Value {
   return tools.map((entry) => {
     const tool = asRecord(entry) ?? malformed('a tool is an object')
     const it = asRecord(tool['function']) ?? malformed('a tool has a function')
-    const { name, description = null, parameters = null, strict = null } = it
-    const isDeferred = tool['defer_loading'] ?? null
+    const { name, description = null, parameters = null } = it
+    const isDeferred = asSwitch(tool['defer_loading'], 'defer_loading') ?? null
     return {
       type: tool['type'] ?? 'function',
       function: {
         name,
         description,
         parameters,
-        ...unlessNull('strict', strict),
-        ...unlessNull('defer_loading', it['defer_loading'] ?? isDeferred),
+        ...unlessNull('strict', asSwitch(it['strict'], 'strict') ?? null),
+        ...unlessNull('defer_loading', asSwitch(it['defer_loading'], 'defer_loading') ?? isDeferred),
       },
       ...unlessNull('defer_loading', isDeferred),
     }

@@ -7,7 +7,7 @@ import { isText, notTold } from './converted.js'
 import { mediaError } from './media.js'
 import { reasoningParserOf } from './reasoning-parsers.js'
 import type { Body } from './request.js'
-import { asList, asRecord, LoadOnlyError, malformed } from './request.js'
+import { asList, asRecord, asSwitch, LoadOnlyError, malformed } from './request.js'
 
 export function convertMessages(body: Body, rules: EngineRules, habits: TemplateHabits): Body {
   const { dialect } = rules
@@ -62,7 +62,7 @@ function vllmMessages(message: Body): Message[] {
     if (block['type'] === 'tool_result' && role === 'user') results.push(...vllmResults(block))
     else if (block['type'] === 'thinking')
       turn.thoughts.push(...(typeof block['thinking'] === 'string' ? [block['thinking']] : []))
-    else if (block['type'] === 'text' && !isText(block['text'])) continue
+    else if (block['type'] === 'tool_reference' || (block['type'] === 'text' && !isText(block['text']))) continue
     else addBlock(turn, block)
   }
   const said = contentOf(turn.parts)
@@ -78,16 +78,16 @@ function vllmMessages(message: Body): Message[] {
   ]
 }
 
-/** Its texts; what it refers to follows as a result of its own. */
+/** Its texts; what it refers to follows as a result of its own, and all else is left out. */
 function vllmResults(block: Body): Message[] {
   const { content } = block
   const id = block['tool_use_id'] ?? ''
-  const isReference = (part: Value): boolean => asRecord(part)?.['type'] === 'tool_reference'
-  const said = Array.isArray(content) ? content.filter((part) => !isReference(part as Value)) : content
-  const referred = (Array.isArray(content) ? (content as readonly Value[]) : []).filter(isReference).flatMap((part) => {
-    const { tool_name: name, name: other } = asRecord(part)!
+  const parts = Array.isArray(content) ? (content as readonly Value[]).map((part) => asRecord(part) ?? {}) : []
+  if (parts.some(({ type }) => type === 'image')) throw mediaError('image')
+  const said = Array.isArray(content) ? parts.filter(({ type }) => type === 'text') : content
+  const referred = parts.flatMap(({ type, tool_name: name, name: other }) => {
     const called = isText(name) ? name : other
-    return isText(called) ? [{ type: 'tool_reference', name: called }] : []
+    return type === 'tool_reference' && isText(called) ? [{ type, name: called }] : []
   })
   const result = { role: 'tool', tool_call_id: id, content: contentTexts(said as Value).join('\n') }
   return referred.length === 0 ? [result] : [result, { role: 'tool', tool_call_id: id, content: referred }]
@@ -114,19 +114,17 @@ function sglangMessages(
   const thoughts = role === 'assistant' ? sglangThoughts(blocks, rules, takesThoughts) : undefined
   if (thoughts?.text !== undefined) turn.parts.push({ type: 'text', text: thoughts.text })
   for (const block of blocks) {
-    if (block['type'] === 'thinking') continue
+    if (block['type'] === 'thinking' || block['type'] === 'tool_reference') continue
     if (block['type'] !== 'tool_result' || role !== 'user') {
-      addBlock(turn, block)
+      addSglangBlock(turn, block)
       continue
     }
     // What was said before a result stays before it.
     const said = contentOf(turn.parts.splice(0))
     if (said !== undefined) messages.push({ role, content: said })
-    messages.push({
-      role: 'tool',
-      tool_call_id: block['tool_use_id'] ?? block['id'] ?? '',
-      content: sglangResult(block['content']),
-    })
+    const id = isText(block['tool_use_id']) ? block['tool_use_id'] : (block['id'] ?? '')
+    for (const result of sglangResult(block['content']).contents)
+      messages.push({ role: 'tool', tool_call_id: id, content: result })
   }
   const said = contentOf(turn.parts)
   if (said === undefined && turn.calls.length === 0 && role === 'user') return messages
@@ -186,10 +184,56 @@ function sglangSwitch(isOn: boolean, reasoningParser: EngineRules['reasoningPars
   }
 }
 
-function sglangResult(content: Value): Value {
-  if (typeof content === 'string') return content
-  const texts = contentTexts(content).filter(isText)
-  return texts.length > 1 ? texts.map((text) => ({ type: 'text', text })) : (texts[0] ?? '')
+function addSglangBlock(turn: Turn, block: Body): void {
+  if (block['type'] === 'search_result') {
+    const text = searchText(block)
+    if (text !== '') turn.parts.push({ type: 'text', text })
+  } else if (block['type'] === 'tool_result')
+    turn.parts.push({ type: 'text', text: `Tool result: ${sglangResult(block['content']).text}` })
+  else addBlock(turn, block)
+}
+
+/** A result's messages, in which references stand apart from texts; and its texts alone. */
+function sglangResult(content: Value): { readonly contents: readonly Value[]; readonly text: string } {
+  if (!Array.isArray(content)) {
+    const text = typeof (content ?? '') === 'string' ? ((content ?? '') as string) : malformed('a result is a text')
+    return { contents: [text], text }
+  }
+  const groups: Body[][] = []
+  for (const part of blocksOf(content).flatMap(resultPart)) {
+    const last = groups.at(-1)
+    if (last && last[0]?.['type'] === part['type']) last.push(part)
+    else groups.push([part])
+  }
+  const contents = groups.map((group) => (group.length === 1 ? (group[0]!['text'] ?? group) : group))
+  const texts = groups.flat().flatMap(({ text }) => (text === undefined ? [] : [text as string]))
+  return { contents: contents.length === 0 ? [''] : contents, text: texts.join('\n') }
+}
+
+const silentParts = new Set<Value>(['thinking', 'redacted_thinking', 'tool_use', 'tool_result'])
+
+function resultPart(part: Body): Body[] {
+  const { type, text, tool_name: toolName, name } = part
+  if (silentParts.has(type)) return []
+  if (type === 'tool_reference') {
+    const called = isText(toolName) ? toolName : name
+    return isText(called) ? [{ type, name: called }] : []
+  }
+  const said = type === 'search_result' ? searchText(part) : contentTexts([{ type, text }])[0]
+  return isText(said) ? [{ type: 'text', text: said }] : []
+}
+
+/** What a search found, as SGLang tells a model of it. */
+function searchText({ title, source, content }: Body): string {
+  const from = asRecord(source)
+  const place = from ? (isText(from['url']) ? from['url'] : from['text']) : source
+  const parts = Array.isArray(content) ? (content as readonly Value[]).map(asRecord) : []
+  const found = parts.flatMap((part) => (part?.['type'] === 'text' && isText(part['text']) ? [part['text']] : []))
+  return [
+    ...(isText(title) ? [`Title: ${title}`] : []),
+    ...(isText(place) ? [`Source: ${place}`] : []),
+    ...(found.length > 0 ? [`Content: ${found.join('\n')}`] : []),
+  ].join('\n')
 }
 
 // ---- both
@@ -245,26 +289,30 @@ function toolsOf(value: Value, isSglang: boolean): Value[] | undefined {
   const tools = asList(value, 'tools').flatMap((entry) => {
     const tool = asRecord(entry) ?? malformed('a tool is an object')
     const { name, description, input_schema: parameters, strict, defer_loading: deferLoading } = tool
-    const isServers = isSglang && parameters === undefined // it has no schema: the server would run it
-    if (isServers) return []
-    const deferred = deferLoading === undefined ? {} : { defer_loading: deferLoading }
+    if (isSglang && typeof tool['type'] === 'string' && serversTool.test(tool['type'])) return [] // it would run it
+    if (isSglang && !asRecord(parameters)) malformed('a tool has a schema')
+    const deferred =
+      deferLoading === undefined ? {} : { defer_loading: asSwitch(deferLoading, 'defer_loading') ?? null }
     if (!isSglang) {
       const it = {
         name,
         description: description ?? null,
         parameters: typedSchema(parameters),
-        strict: strict ?? null,
+        strict: asSwitch(strict, 'strict') ?? null,
         ...deferred,
       }
       return [{ type: 'function', function: it }]
     }
-    const it = { name, description: description ?? '', parameters, strict: strict === true }
+    const isStrict = asSwitch(strict, 'strict') ?? false
+    const it = { name, description: description ?? '', parameters: typedSchema(parameters), strict: isStrict }
     return [{ type: 'function', function: it, ...deferred }]
   })
   return isSglang && tools.length === 0 ? undefined : tools
 }
 
-/** vLLM takes a schema without a type for an object's. */
+const serversTool = /^(web_search|computer|bash|text_editor)_/
+
+/** Both take a schema without a type for an object's. */
 function typedSchema(schema: Value): Value {
   if (schema instanceof Map)
     return schema.has('type') ? schema : new Map([...(schema as Map<Value, Value>), ['type', 'object']])

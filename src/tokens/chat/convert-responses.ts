@@ -1,12 +1,13 @@
 /** `/v1/responses` as the chat that each engine makes of it: as recorded of vLLM 0.32.0 and SGLang 0.5.23. */
 import { inflateSync } from 'node:zlib'
-import { JsonError, parsePythonJson } from '../template/python-json.js'
 import { dumps } from '../template/spell.js'
 import type { Value } from '../template/values.js'
+import { isDict } from '../template/values.js'
 import type { EngineRules, Message, TemplateHabits } from './converted.js'
 import { isText } from './converted.js'
 import type { Body } from './request.js'
-import { asList, asRecord, LoadOnlyError, malformed } from './request.js'
+import { asList, asRecord, asSwitch, LoadOnlyError, malformed } from './request.js'
+import { readStrictly } from './strict-json.js'
 
 /** The conversation may lie on the engine, and then nobody else knows its tokens. */
 export function refuseStored(body: Body): void {
@@ -25,15 +26,29 @@ export function convertResponses(body: Body, { dialect }: EngineRules, habits: T
   const tools = toolsOf(body['tools'], isSglang)
   // To vLLM's templates tools that run on the engine leave an empty list.
   const isShown = isSglang ? tools.length > 0 : listOf(body['tools']).length > 0
-  const effort = asRecord(body['reasoning'])?.['effort']
+  const effort = effortOf(asRecord(body['reasoning']), isSglang)
   const isContinued = !isSglang && isUnfinished(items.at(-1))
   return {
     messages: isSglang ? gatherSystem(messages, habits) : messages,
     ...(isShown ? { tools, tool_choice: choiceOf(body['tool_choice']) } : {}),
     ...(effort === undefined || effort === null ? {} : { reasoning_effort: effort }),
-    ...(body['chat_template_kwargs'] === undefined ? {} : { chat_template_kwargs: body['chat_template_kwargs'] }),
+    ...kwargsOf(body, isSglang),
     ...(isContinued ? { continue_final_message: true, add_generation_prompt: false } : {}),
   }
+}
+
+/** To SGLang reasoning without an effort is a medium one. */
+function effortOf(reasoning: Body | undefined, isSglang: boolean): Value {
+  const { effort } = reasoning ?? {}
+  return isSglang && reasoning && effort === undefined ? 'medium' : effort
+}
+
+function kwargsOf({ reasoning, chat_template_kwargs: given }: Body, isSglang: boolean): Body {
+  const { effort, reasoning_effort: other } = asRecord(reasoning) ?? {}
+  // By its second name SGLang only switches thinking off.
+  if (isSglang && (effort ?? other) === 'none')
+    return { chat_template_kwargs: { thinking: false, enable_thinking: false, ...asRecord(given) } }
+  return given === undefined ? {} : { chat_template_kwargs: given }
 }
 
 function itemsOf(input: Value): readonly Body[] {
@@ -112,7 +127,7 @@ type Unseal = (sealed: string) => string[]
 
 function sglangMessage(item: Body, unseal: Unseal): Message[] {
   const call = callOf(item)
-  if (call) return [{ role: 'assistant', tool_calls: [sglangCall(call)] }]
+  if (call) return [{ role: 'assistant', tool_calls: [sglangCall(call, item)] }]
   if (isOutput(item)) {
     const { output = '' } = item
     const content = Array.isArray(output) ? textsOf(output).join('') : output
@@ -124,12 +139,13 @@ function sglangMessage(item: Body, unseal: Unseal): Message[] {
   }
   if (typeOf(item) !== 'message') malformed('an input item of a type that SGLang refuses')
   const isDeveloper = item['role'] === 'developer'
-  const content = Array.isArray(item['content']) ? item['content'].map(sglangPart) : item['content']
+  const said = isDeveloper ? labelled(item['content']) : item['content']
+  const content = Array.isArray(said) ? said.map(sglangPart) : said
   const kept = Object.entries(item).filter(([name, value]) => !ownFields.has(name) && value !== null)
   return [
     {
       ...Object.fromEntries(kept),
-      ...(content === undefined || content === null ? {} : { content: isDeveloper ? labelled(content) : content }),
+      ...(content === undefined || content === null ? {} : { content }),
       ...(isDeveloper ? { role: 'system' } : {}),
     },
   ]
@@ -147,6 +163,7 @@ function sglangPart(value: Value): Value {
 
 /** A developer becomes a system that says so. */
 function labelled(content: Value): Value {
+  if (content === undefined || content === null) return content
   if (typeof content === 'string') return `${developerLabel}\n${content}`
   const parts = asList(content, 'content')
   const at = parts.findIndex((part) => typeof asRecord(part)?.['text'] === 'string')
@@ -155,20 +172,12 @@ function labelled(content: Value): Value {
   return parts.with(at, { ...part, text: `${developerLabel}\n${part['text'] as string}` })
 }
 
-/** Arguments that are no object count as none. */
-function sglangCall(call: Body): Body {
+/** Arguments that are neither an object nor the JSON of one count as none. */
+function sglangCall(call: Body, { call_id: callId, id }: Body): Body {
   const it = asRecord(call['function'])!
-  return { ...call, function: { ...it, arguments: isObjectText(it['arguments']) ? it['arguments'] : '{}' } }
-}
-
-function isObjectText(value: Value): boolean {
-  if (!isText(value)) return false
-  try {
-    return asRecord(parsePythonJson(value)) !== undefined
-  } catch (error) {
-    if (error instanceof JsonError && error.reason === 'malformed') return false
-    throw error
-  }
+  const { arguments: given } = it
+  const isKept = isDict(given) || (isText(given) && isDict(readStrictly(given)))
+  return { ...call, id: isText(callId) ? callId : id, function: { ...it, arguments: isKept ? given : '{}' } }
 }
 
 function sglangReasoning(item: Body, unseal: Unseal): string[] {
@@ -288,7 +297,10 @@ function toolsOf(value: Value, isSglang: boolean): Value[] {
     if (type === 'namespace') throw new LoadOnlyError('engine-settings', 'a namespace of tools')
     if (type !== 'function' && type !== 'custom') return []
     const isCustom = type === 'custom'
-    const kept = isSglang ? strict === true : isCustom ? null : (strict ?? null)
+    if (isSglang && isCustom && !isText(name)) return []
+    const isStrict = asSwitch(strict, 'strict')
+    const isDeferred = isSglang || isCustom ? undefined : asSwitch(tool['defer_loading'], 'defer_loading')
+    const kept = isSglang ? (isStrict ?? false) : isCustom ? null : (isStrict ?? null)
     return [
       {
         type: 'function',
@@ -297,6 +309,7 @@ function toolsOf(value: Value, isSglang: boolean): Value[] {
           description: isCustom && isSglang ? sglangCustom(description, tool['format']) : description,
           parameters: isCustom ? customParameters : parameters,
           strict: kept,
+          ...(isDeferred === undefined ? {} : { defer_loading: isDeferred }),
         },
       },
     ]

@@ -28,7 +28,9 @@ export function readBody(text: string): Body {
 /** Whether a body holds values that a template may print: numbers and keys whose spelling `JSON.parse` loses. */
 function carriesValues(body: Body): boolean {
   if (body['tools'] || body['chat_template_kwargs'] || body['documents']) return true
-  const { messages } = body
+  const { messages, input } = body
+  // SGLang takes a call of a response whose arguments are not spelled as a text.
+  if (listOf(input).some((item) => typeof item?.['arguments'] === 'object')) return true
   return Array.isArray(messages) && messages.some((message) => carriesCalls(message as Body | null))
 }
 

@@ -67,6 +67,7 @@ export interface IdsPrompt {
   readonly kind: 'ids'
   readonly ids: readonly Uint32Array[]
   readonly truncation: Truncation | undefined
+  readonly isProven: boolean
 }
 
 export interface Truncation {
@@ -100,24 +101,52 @@ const carryingFields: Readonly<Partial<Record<Dialect, string>>> = { sglang: 'in
 
 export function readTruncation(body: Body, dialect: Dialect): Truncation | undefined {
   if (dialect === 'sglang') return undefined // it has no such field, and passes over it
-  const tokens = wholeOf(body['truncate_prompt_tokens'])
-  if (tokens === 0 || (typeof tokens === 'number' && tokens > 0 && !Number.isInteger(tokens)))
+  const tokens = countOf(body['truncate_prompt_tokens']) ?? null
+  if (tokens !== null && (!Number.isInteger(tokens) || tokens === 0 || (tokens as number) < atLimit))
     malformed('truncate_prompt_tokens is a positive integer')
   return truncationOf(body)
 }
 
-/** Of a request that may be wrong. -1 means the model's limit, which the engine enforces. */
+const atLimit = -1
+
+/**
+ * Whether a prompt above the model's limit is cut there and not refused: where that is only the engine knows. A response says so in a word
+ * of its own.
+ */
+export function isCutAtLimit(body: Body, dialect: Dialect): boolean {
+  if (dialect === 'sglang') return false
+  return countOf(body['truncate_prompt_tokens']) === atLimit || body['truncation'] === 'auto'
+}
+
+/** Of a request that may be wrong. */
 export function truncationOf(body: Readonly<Record<string, unknown>>): Truncation | undefined {
-  const tokens = wholeOf(body['truncate_prompt_tokens'])
+  const tokens = countOf(body['truncate_prompt_tokens'])
   if (typeof tokens !== 'number' || !Number.isInteger(tokens) || tokens <= 0) return undefined
   const side = body['truncation_side'] ?? undefined
   return { tokens, side: side === 'right' ? 'right' : 'left', isByTokenizer: side === undefined }
+}
+
+/** Engines take a number that is spelled as a text, too. */
+function countOf(value: unknown): unknown {
+  if (typeof value === 'boolean') return Number(value)
+  return typeof value === 'string' && /^\s*[+-]?\d{1,15}(\.0+)?\s*$/.test(value) ? Number(value) : wholeOf(value)
 }
 
 /** A body that was read as Python reads it has `5.0` as a float, which engines take for a number of tokens, or for a token. */
 function wholeOf(value: unknown): unknown {
   return value instanceof Float ? value.value : value
 }
+
+/** A switch as both engines read it from what a client wrote: `"yes"` and 1 are on. Undefined where it is not given. */
+export function asSwitch(value: Value, what: string): boolean | undefined {
+  if (value === undefined || value === null || typeof value === 'boolean') return value ?? undefined
+  const word = typeof value === 'string' ? value.toLowerCase() : String(wholeOf(value))
+  if (on.has(word)) return true
+  return off.has(word) ? false : malformed(`${what} is true or false`)
+}
+
+const on = new Set(['1', 'on', 't', 'true', 'y', 'yes'])
+const off = new Set(['0', 'off', 'f', 'false', 'n', 'no'])
 
 /** What an engine keeps of ids; `around`: of a text's. */
 export function truncate(ids: Uint32Array, truncation: Truncation | undefined, around?: Around): Uint32Array {
@@ -153,22 +182,23 @@ export function readCompletion(body: Body, dialect: Dialect): TextPrompt | IdsPr
   const truncation = readTruncation(body, dialect)
   const { prompt } = body
   const addSpecialTokens = addsSpecialTokens(body, dialect)
-  if (typeof prompt === 'string') return { kind: 'text', texts: [prompt], addSpecialTokens, truncation, isProven: true }
+  const isProven = !isCutAtLimit(body, dialect)
+  if (typeof prompt === 'string') return { kind: 'text', texts: [prompt], addSpecialTokens, truncation, isProven }
   if (!Array.isArray(prompt) || prompt.length === 0)
     return malformed('prompt is a text, token ids, or a list of either')
   const items = prompt as readonly Value[]
-  if (typeof wholeOf(items[0]) === 'number') return { kind: 'ids', ids: [toIds(items)], truncation }
+  if (typeof wholeOf(items[0]) === 'number') return { kind: 'ids', ids: [toIds(items)], truncation, isProven }
   if (items.every((item) => typeof item === 'string')) {
-    return { kind: 'text', texts: items, addSpecialTokens, truncation, isProven: true }
+    return { kind: 'text', texts: items, addSpecialTokens, truncation, isProven }
   }
-  if (items.every((item) => Array.isArray(item))) return { kind: 'ids', ids: items.map(toIds), truncation }
+  if (items.every((item) => Array.isArray(item))) return { kind: 'ids', ids: items.map(toIds), truncation, isProven }
   return malformed('prompt mixes texts and token ids')
 }
 
 /** Around the text of a completion. SGLang always does, and passes over what the request says. */
 export function addsSpecialTokens(body: Body, dialect: Dialect): boolean {
   if (dialect === 'sglang') return body['is_rendered'] !== true
-  return body['add_special_tokens'] !== false
+  return asSwitch(body['add_special_tokens'], 'add_special_tokens') !== false
 }
 
 export function toIds(value: Value): Uint32Array {

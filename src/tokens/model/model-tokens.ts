@@ -14,7 +14,7 @@ import type { EncoderCounts } from '../encode/encoder.js'
 import { spellInSlices } from '../long-body.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { TokenPool } from '../pool/pool.js'
-import type { RenderResult, TaskTypes, TextBytes, TextsResult } from '../pool/tasks.js'
+import type { IdsResult, RenderResult, TaskTypes, TextBytes, TextsResult } from '../pool/tasks.js'
 import { copyInSlices, joinInSlices, nextTurn } from '../next-turn.js'
 import type { RememberedText } from '../remember/remembered-texts.js'
 import { sizeOfText } from '../remember/remembered-texts.js'
@@ -152,7 +152,7 @@ export class ModelTokens {
     if (prompt.kind === 'ids') {
       const ids = truncate(prompt.ids[0]!, prompt.truncation)
       const totalCount = prompt.ids.reduce((sum, it) => sum + truncate(it, prompt.truncation).length, 0)
-      return new Tokens({ ids, source: 'request', exactness: 'proven', promptCount: prompt.ids.length, totalCount })
+      return tokensOfRequest({ ids, promptCount: prompt.ids.length, totalCount, isProven: prompt.isProven })
     }
     if (prompt.kind === 'text') {
       const { texts, addSpecialTokens } = prompt
@@ -178,8 +178,7 @@ export class ModelTokens {
     const read = await this.#askThreadToRead(route, raw, options)
     if (read.kind === 'chat') return this.#encodeRendered({ ...read, rendering: undefined }, options, started)
     if (read.kind === 'text') return this.#encodeTexts(this.#promptsOf(read, options), options)
-    const { ids, promptCount, totalCount } = read
-    return new Tokens({ ids, source: 'request', exactness: 'proven', promptCount, totalCount })
+    return tokensOfRequest(read)
   }
 
   #promptsOf({ bytes, ends, units, ...how }: TextsResult, options: TokenizeOptions): Prompts {
@@ -288,7 +287,7 @@ export class ModelTokens {
     return new Tokens({
       ids,
       source: 'tokenizer',
-      exactness: this.#texts.isProven ? 'proven' : 'expected',
+      exactness: prompts.isProven && this.#texts.isProven ? 'proven' : 'expected',
       promptCount: count,
       totalCount,
       kinship: ids === first.ids ? first.kinship : undefined,
@@ -305,6 +304,7 @@ interface Prompts {
   readonly encode: (index: number) => Encoded | Promise<Encoded>
   readonly addSpecialTokens: boolean
   readonly truncation: Truncation | undefined
+  readonly isProven: boolean
 }
 
 /** By the loop, or by a thread. */
@@ -313,6 +313,10 @@ type RenderedPrompt = Omit<RenderResult, 'text'> &
     | { readonly rendering: Rendering<RememberedText>; readonly text?: undefined }
     | { readonly rendering: undefined; readonly text: TextBytes }
   )
+
+function tokensOfRequest({ isProven, ...it }: Omit<IdsResult, 'kind'>): Tokens {
+  return new Tokens({ ...it, source: 'request', exactness: isProven ? 'proven' : 'expected' })
+}
 
 const now = (): number => performance.now()
 

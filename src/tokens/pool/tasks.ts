@@ -71,6 +71,7 @@ export interface TextsResult {
   readonly units: Uint32Array<ArrayBuffer>
   readonly addSpecialTokens: boolean
   readonly truncation: Truncation | undefined
+  readonly isProven: boolean
 }
 
 export interface IdsResult {
@@ -79,6 +80,7 @@ export interface IdsResult {
   readonly ids: Uint32Array
   readonly promptCount: number
   readonly totalCount: number
+  readonly isProven: boolean
 }
 
 /** An engine's answer, as it came. */

@@ -91,12 +91,12 @@ function readAndRender(task: RenderTask): Answer<RenderResult | TextsResult | Id
   })
 }
 
-function idsOf({ ids, truncation }: IdsPrompt): IdsResult {
+function idsOf({ ids, truncation, isProven }: IdsPrompt): IdsResult {
   const totalCount = ids.reduce((sum, it) => sum + truncate(it, truncation).length, 0)
-  return { kind: 'ids', ids: truncate(ids[0]!, truncation).slice(), promptCount: ids.length, totalCount }
+  return { kind: 'ids', ids: truncate(ids[0]!, truncation).slice(), promptCount: ids.length, totalCount, isProven }
 }
 
-function textsOf({ texts, addSpecialTokens, truncation }: TextPrompt, lengthMax: number): TextsResult {
+function textsOf({ texts, addSpecialTokens, truncation, isProven }: TextPrompt, lengthMax: number): TextsResult {
   const length = texts.reduce((sum, it) => sum + it.length, 0)
   if (length > lengthMax) throw new WarmrouteError('WR_TOKENS_TEXT_TOO_LONG', { length, lengthMax })
   let end = 0
@@ -104,7 +104,7 @@ function textsOf({ texts, addSpecialTokens, truncation }: TextPrompt, lengthMax:
   const bytes = new Uint8Array(end)
   texts.forEach((it, index) => utf8.encodeInto(it, bytes.subarray(index === 0 ? 0 : ends[index - 1])))
   const units = Uint32Array.from(texts, (it) => it.length)
-  return { kind: 'text', bytes, ends, units, addSpecialTokens, truncation }
+  return { kind: 'text', bytes, ends, units, addSpecialTokens, truncation, isProven }
 }
 
 export function answer({ bytes }: AnswerTask): Answer<TokensAnswer> {
