@@ -268,7 +268,9 @@ export class TokenService {
     } catch (error) {
       options.signal?.throwIfAborted()
       const answer = asLoadOnly(error)
-      shown?.runs.loadOnly(route, answer.loadOnly)
+      // An engine that fails is in trouble, and knows best when that is over.
+      const isTold = served.source instanceof EngineTokens && answer.loadOnly === 'source-failed'
+      if (!isTold) shown?.runs.loadOnly(route, answer.loadOnly)
       return this.#count(model, answer)
     }
   }

@@ -4,7 +4,7 @@ import type { Body, Dialect } from '../chat/request.js'
 import { LoadOnlyError } from '../chat/request.js'
 import type { TokenizeOptions } from '../model/model-tokens.js'
 import type { Value } from '../template/values.js'
-import { EngineTrouble } from './engine-trouble.js'
+import { EngineTrouble, refusals } from './engine-trouble.js'
 import type { Fetched } from './fetch-bytes.js'
 import { fetchBytes } from './fetch-bytes.js'
 import type { TokensAnswer } from './read-answer.js'
@@ -97,7 +97,9 @@ export class EngineAsks {
   ): Promise<{ readonly ids: Uint32Array; readonly features: Value }> {
     if (status >= 400 && status < 500) {
       this.#trouble.refused(path, status)
-      throw new LoadOnlyError('malformed', `the engine answered ${status}`)
+      const reason = `the engine answered ${status}`
+      if (refusals.has(status)) throw new LoadOnlyError('malformed', reason)
+      throw new WarmrouteError('WR_TOKENS_SOURCE_FAILED', { reason })
     }
     const answer =
       status === 200

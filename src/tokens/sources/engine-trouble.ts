@@ -7,7 +7,7 @@
 export const failuresMax = 3
 
 /** Of these statuses the request may be to blame, and not the engine. */
-const refusals: ReadonlySet<number> = new Set([400, 413, 422])
+export const refusals: ReadonlySet<number> = new Set([400, 413, 422])
 
 export class EngineTrouble {
   #failures = 0

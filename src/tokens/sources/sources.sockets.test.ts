@@ -268,6 +268,12 @@ describe('an engine', () => {
       loadOnly: 'source-failed',
     },
     { says: 'refuses the request', reply: (it: ServerResponse) => it.writeHead(400).end('{}'), loadOnly: 'malformed' },
+    {
+      says: 'has no such route',
+      reply: (it: ServerResponse) => it.writeHead(404).end('{}'),
+      loadOnly: 'source-failed',
+    },
+    { says: 'wants a key', reply: (it: ServerResponse) => it.writeHead(401).end('{}'), loadOnly: 'source-failed' },
     { says: 'is broken', reply: (it: ServerResponse) => it.writeHead(500).end('{}'), loadOnly: 'source-failed' },
     { says: 'hangs up', reply: (it: ServerResponse) => it.destroy(), loadOnly: 'source-failed' },
     { says: 'never answers', reply: () => undefined, loadOnly: 'source-failed' },
@@ -364,7 +370,7 @@ describe('an engine', () => {
     let count = 0
     const ask = (): Promise<unknown> => service.tokenizeRequest('t', 'completions', { prompt: `prompt ${count++}` })
     for (const says of [undefined, undefined, 'the engine answered 404 to /v1/tokenize']) {
-      expect(await ask()).toMatchObject({ loadOnly: 'malformed' })
+      expect(await ask()).toMatchObject({ loadOnly: 'source-failed' })
       expect(service.status('t').trouble).toBe(says)
     }
     status = 200
