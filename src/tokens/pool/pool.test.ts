@@ -2,7 +2,7 @@
 import { getEventListeners, once } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
-import { afterEach, expect, it } from 'vitest'
+import { afterEach, expect, it, vi } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import { loadModel } from '../model/loaded-model.js'
@@ -187,6 +187,45 @@ it('a thread that ends without a word fails its task at once, and is replaced al
   expect(await waiting).toEqual(wanted)
   await threads.at(-1)!.terminate()
   expect(await encode(pool, 'hello')).toEqual(wanted)
+}, 20_000)
+
+it.each(['without a word', 'with an error'])(
+  'a thread that ends %s while it starts fails its task at once',
+  async (how) => {
+    const threads = startedThreads()
+    const pool = open({ threads: 2 })
+    const stop = new AbortController()
+    const wanted = await encode(pool, 'hello')
+    const held = expect(encode(pool, endless, { signal: stop.signal })).rejects.toThrow('gone')
+    const lost = encode(pool, 'hello')
+    await setImmediate()
+    expect(threads).toHaveLength(2)
+    if (how === 'without a word') await threads[1]!.terminate()
+    else threads[1]!.emit('error', new Error('no memory'))
+    const reason = how === 'without a word' ? 'the thread exited' : 'no memory'
+    await expect(lost).rejects.toMatchObject({ code: 'WR_TOKENS_SOURCE_FAILED', details: { reason } })
+    expect(await encode(pool, 'hello')).toEqual(wanted)
+    expect(threads).toHaveLength(3)
+    stop.abort(new Error('gone'))
+    await held
+    expect(pool.counts).toEqual({ done: 2, failed: 2, refused: 0, ended: 1 })
+  },
+  20_000,
+)
+
+it('a thread that ends while it starts in place of another fails the task that waits for it, and a third serves', async () => {
+  const threads = startedThreads()
+  const pool = open({ threads: 1 })
+  const wanted = await encode(pool, 'hello')
+  const held = encode(pool, endless)
+  const lost = encode(pool, 'hello')
+  threads[0]!.emit('error', new Error('out of memory'))
+  await expect(held).rejects.toMatchObject({ details: { reason: 'out of memory' } })
+  await vi.waitFor(() => expect(threads).toHaveLength(2))
+  await threads[1]!.terminate()
+  await expect(lost).rejects.toMatchObject({ details: { reason: 'the thread exited' } })
+  expect(await encode(pool, 'hello')).toEqual(wanted)
+  expect(pool.running).toBe(0)
 }, 20_000)
 
 it('a task of a request that is gone already is not begun', async () => {

@@ -47,6 +47,8 @@ export class TokenPool {
   /** What lets each task begin that waits, in their order. */
   readonly #waiting = new Set<(slot: Tinypool) => void>()
   readonly #watched = new WeakSet<Thread>()
+  /** What tells the task of a slot that its thread is lost. */
+  readonly #onLost = new Map<Tinypool, (cause: unknown) => void>()
   #running = 0
   #isClosed = false
 
@@ -59,8 +61,12 @@ export class TokenPool {
       return new Tinypool({ filename, name: 'encode', minThreads, maxThreads: 1, idleTimeout: 60_000 })
     })
     for (const slot of this.#slots) {
-      // A thread that is lost while it has nothing to do: the next task has another. Unheard it would end the process.
-      slot.on('error', () => this.#watch(slot))
+      // A thread that is lost without a task. One that was still to start has one all the same, which the pool beneath would
+      // leave waiting; where there is none the next task has another thread. Unheard it would end the process.
+      slot.on('error', (cause: unknown) => {
+        this.#onLost.get(slot)?.(cause)
+        this.#watch(slot)
+      })
       this.#watch(slot)
     }
     this.#idle = this.#slots.toReversed()
@@ -100,6 +106,7 @@ export class TokenPool {
     try {
       slot = this.#pop() ?? (await this.#turn(stop.signal))
       if (this.#isClosed) throw closed()
+      this.#onLost.set(slot, (cause) => stop.abort(threadLost(cause)))
       const transferList = [...(options.transfer ?? [])]
       const asked = slot.run(task, { name, signal: stop.signal, transferList })
       thread = this.#watch(slot)
@@ -115,7 +122,10 @@ export class TokenPool {
       this.#running--
       clearTimeout(timer)
       options.signal?.removeEventListener('abort', onAbort)
-      if (slot) void this.#free(slot, thread)
+      if (slot) {
+        this.#onLost.delete(slot)
+        void this.#free(slot, thread)
+      }
     }
   }
 
