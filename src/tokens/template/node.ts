@@ -13,12 +13,19 @@ export class TemplateSyntaxError extends Error {
 export function assignedNames(root: Node): Set<string> {
   const names = new Set<string>()
   eachNode(root['body'], (node) => {
-    const target = node.type === 'Set' ? node['assignee'] : node.type === 'For' ? node['loopvar'] : undefined
-    if (node.type === 'With') for (const name of node['names'] as readonly string[]) names.add(name)
-    if (target) for (const name of targetNames(target as Node)) names.add(name)
+    for (const name of namesSetBy(node)) names.add(name)
   })
   return names
 }
+
+/** Names that are set by this node itself, and not by those below. */
+export function namesSetBy(node: Node): ReadonlySet<string> {
+  if (node.type === 'With') return new Set(node['names'] as readonly string[])
+  const target = node.type === 'Set' ? node['assignee'] : node.type === 'For' ? node['loopvar'] : undefined
+  return target ? targetNames(target as Node) : noNames
+}
+
+const noNames: ReadonlySet<string> = new Set()
 
 export function targetNames(target: Node): Set<string> {
   if (target.type === 'Identifier') return new Set([nameOf(target)])

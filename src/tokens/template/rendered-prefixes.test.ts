@@ -253,6 +253,31 @@ describe('a conversation that goes on', () => {
     expect(prefixes.counts).toMatchObject({ hits: 2, misses: 1, turns: 13 })
   })
 
+  it('takes over turns whose condition is true for another reason', () => {
+    const source = '{% for m in messages %}{% if tools %}T{% endif %}{{ m.content }}{% endfor %}'
+    expect(turnsTaken(source, { tools: [{ name: 'f' }] })).toBe(12)
+  })
+
+  it('may be as long as the output limit, whatever of it is taken over, and no longer', () => {
+    // In the middle a turn is rendered again, and its text is what it was.
+    const source = '{% for m in messages %}{% if mode == m.content %}{% endif %}{{ m.content }}{% endfor %}'
+    const template = new Template(parseTemplate(source))
+    const messages = conversation(12)
+    const { length } = template.render({ messages }, options)
+    const within = (outputMax: number, isFirst: boolean): string => {
+      const prefixes = new RenderedPrefixes<Kept>(1 << 20, { comparedFirst: 0 })
+      if (!isFirst) keep(prefixes.render(template, { messages }, options))
+      const limited = { ...options, limits: { ...roomy, outputMax } }
+      const text = outcome(() => keep(prefixes.render(template, { messages, mode: 'turn 5' }, limited)))
+      expect(prefixes.counts.turns).toBe(isFirst || text === 'threw' ? 0 : 11)
+      return text
+    }
+    for (const isFirst of [true, false]) {
+      expect(within(length, isFirst)).toHaveLength(length)
+      expect(within(length - 1, isFirst)).toBe('threw')
+    }
+  })
+
   it('is refused at the output limit, however much of it is taken over', () => {
     const template = new Template(parseTemplate('{% for m in messages %}{{ m.content }}{% endfor %}'))
     const prefixes = new RenderedPrefixes<Kept>(1 << 20)

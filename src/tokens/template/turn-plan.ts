@@ -6,7 +6,7 @@
  */
 import { lazyFilters } from './filters.js'
 import type { Node } from './node.js'
-import { assignedNames, childrenOf, eachNode, listOf, nameOf, targetNames } from './node.js'
+import { assignedNames, childrenOf, eachNode, listOf, nameOf, namesSetBy, targetNames } from './node.js'
 
 export interface Guard {
   readonly node: Node
@@ -37,13 +37,13 @@ export type TurnPlans = ReadonlyMap<Node, TurnPlan>
 const pureFunctions = new Set(['range', 'dict', 'namespace', 'raise_exception'])
 const clockFunction = 'strftime_now'
 const constants = new Set(['true', 'True', 'false', 'False', 'none', 'None'])
-const macroNames = new Set(['caller', 'varargs', 'kwargs'])
 
 /** The loops at the top of a template, also inside its conditions: they run once and write straight into the text. */
 export function planTurns(template: Node): TurnPlans {
   const plans = new Map<Node, TurnPlan>()
   const macros: PureMacros = new Map()
   const assigned = assignedNames(template)
+  for (const name of definedAgain(template)) assigned.add(name) // which of them is called depends on when
   if (handsOutFunctions(template)) return plans // such a function can be called under any name
   if (keepsLazies(template)) return plans // to read one is to use it up
   for (const node of listOf(template, 'body')) {
@@ -54,12 +54,9 @@ export function planTurns(template: Node): TurnPlans {
 
   function readMacro(node: Node): void {
     const name = nameOf(node['name'])
-    const outside = assigned.has(name) || macros.has(name) ? undefined : namesOutside(node, macros)
+    const outside = assigned.has(name) ? undefined : namesOutside(node, macros)
     if (outside) macros.set(name, outside)
-    else {
-      macros.delete(name)
-      assigned.add(name)
-    }
+    else assigned.add(name)
   }
 
   function planIn(node: Node): void {
@@ -273,11 +270,12 @@ function namesOutside(macro: Node, macros: PureMacros): ReadonlySet<string> | un
   for (const parameter of listOf(macro, 'args')) {
     own.add(nameOf(parameter.type === 'Identifier' ? parameter : parameter['key']))
   }
+  const made = namespacesMadeIn(macro)
   let isPure = true
   eachNode([macro['args'], macro['body']], (node, role) => {
     if (node.type === 'Macro' || node.type === 'CallStatement') isPure = false
     const target = node['assignee'] as Node | undefined
-    if (target?.type === 'MemberExpression' && !own.has(nameOf(target['object']))) isPure = false
+    if (target?.type === 'MemberExpression' && !made.has(nameOf(target['object']))) isPure = false
     if (node.type !== 'Identifier' || role === 'label') return
     const name = nameOf(node)
     if (role === 'callee') {
@@ -285,9 +283,32 @@ function namesOutside(macro: Node, macros: PureMacros): ReadonlySet<string> | un
       if (!called) isPure = false
       for (const it of called ?? []) outside.add(it)
     } else if (!own.has(name) && !constants.has(name) && name !== 'loop') isPure = false
-    if (macroNames.has(name)) isPure = false
   })
   return isPure ? outside : undefined
+}
+
+/** Names that hold nothing in a macro but namespaces of its own; one that it was given may be anybody's. */
+function namespacesMadeIn(macro: Node): ReadonlySet<string> {
+  const given = new Set(listOf(macro, 'args').map((it) => nameOf(it.type === 'Identifier' ? it : it['key'])))
+  const made = new Set<string>()
+  eachNode(macro['body'], (node) => {
+    const value = node.type === 'Set' ? (node['value'] as Node | null | undefined) : undefined
+    const isMade = value?.type === 'CallExpression' && nameOf(value['callee']) === 'namespace'
+    for (const name of namesSetBy(node)) (isMade ? made : given).add(name)
+  })
+  for (const name of given) made.delete(name)
+  return made
+}
+
+function definedAgain(template: Node): ReadonlySet<string> {
+  const defined = new Set<string>()
+  const again = new Set<string>()
+  eachNode(template['body'], (node) => {
+    if (node.type !== 'Macro') return
+    const name = nameOf(node['name'])
+    ;(defined.has(name) ? again : defined).add(name)
+  })
+  return again
 }
 
 function handsOutFunctions(template: Node): boolean {

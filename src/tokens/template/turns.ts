@@ -175,7 +175,7 @@ class LoopReplay {
 
   #read(place: number, scope: Scope): Value {
     const { read, isTest, isFixed } = this.#site.guards[place]!
-    if (isFixed && place in this.#fixed) return this.#fixed[place]
+    if (place in this.#fixed) return this.#fixed[place]
     const value = attempt(read, scope, this.#run)
     const seen = isTest && value !== unreadable ? isTrue(value) : value
     if (isFixed) this.#fixed[place] = seen
