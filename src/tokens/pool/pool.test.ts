@@ -4,6 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
 import { afterEach, expect, it, vi } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
+import { plainRules } from '../chat/build-prompt.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import { loadModel } from '../model/loaded-model.js'
 import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
@@ -13,8 +14,6 @@ import type { PoolOptions, TaskOptions } from './pool.js'
 const tiny = loadModel(tinyllamaFolder, 'pool tiny', { llamaPrefix: 'file' })
 const gpt2 = loadModel(tokenizerFolder('gpt2'), 'pool gpt2')
 const patient = { deadlineMs: 60_000 }
-/** Keeps a thread busy until it is ended. */
-const endless = 'q'.repeat(3_000_000)
 
 const opened: CountedPool[] = []
 const stops: (() => void)[] = []
@@ -52,6 +51,16 @@ async function encode(
   return [...(await pool.run('encode', task, { ...patient, ...options })).ids]
 }
 
+/** Keeps a thread busy until it is ended: a text of any length may be done before a busy machine has started another. */
+async function hold(pool: CountedPool, options: Partial<TaskOptions> = {}): Promise<unknown> {
+  const [begin, end] = [Array(4).fill('{% for a in range(99999) %}').join(''), Array(4).fill('{% endfor %}').join('')]
+  const raw = new TextEncoder().encode(JSON.stringify({ messages: [{ role: 'user', content: 'x' }] }))
+  const templates = [{ name: 'default', source: begin + end }]
+  const limits = { outputMax: 1000, deadlineMs: Infinity }
+  const task = { key: 'endless', templates, specials: {}, route: 'chat', raw, rules: plainRules, ...limits } as const
+  return pool.run('render', task, { ...patient, ...options })
+}
+
 function holdLoop(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 }
@@ -82,7 +91,7 @@ it('refuses what may not wait, and an aborted task takes nothing with it but its
   const pool = open({ threads: 1, queueMax: 2 })
   const [running, waiting] = [new AbortController(), new AbortController()]
   const wanted = await encode(pool, 'hello')
-  const held = encode(pool, endless, { signal: running.signal })
+  const held = hold(pool, { signal: running.signal })
   const left = encode(pool, 'left', { signal: waiting.signal })
   const next = encode(pool, 'hello', { signal: waiting.signal })
   await expect(encode(pool, 'more')).rejects.toMatchObject({ code: 'WR_TOKENS_BUSY', details: { waiting: 3 } })
@@ -99,7 +108,7 @@ it('a task that is aborted while it waits leaves the one that runs alone', async
   const [running, waiting] = [new AbortController(), new AbortController()]
   await encode(pool, 'the thread is there')
   let isHeld = true
-  const held = encode(pool, endless, { signal: running.signal }).finally(() => (isHeld = false))
+  const held = hold(pool, { signal: running.signal }).finally(() => (isHeld = false))
   const left = encode(pool, 'left', { signal: waiting.signal })
   waiting.abort(new Error('left'))
   await expect(left).rejects.toThrow('left')
@@ -115,7 +124,7 @@ it('a thread that ends with its task is replaced for those that wait, also while
   const pool = open({ threads: 2 })
   const [one, other] = [new AbortController(), new AbortController()]
   await bothThreads(pool)
-  const held = [one, other].map(({ signal }) => expect(encode(pool, endless, { signal })).rejects.toThrow('gone'))
+  const held = [one, other].map(({ signal }) => expect(hold(pool, { signal })).rejects.toThrow('gone'))
   const waiting = [1, 2, 3].map((at) => encode(pool, `waits ${at}`, { deadlineMs: 20_000 }))
   one.abort(new Error('gone'))
   expect((await Promise.all(waiting)).every((ids) => ids.length > 0)).toBe(true)
@@ -128,7 +137,7 @@ it('a thread that is lost takes its task with it and nothing else, and another s
   const threads = startedThreads()
   const pool = open({ threads: 1 })
   const wanted = await encode(pool, 'hello')
-  const held = encode(pool, endless)
+  const held = hold(pool)
   const waiting = encode(pool, 'hello')
   threads.at(-1)!.emit('error', new Error('out of memory'))
   await expect(held).rejects.toMatchObject({ code: 'WR_TOKENS_SOURCE_FAILED', details: { reason: 'out of memory' } })
@@ -164,7 +173,7 @@ it('a task goes to a thread that is there, and not to one that has yet to start 
     await encode(pool, 'hello')
     isNext = pool.encodedBy.get(id) !== before
   }
-  const held = expect(encode(pool, endless, { signal: stop.signal })).rejects.toThrow('gone')
+  const held = expect(hold(pool, { signal: stop.signal })).rejects.toThrow('gone')
   const exit = once(first!, 'exit')
   stop.abort(new Error('gone'))
   await Promise.all([held, exit])
@@ -177,7 +186,7 @@ it('a thread that ends without a word fails its task at once, and is replaced al
   const threads = startedThreads()
   const pool = open({ threads: 1 })
   const wanted = await encode(pool, 'hello')
-  const held = encode(pool, endless)
+  const held = hold(pool)
   const waiting = encode(pool, 'hello')
   await threads.at(-1)!.terminate()
   await expect(held).rejects.toMatchObject({
@@ -196,7 +205,7 @@ it.each(['without a word', 'with an error'])(
     const pool = open({ threads: 2 })
     const stop = new AbortController()
     const wanted = await encode(pool, 'hello')
-    const held = expect(encode(pool, endless, { signal: stop.signal })).rejects.toThrow('gone')
+    const held = expect(hold(pool, { signal: stop.signal })).rejects.toThrow('gone')
     const lost = encode(pool, 'hello')
     await setImmediate()
     expect(threads).toHaveLength(2)
@@ -217,7 +226,7 @@ it('a thread that ends while it starts in place of another fails the task that w
   const threads = startedThreads()
   const pool = open({ threads: 1 })
   const wanted = await encode(pool, 'hello')
-  const held = encode(pool, endless)
+  const held = hold(pool)
   const lost = encode(pool, 'hello')
   threads[0]!.emit('error', new Error('out of memory'))
   await expect(held).rejects.toMatchObject({ details: { reason: 'out of memory' } })
@@ -236,7 +245,7 @@ it('a task of a request that is gone already is not begun', async () => {
 
 it('a task ends at its deadline, and with the error that it threw', async () => {
   const pool = open({ threads: 1 })
-  const late = encode(pool, endless, { deadlineMs: 1 })
+  const late = encode(pool, 'q'.repeat(3_000_000), { deadlineMs: 1 })
   await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE', details: { deadlineMs: 1, task: 'encode' } })
   const bad = pool.run('load', { folder: '/nowhere', key: 'bad', options: {} }, patient)
   await expect(bad).rejects.toMatchObject({ code: 'WR_TOKENS_BAD_TOKENIZER', details: { folder: '/nowhere' } })
@@ -245,7 +254,7 @@ it('a task ends at its deadline, and with the error that it threw', async () => 
 
 it('a task whose thread ends under it fails with an error that its request can go on from', async () => {
   const pool = open({ threads: 1 })
-  const held = encode(pool, endless)
+  const held = hold(pool)
   const lost = expect(held).rejects.toMatchObject({ code: 'WR_TOKENS_SOURCE_FAILED' })
   await pool.close()
   await lost
@@ -272,7 +281,7 @@ it('starts no thread once it is closed: neither for a task that comes late nor f
   const stop = new AbortController()
   await encode(pool, 'the thread is there')
   expect(running.size).toBe(1)
-  const held = expect(encode(pool, endless, { signal: stop.signal })).rejects.toThrow()
+  const held = expect(hold(pool, { signal: stop.signal })).rejects.toThrow()
   const waiting = expect(encode(pool, 'waits')).rejects.toMatchObject({ code: 'WR_TOKENS_SOURCE_FAILED' })
   const closed = pool.close()
   stop.abort()
