@@ -24,19 +24,23 @@ export const tokenizersName = '/tokenizer'
 
 export class ChatTemplates {
   readonly #ready: ReadonlyMap<string, ChosenTemplate>
+  readonly #first: ChosenTemplate | undefined
 
   /** `specials` are `bos_token` and its kin: a template sees those that the tokenizer has. */
   constructor(templates: readonly ParsedTemplate[], specials: Readonly<Record<string, string>>) {
     const constants = newConstants(specials)
     const habits = habitsOf(templates, constants)
     this.#ready = new Map(templates.map((it) => [it.name, ready(it, constants, habits)]))
+    this.#first = this.#ready.values().next().value
   }
 
   /**
    * transformers: the template named `tool_use` where there are tools and it exists, else the default. Where a processor has one of its own,
-   * vLLM (0.32.0) takes that for chats without tools and the tokenizer's for those with; SGLang takes it for all.
+   * vLLM (0.32.0) takes that for chats without tools and the tokenizer's for those with. SGLang (0.5.23) takes it for all, and of named ones
+   * the first, whatever its name is.
    */
   choose(hasTools: boolean, dialect?: Dialect): ChosenTemplate | undefined {
+    if (dialect === 'sglang') return this.#first
     const forTools = dialect === 'vllm' ? this.#ready.get(tokenizersName) : undefined
     return (hasTools ? (forTools ?? this.#ready.get('tool_use')) : undefined) ?? this.#ready.get('default')
   }

@@ -17,15 +17,16 @@ const mark = 'a system message behind others'
 export function habitsOf(templates: readonly ParsedTemplate[], constants: Scope): TemplateHabits {
   const others = new Map<'raises' | 'shows', boolean>()
   const usual = templates.find(({ name }) => name === 'default')
+  const sglangs = templates[0]
   let effort: string | undefined
   let shown: ShownSwitch | undefined
-  const look = (): ShownSwitch | undefined => (shown ??= usual && shownSwitch(usual.source, usual.parsed))
+  const look = (): ShownSwitch | undefined => (shown ??= sglangs && shownSwitch(sglangs.source, sglangs.parsed))
   return {
     takesLateSystem(dialect) {
       const asks = dialect === 'sglang' ? 'shows' : 'raises'
       const known = others.get(asks)
       if (known !== undefined) return known
-      const tried = asks === 'shows' ? templates.filter((it) => it === usual) : templates
+      const tried = asks === 'shows' ? templates.slice(0, 1) : templates
       const takes = tried.length > 0 && tried.every((it) => showsLate(it, asks === 'shows'))
       others.set(asks, takes)
       return takes

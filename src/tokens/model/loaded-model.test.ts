@@ -90,9 +90,9 @@ it.each([
     wanted: { plain: 'J', tools: 'J', sglang: 'J' },
   },
   {
-    says: 'chat_template.jinja before both',
+    says: 'chat_template.jinja before the configuration, and chat_template.json before both where no tokenizer is asked',
     files: { config: { chat_template: 'C' }, json: { chat_template: 'J' }, jinja: 'F' },
-    wanted: { plain: 'F', tools: 'F' },
+    wanted: { plain: 'J', tools: 'F', sglang: 'J' },
   },
   {
     says: 'named ones from the folder beside chat_template.jinja',

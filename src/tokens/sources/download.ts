@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { WarmrouteError } from '../../core/protocol/index.js'
+import type { Fetched, FetchOptions } from './fetch-bytes.js'
 import { fetchBytes } from './fetch-bytes.js'
 import { hubFolderName, isRepositoryName } from './find-folder.js'
 
@@ -20,10 +21,14 @@ const files: readonly { readonly name: string; readonly isNeeded: boolean }[] = 
   { name: 'special_tokens_map.json', isNeeded: false },
   { name: 'chat_template.jinja', isNeeded: false },
   { name: 'chat_template.json', isNeeded: false },
+  { name: 'processor_config.json', isNeeded: false }, // may hold a template
   { name: 'additional_chat_templates/tool_use.jinja', isNeeded: false }, // of named templates the one that a chat may take
   { name: 'config.json', isNeeded: false }, // how many ids the model has
   { name: 'tokenizer.json', isNeeded: true }, // last: a folder with it is complete
 ]
+/** The names of all files of the repository, also of those that are not downloaded: they tell how engines render (`own-renderers.ts`). */
+export const namesFile = 'names-of-all-files.json'
+const namesMax = 100_000
 const fileBytesMax = 64 << 20
 const deadlineMsDefault = 60_000
 
@@ -37,14 +42,17 @@ export async function downloadTokenizer(model: string, hub: HubOptions, signal?:
   await mkdir(folder, { recursive: true })
   // A branch may move on between two files: what comes after the first is taken from the commit that it was of.
   let commit: string | undefined
+  const at = hub.endpoint.replace(/\/+$/, '')
+  const options = {
+    bytesMax: fileBytesMax,
+    deadlineMs: hub.deadlineMs ?? deadlineMsDefault,
+    signal,
+    headers: hub.token ? { authorization: `Bearer ${hub.token}` } : undefined,
+  }
   for (const { name, isNeeded } of files) {
-    const url = `${hub.endpoint.replace(/\/+$/, '')}/${model}/resolve/${commit ?? revision}/${name}`
-    const { status, bytes, headers } = await fetchBytes(url, {
-      bytesMax: fileBytesMax,
-      deadlineMs: hub.deadlineMs ?? deadlineMsDefault,
-      signal,
-      headers: hub.token ? { authorization: `Bearer ${hub.token}` } : undefined,
-    })
+    if (isNeeded) await keepNames(`${at}/api/models/${model}/revision/${commit ?? revision}`, folder, options)
+    const url = `${at}/${model}/resolve/${commit ?? revision}/${name}`
+    const { status, bytes, headers } = await fetchBytes(url, options)
     commit ??= /^[0-9a-f]{40}$/.exec(headers.get('x-repo-commit') ?? '')?.[0]
     if (status === 404 && !isNeeded) {
       await rm(join(folder, name), { force: true }) // of a download that did not come to its end
@@ -55,6 +63,25 @@ export async function downloadTokenizer(model: string, hub: HubOptions, signal?:
     await writeWhole(join(folder, name), bytes)
   }
   return folder
+}
+
+/** A mirror of files alone does not tell: then what was downloaded is all that is known. */
+async function keepNames(url: string, folder: string, options: FetchOptions): Promise<void> {
+  const path = join(folder, namesFile)
+  const names = await fetchBytes(url, options)
+    .then(readNames)
+    .catch(() => undefined)
+  options.signal?.throwIfAborted()
+  if (names === undefined) await rm(path, { force: true })
+  else await writeWhole(path, Buffer.from(JSON.stringify(names)))
+}
+
+function readNames({ status, bytes }: Fetched): readonly string[] | undefined {
+  if (status !== 200) return undefined
+  const { siblings } = JSON.parse(Buffer.from(bytes).toString('utf8')) as { readonly siblings?: unknown }
+  if (!Array.isArray(siblings)) return undefined
+  const names = (siblings as readonly ({ readonly rfilename?: unknown } | null)[]).map((it) => it?.rfilename)
+  return names.slice(0, namesMax).filter((name) => typeof name === 'string')
 }
 
 /** A file that is there is whole. Others may write the same one meanwhile: for another model, or in another process. */

@@ -126,6 +126,44 @@ describe('a hub', () => {
     expect(await idsOf('org/tiny', 'chat', chat)).toEqual([15043, 3186])
   })
 
+  it.each([
+    {
+      says: 'tells that a model is in the format of Mistral',
+      names: ['consolidated.safetensors', 'tekken.json'],
+      wanted: 'own-renderer',
+    },
+    { says: 'tells that it is not', names: ['model.safetensors', 'tekken.json'], wanted: 'tokenizer' },
+    { says: 'does not tell', names: undefined, wanted: 'tokenizer' },
+    { says: 'tells something else', names: [null, 5, {}], wanted: 'tokenizer' },
+  ])('that $says has its chats rendered so, now and from the cache', async ({ names, wanted }) => {
+    const siblings = names?.map((it) => (typeof it === 'string' ? { rfilename: it } : it))
+    const endpoint = await listen((request, _, response) => {
+      const isList = request.url === '/api/models/org/tiny/revision/main'
+      const file = isList ? siblings && JSON.stringify({ siblings }) : files[request.url ?? '']
+      response.writeHead(file ? 200 : 404).end(file ?? '')
+    })
+    const hub = { endpoint, cacheFolder: newFolder() }
+    for (const source of ['hub', 'hub-cache']) {
+      expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source })
+      const result = await service.tokenizeRequest('org/tiny', 'chat', {
+        messages: [{ role: 'user', content: 'Hello' }],
+      })
+      expect('loadOnly' in result ? result.loadOnly : result.source).toBe(wanted)
+    }
+  })
+
+  it('gives the template that a processor has in its configuration', async () => {
+    const processors = {
+      '/org/tiny/resolve/main/processor_config.json': Buffer.from('{"chat_template":"Hello world"}'),
+    }
+    const endpoint = await listen((request, _, response) => {
+      const file = { ...files, ...processors }[request.url ?? '']
+      response.writeHead(file ? 200 : 404).end(file ?? '')
+    })
+    await service.setModel('org/tiny', { hub: { endpoint, cacheFolder: newFolder() } })
+    expect(await idsOf('org/tiny', 'chat', { messages: [{ role: 'user', content: 'x' }] })).toEqual([15043, 3186])
+  })
+
   it('is asked for one commit, though its branch moves on meanwhile', async () => {
     const [old, next] = ['a'.repeat(40), 'b'.repeat(40)]
     const asked: string[] = []
@@ -138,7 +176,8 @@ describe('a hub', () => {
     const hub = { endpoint, cacheFolder: newFolder() }
     expect(await service.setModel('org/tiny', { hub })).toMatchObject({ source: 'hub' })
     expect(asked[0]).toContain('/resolve/main/')
-    expect(asked.slice(1).every((it) => it.includes(`/resolve/${old}/`))).toBe(true)
+    expect(asked.slice(1).every((it) => /\/(resolve|revision)\/([0-9a-f]+)/.exec(it)?.[2] === old)).toBe(true)
+    expect(asked).toContain(`/api/models/org/tiny/revision/${old}`)
   })
 
   it('that sends us to another host does not have our token told to it', async () => {
