@@ -20,10 +20,19 @@ export function loopFaults(): (() => number) | undefined {
   return ofThread('stat', (text) => Number(text.slice(text.lastIndexOf(')') + 2).split(' ')[7]))
 }
 
+/** What the host took from a virtual machine: its threads count it as their own. In steps of 10 ms, and some 50 us to ask. */
+export function stolenMs(): (() => number) | undefined {
+  return ofFile('/proc/stat', (text) => 10 * Number(text.slice(0, text.indexOf('\n')).trim().split(/\s+/)[8] ?? 0))
+}
+
 function ofThread<T>(file: 'schedstat' | 'stat', read: (text: string) => T): (() => T) | undefined {
+  return ofFile(`/proc/${process.pid}/task/${process.pid}/${file}`, read)
+}
+
+function ofFile<T>(path: string, read: (text: string) => T): (() => T) | undefined {
   const bytes = Buffer.alloc(1024)
   try {
-    const open = openSync(`/proc/${process.pid}/task/${process.pid}/${file}`, 'r')
+    const open = openSync(path, 'r')
     return () => read(bytes.toString('latin1', 0, readSync(open, bytes, 0, bytes.length, 0)))
   } catch {
     return undefined

@@ -2,7 +2,7 @@
 import type { PerformanceEntry } from 'node:perf_hooks'
 import { performance, PerformanceObserver } from 'node:perf_hooks'
 import { percentile } from './harness.js'
-import { loopFaults, loopThread } from './loop-thread.js'
+import { loopFaults, loopThread, stolenMs } from './loop-thread.js'
 
 export interface LongestStretch {
   /** CPU of the thread. Waiting for the collector's helpers is not in it. */
@@ -11,6 +11,8 @@ export interface LongestStretch {
   readonly collectedMs: number
   /** Pages that the thread was given meanwhile. */
   readonly faults: number
+  /** Stretches that are left out, since the host took the machine away meanwhile, which nobody can tell from work. */
+  readonly stolen: number
 }
 
 interface Stretch {
@@ -18,7 +20,11 @@ interface Stretch {
   readonly from: number
   readonly to: number
   readonly faults: number
+  readonly isStolen: boolean
 }
+
+/** The host is asked after long stretches, and every so many, so that what it took is not taken for a later one's. */
+const [longMs, looksBetween] = [4, 16]
 
 // The kernel adds up a thread's time when it steps aside, and otherwise every few milliseconds: up to 4 ms of one stretch would be
 // counted in another.
@@ -33,9 +39,13 @@ export class LoopWatch {
   #stretches: Stretch[] = []
   #collections: PerformanceEntry[] = []
   #before = { computedMs: 0, at: 0, faults: 0 }
+  readonly #stolenSoFar = stolenMs() ?? (() => 0)
+  #stolenMs = 0
+  #looks = 0
 
   constructor() {
     this.#observer.observe({ entryTypes: ['gc'] })
+    this.#stolenMs = this.#stolenSoFar()
     this.#before = this.#now()
   }
 
@@ -43,8 +53,17 @@ export class LoopWatch {
   look(): void {
     const { computedMs, at, faults } = this.#before
     const now = this.#now()
-    this.#stretches.push({ busyMs: now.computedMs - computedMs, from: at, to: now.at, faults: now.faults - faults })
-    this.#before = now
+    const busyMs = now.computedMs - computedMs
+    const isAsked = busyMs > longMs || ++this.#looks % looksBetween === 0
+    const isStolen = isAsked && this.#wasStolen()
+    this.#stretches.push({ busyMs, from: at, to: now.at, faults: now.faults - faults, isStolen })
+    this.#before = isAsked ? this.#now() : now
+  }
+
+  #wasStolen(): boolean {
+    const before = this.#stolenMs
+    this.#stolenMs = this.#stolenSoFar()
+    return this.#stolenMs > before
   }
 
   busyMs(share: number): number | undefined {
@@ -55,16 +74,18 @@ export class LoopWatch {
   /** Node tells of a collection a turn after it. */
   longest(): LongestStretch | undefined {
     this.#collections.push(...this.#observer.takeRecords())
-    const longest = this.#inOrder().at(-1)
+    const longest = this.#inOrder().at(-1) ?? this.#stretches.at(-1)
     if (!longest) return undefined
     const collectedMs = this.#collections.reduce((sum, entry) => sum + sharedMs(entry, longest), 0)
-    return { busyMs: longest.busyMs, collectedMs, faults: longest.faults }
+    const stolen = this.#stretches.filter(({ isStolen }) => isStolen).length
+    return { busyMs: longest.busyMs, collectedMs, faults: longest.faults, stolen }
   }
 
   reset(): void {
     this.#observer.takeRecords()
     this.#stretches = []
     this.#collections = []
+    this.#stolenMs = this.#stolenSoFar()
     this.#before = this.#now()
   }
 
@@ -73,7 +94,7 @@ export class LoopWatch {
   }
 
   #inOrder(): readonly Stretch[] {
-    return this.#stretches.sort((a, b) => a.busyMs - b.busyMs)
+    return this.#stretches.filter(({ isStolen }) => !isStolen).sort((a, b) => a.busyMs - b.busyMs)
   }
 
   #now(): { readonly computedMs: number; readonly at: number; readonly faults: number } {

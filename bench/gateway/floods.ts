@@ -1,11 +1,6 @@
 /** Small requests, each of which brings V8 texts and names that it never had: one is nothing, and thousands fill the table in which it keeps them. */
 import { randomFrom } from '../tokens/texts.js'
-
-export interface FloodRequest {
-  readonly path: string
-  readonly body: Buffer
-  readonly headers?: Readonly<Record<string, string>>
-}
+import type { Sent } from './send.js'
 
 const [chat, completions] = ['/v1/chat/completions', '/v1/completions']
 
@@ -16,36 +11,104 @@ interface Fresh {
   readonly messages: readonly object[]
 }
 
+interface Kind {
+  /** New ones in a request. */
+  readonly news: number
+  readonly make: (fresh: Fresh, news: number) => Sent
+}
+
 /** By what is new in them. */
-const kinds: Readonly<Record<string, (fresh: Fresh) => FloodRequest>> = {
-  'short stops': ({ words, messages }) => ask(chat, { messages, stop: words(3000, String) }),
-  'short messages': ({ words }) => ask(chat, { messages: words(800, (content) => ({ role: 'user', content })) }),
-  'short parts': ({ words }) =>
-    ask(chat, { messages: [{ role: 'user', content: words(900, (text) => ({ type: 'text', text })) }] }),
-  'short texts': ({ words }) => ask(completions, { prompt: words(3000, String) }),
-  'names of one object': ({ named, messages }) => ask(chat, { messages, metadata: named(2700, 1) }),
-  'names of small objects': ({ words, messages }) =>
-    ask(chat, { messages, metadata: words(2400, (name) => ({ [name]: 1 })) }),
-  'names of a tool': ({ named, messages }) => ask(chat, { messages, tools: [toolOf(named(1000, { type: 'string' }))] }),
-  'a longer body': ({ words }) => ask(chat, { messages: words(4000, (content) => ({ role: 'user', content })) }),
-  'as many as are parsed': ({ words, messages }) => ask(chat, { messages, stop: words(60, String) }),
-  'in what steers': ({ words }) => ask(completions, { prompt: 'hello', sampling_params: { stop: words(250, String) } }),
-  headers: ({ words, messages }) =>
-    ask(chat, { messages }, Object.fromEntries(words(110, (name) => [`x-${name}`, '1']))),
+const kinds: Readonly<Record<string, Kind>> = {
+  'short stops': {
+    news: 3000,
+    make: ({ words, messages }, news) => ask(chat, { messages, stop: words(news, String) }),
+  },
+  'short messages': {
+    news: 800,
+    make: ({ words }, news) => ask(chat, { messages: words(news, (content) => ({ role: 'user', content })) }),
+  },
+  'short parts': {
+    news: 900,
+    make: ({ words }, news) =>
+      ask(chat, { messages: [{ role: 'user', content: words(news, (text) => ({ type: 'text', text })) }] }),
+  },
+  'short texts': { news: 3000, make: ({ words }, news) => ask(completions, { prompt: words(news, String) }) },
+  'names of one object': {
+    news: 2700,
+    make: ({ named, messages }, news) => ask(chat, { messages, metadata: named(news, 1) }),
+  },
+  'names of small objects': {
+    news: 2400,
+    make: ({ words, messages }, news) => ask(chat, { messages, metadata: words(news, (name) => ({ [name]: 1 })) }),
+  },
+  'names of a tool': {
+    news: 1000,
+    make: ({ named, messages }, news) => ask(chat, { messages, tools: [toolOf(named(news, { type: 'string' }))] }),
+  },
+  'arguments of a call': {
+    news: 900,
+    make: ({ named, messages }, news) => {
+      const call = { id: 'c', type: 'function', function: { name: 'f', arguments: JSON.stringify(named(news, 'a')) } }
+      const made = { role: 'assistant', content: 'so', tool_calls: [call] }
+      return ask(chat, { messages: [...messages, made, { role: 'tool', tool_call_id: 'c', content: 'done' }] })
+    },
+  },
+  'a longer body': {
+    news: 4000,
+    make: ({ words }, news) => ask(chat, { messages: words(news, (content) => ({ role: 'user', content })) }),
+  },
+  'as many as are parsed': {
+    news: 60,
+    make: ({ words, messages }, news) => ask(chat, { messages, stop: words(news, String) }),
+  },
+  'in what steers': {
+    news: 250,
+    make: ({ words }, news) => ask(completions, { prompt: 'hello', sampling_params: { stop: words(news, String) } }),
+  },
+  'names in what steers': {
+    news: 250,
+    make: ({ named }, news) => ask(completions, { prompt: 'hello', vllm_xargs: named(news, 1) }),
+  },
+  'wishes of a worker': {
+    news: 240,
+    make: ({ named, messages }, news) =>
+      ask(chat, { messages, nvext: { routing_constraints: { preferred_taints: named(news, 1) } } }),
+  },
+  'names of fields': { news: 250, make: ({ named, messages }, news) => ask(chat, { messages, ...named(news, 1) }) },
+  'fields of one text': {
+    news: 250,
+    make: ({ words, messages }, news) =>
+      ask(chat, { messages, ...Object.fromEntries(words(news, String).map((text, at) => [`f${at}`, text])) }),
+  },
+  headers: {
+    news: 110,
+    make: ({ words, messages }, news) =>
+      ask(chat, { messages }, Object.fromEntries(words(news, (name) => [`x-${name}`, '1']))),
+  },
+  'a turn of an agent': {
+    news: 700,
+    make: ({ words, messages }, news) =>
+      ask(chat, { messages }, { 'x-codex-turn-metadata': JSON.stringify({ texts: words(news, String) }) }),
+  },
 }
 
 export const floodNames: readonly string[] = Object.keys(kinds)
 
 /** Another one for every seed. */
-export function floodRequest(name: string, seed: number): FloodRequest {
+export function floodRequest(name: string, seed: number): Sent {
   const random = randomFrom(seed)
   const word = (): string => Array.from({ length: 7 }, () => String.fromCharCode(0x61 + random(26))).join('')
   const words: Fresh['words'] = (count, make) => Array.from({ length: count }, () => make(word()))
   const named: Fresh['named'] = (count, value) => Object.fromEntries(words(count, (name) => [name, value]))
-  return kinds[name]!({ words, named, messages: [{ role: 'user', content: `hello ${word()}` }] })
+  const { news, make } = kinds[name]!
+  return make({ words, named, messages: [{ role: 'user', content: `hello ${word()}` }] }, news)
 }
 
-function ask(path: string, body: object, headers?: FloodRequest['headers']): FloodRequest {
+export function newsOf(name: string): number {
+  return kinds[name]!.news
+}
+
+function ask(path: string, body: object, headers?: Sent['headers']): Sent {
   return { path, body: Buffer.from(JSON.stringify({ model: 'm', ...body })), ...(headers && { headers }) }
 }
 

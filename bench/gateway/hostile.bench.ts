@@ -1,7 +1,6 @@
 /** How long can one request hold the loop of a gateway that makes exact tokens? Everything from its bytes to its booking counts. */
 import type { ChildProcess } from 'node:child_process'
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { defineBench, summarise } from '../harness.js'
@@ -9,10 +8,9 @@ import type { BenchContext } from '../harness.js'
 import { tokenizerFolder } from '../tokens/texts.js'
 import type { Started } from './children.js'
 import { ask, compileSources, sources, startChild } from './children.js'
-import type { FloodRequest } from './floods.js'
-import { floodNames, floodRequest } from './floods.js'
 import type { HostileBody } from './hostile-bodies.js'
 import { hostileBodies, loopsTemplate } from './hostile-bodies.js'
+import { send } from './send.js'
 import type { Use } from './use.js'
 
 export const benches = [
@@ -40,7 +38,6 @@ async function hostile(bench: BenchContext): Promise<void> {
     firstRound: strictRound,
     isStrict: true,
   })
-  await measureFloods(bench, gateway.child, port)
   gateway.child.disconnect()
   engines.child.disconnect()
   rmSync(loopsFolder, { recursive: true })
@@ -121,36 +118,6 @@ async function measure(bench: BenchContext, gateway: ChildProcess, target: Targe
   bench.report({ id, value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
 }
 
-/** Of each kind up to a million new texts: if they were parsed, V8 would build its table anew several times. */
-async function measureFloods(bench: BenchContext, gateway: ChildProcess, port: number): Promise<void> {
-  const only = process.env['BENCH_ONLY']
-  let worst = 0
-  let answered = 0
-  for (const name of floodNames) {
-    if (only !== undefined && !name.includes(only)) continue
-    const rounds = bench.size(2, 400)
-    for (let round = 0; round < rounds; round++) {
-      if (round === Math.min(20, rounds - 1)) await ask<Use>(gateway, 'watch') // the compiler needs some
-      const status = await send(port, floodRequest(name, answered + 1))
-      if (status !== 200) throw new Error(`a flood of ${name}: status ${status}`)
-      answered++
-    }
-    const { busyMaxMs = 0, collectedMs, faults } = await ask<Use>(gateway, 'use')
-    if (!bench.isSmoke)
-      console.error(
-        `  a flood of ${name}: ${busyMaxMs.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} faults`,
-      )
-    worst = Math.max(worst, busyMaxMs)
-  }
-  bench.report({
-    id: 'gateway.flood_stall_max_ms',
-    value: worst,
-    unit: 'ms',
-    spread: 0,
-    checksum: String(answered),
-  })
-}
-
 /** A row that is refused, or whose tokens are not made or not given up as its name says, would measure something else. */
 function requireSaid(
   name: string,
@@ -171,18 +138,4 @@ function isLinux(): boolean {
   } catch {
     return false
   }
-}
-
-let nextId = 0
-
-/** Its status: an answer or a typed refusal, never a connection that breaks. */
-function send(port: number, { path, body, headers: more }: FloodRequest): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const id = `hostile-${nextId++}`
-    const headers = { ...more, 'content-type': 'application/json', 'content-length': body.length, 'x-request-id': id }
-    const request = httpRequest({ port, host: '127.0.0.1', path, method: 'POST', headers }, (response) => {
-      response.resume().once('end', () => resolve(response.statusCode ?? 0))
-    })
-    request.once('error', reject).end(body)
-  })
 }

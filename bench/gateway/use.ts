@@ -15,6 +15,8 @@ export interface Use {
   readonly collectedMs: number | undefined
   /** Pages that the thread was given meanwhile. */
   readonly faults: number | undefined
+  /** Stretches that are not counted, as the host had the machine. */
+  readonly stolen: number | undefined
   /** Prompts so far, by what became of their tokens; where the process says. */
   readonly prompts: Readonly<Record<string, number>>
 }
@@ -38,6 +40,7 @@ export function reportUse(
       busyMaxMs: longest?.busyMs,
       collectedMs: longest?.collectedMs,
       faults: longest?.faults,
+      stolen: longest?.stolen,
       prompts: prompts(),
     }
     if (message !== 'use') delay.reset()

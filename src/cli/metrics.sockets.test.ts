@@ -21,6 +21,7 @@ const elsewhere: ReadonlyMap<MetricKey, string> = new Map<MetricKey, string>([
   ['kvCacheEventWarnings', 'src/routing/metrics-observer.test.ts'],
   ['answersUnedited', 'src/server/waiting.sockets.test.ts'],
   ['unreadableRequests', 'src/server/unreadable.sockets.test.ts'],
+  ['unkeptRequests', 'src/server/unkept.sockets.test.ts'],
   ['responsesForgotten', 'src/cli/serve-stored-responses.sockets.test.ts'],
   ['requestsRetried', 'src/server/telemetry.sockets.test.ts'],
   ['modelMigrations', 'src/server/telemetry.sockets.test.ts'],

@@ -13,6 +13,7 @@ import type { GatewayContext, UnderWay } from './context.js'
 import { BodyBudget } from './http/body-budget.js'
 import { BufferPool } from './http/buffer-pool.js'
 import { Callers, hasUnsent } from './http/callers.js'
+import { ClientMessage } from './http/client-message.js'
 import type { ParserError } from './http/unreadable.js'
 import { refuseTunnel, refuseUnreadable } from './http/unreadable.js'
 import { Model } from './model.js'
@@ -26,6 +27,7 @@ import type { DoorOptions } from './routes/door.js'
 import { createDoor } from './routes/door.js'
 import { Meters } from './telemetry/request-meters.js'
 import { StageMeters } from './telemetry/stage-meters.js'
+import { observeKept } from './telemetry/kept-meters.js'
 import { WorkerGauges } from './telemetry/worker-gauges.js'
 import { Caretaker } from './workers/caretaker.js'
 import type { WorkerReport } from './workers/worker.js'
@@ -90,6 +92,7 @@ class HttpGateway implements Gateway {
   readonly #context: GatewayContext
   readonly #caretaker: Caretaker
   readonly #gauges: WorkerGauges
+  readonly #stopKept: () => void
   readonly #servers: Server[] = []
   /** For connections that were accepted elsewhere; listens nowhere. */
   #lobby: Server | undefined
@@ -105,6 +108,7 @@ class HttpGateway implements Gateway {
     this.#context = contextOf(options, this.metrics)
     this.#caretaker = new Caretaker(this.#context, this.metrics)
     this.#gauges = new WorkerGauges(this.metrics, this.#context.hub)
+    this.#stopKept = observeKept(this.metrics)
     for (const model of options.models ?? []) this.addModel(model)
   }
 
@@ -255,6 +259,7 @@ class HttpGateway implements Gateway {
     await this.drain()
     await this.#caretaker.close()
     this.#gauges.close()
+    this.#stopKept()
     const closed = this.#servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve())))
     callers.cutAll()
     await this.#whenOver([...running], now() + 1_000) // whose bodies had not arrived
@@ -284,6 +289,7 @@ class HttpGateway implements Gateway {
   #newServer({ tls }: ListenOptions, handler: RequestListener): Server {
     const { limits, callers, shape, overloadStatus } = this.#context
     const settings = {
+      IncomingMessage: ClientMessage,
       requireHostHeader: false, // the door asks for it, and says so in the client's own words
       maxHeaderSize: limits.headerBytesMax,
       requestTimeout: 0, // bodies have a deadline of their own

@@ -4,6 +4,7 @@
  *
  * A long body is walked in steps, so that none can hold the loop (docs/decisions/0157).
  */
+import { parseUnkeptJson } from '../core/protocol/index.js'
 import type { Steps } from './steps.js'
 
 /** One field of the outermost object, as byte offsets: `name` is decoded, so that escapes cannot hide a field. */
@@ -48,7 +49,7 @@ const closeBrace = 0x7d
 const openBracket = 0x5b
 const closeBracket = 0x5d
 
-/** No request has more; each costs an object and a text, and V8 keeps their names. */
+/** No request has more; each costs an object and a text. */
 export const fieldsMax = 256
 const nameBytesMax = 4096
 /** Bytes that are looked at one by one before the closing quote is searched for: at a string's start, since most are short, and behind an escaped quote, since the next is often escaped, too. */
@@ -256,7 +257,7 @@ const decoder = new TextDecoder('utf-8', { fatal: true })
 
 function decodeName(body: Uint8Array, start: number, end: number): string | undefined {
   try {
-    const value: unknown = JSON.parse(decoder.decode(body.subarray(start, end)))
+    const value = parseUnkeptJson(decoder.decode(body.subarray(start, end)))
     return typeof value === 'string' ? value : undefined
   } catch {
     return undefined

@@ -126,6 +126,7 @@ export const catalogue = {
   requestsShed: { name: 'warmroute_requests_shed_total', type: 'counter', labels: ['model', 'reason'], help: 'Requests refused before they reached a worker: busy, limit, not_ready, draining or queue.' },
   answersUnedited: { name: 'warmroute_answers_unedited_total', type: 'counter', labels: ['model'], help: 'Whole answers that were too long to be edited (over 16 MiB) and reached the client as the engine sent them.' },
   unreadableRequests: { name: 'warmroute_unreadable_requests_total', type: 'counter', labels: ['code'], help: 'Connections whose bytes were no request, by the code of the error that says why.' },
+  unkeptRequests: { name: 'warmroute_unkept_requests_total', type: 'counter', labels: ['part'], help: 'Heads and short bodies that were read without having V8 keep their names and texts, which is slower: they had many new ones, or all requests since the last full collection had.' },
   responsesForgotten: { name: 'warmroute_stored_responses_forgotten_total', type: 'counter', labels: ['model'], help: 'Responses whose workers were forgotten because more than stored_responses_max were remembered.' },
   requestsRetried: { name: 'warmroute_requests_retried_total', type: 'counter', labels: ['model'], help: 'Requests that went to a second worker because the first failed before its first byte.' },
   prefillActivationFailures: { name: 'warmroute_prefill_activation_failures_total', type: 'counter', labels: ['model'], help: 'Times that the router among prefill workers could not be made; it is tried again each second.' },

@@ -12,8 +12,15 @@ export type { EventSourceRequirement, WorkerRole } from './event-source-requirem
 export { parseConfigOverride, parseRouterConfig, stringifyRouterConfig } from './router-config-json.js'
 export { acceptedBy, completeOverride, completeRouterConfig, judgeRouterConfig } from './judge-router-config.js'
 export type { ConfigIssue } from './judge-router-config.js'
-export { jsonDepthMax, jsonDigitsMax, parseLosslessJson, stringifyLosslessJson } from './lossless-json.js'
+export {
+  jsonDepthMax,
+  jsonDigitsMax,
+  parseLosslessJson,
+  parseUnkeptJson,
+  stringifyLosslessJson,
+} from './lossless-json.js'
 export type { JsonInput, JsonObject, JsonValue } from './lossless-json.js'
+export { entriesOf, unkept } from './unkept.js'
 export { newMatchColumns, resetMatchColumns } from './match-columns.js'
 export type { MatchColumns } from './match-columns.js'
 export { comparePairs, RankTable } from './rank-table.js'

@@ -7,6 +7,7 @@
  * It keeps the text in memory and reads it in one piece; a body limit belongs to the caller.
  */
 import { WarmrouteError } from './errors.js'
+import { unkept } from './unkept.js'
 
 /** What can be read from JSON. An object has no prototype, so that `__proto__` is a key like any other. */
 export type JsonValue = null | boolean | string | number | bigint | JsonValue[] | JsonObject
@@ -31,10 +32,18 @@ export const jsonDigitsMax = 40
 
 /** Throws `WR_INVALID_JSON` and nothing else. The last of two equal keys wins. */
 export function parseLosslessJson(text: string, depthMax: number = jsonDepthMax): JsonValue {
-  const reader = new Reader(text, depthMax)
-  const value = reader.value(0)
-  reader.end()
-  return value
+  return new Reader(text, { depthMax }).whole()
+}
+
+export interface UnkeptReading {
+  readonly depthMax?: number
+  /** Numbers are rounded as `JSON.parse` does. */
+  readonly isRounded?: boolean
+}
+
+/** The same, of which V8 keeps no name and no text: see `unkept`. For what anybody may send, and of which only a few names matter. */
+export function parseUnkeptJson(text: string, reading: UnkeptReading = {}): JsonValue {
+  return new Reader(text, { ...reading, isUnkept: true }).whole()
 }
 
 /** Throws `WR_INVALID_ARGUMENT` for a number that JSON cannot hold and for nesting deeper than can be read again. */
@@ -59,19 +68,30 @@ const numberPattern = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/y
 class Reader {
   readonly #text: string
   readonly #depthMax: number
+  readonly #isUnkept: boolean
+  readonly #isRounded: boolean
   #at = 0
 
-  constructor(text: string, depthMax: number) {
+  constructor(text: string, reading: UnkeptReading & { readonly isUnkept?: boolean }) {
     this.#text = text
-    this.#depthMax = depthMax
+    this.#depthMax = reading.depthMax ?? jsonDepthMax
+    this.#isUnkept = reading.isUnkept ?? false
+    this.#isRounded = reading.isRounded ?? false
   }
 
-  value(depth: number): JsonValue {
+  whole(): JsonValue {
+    const value = this.#value(0)
+    this.#blanks()
+    if (this.#at < this.#text.length) this.#refuse('there is text after the value')
+    return value
+  }
+
+  #value(depth: number): JsonValue {
     this.#blanks()
     const first = this.#text[this.#at]
     switch (first) {
       case '{':
-        return this.#object(depth + 1)
+        return this.#isUnkept ? this.#unkeptObject(depth + 1) : this.#object(depth + 1)
       case '[':
         return this.#array(depth + 1)
       case '"':
@@ -89,32 +109,39 @@ class Reader {
     }
   }
 
-  end(): void {
-    this.#blanks()
-    if (this.#at < this.#text.length) this.#refuse('there is text after the value')
-  }
-
   #object(depth: number): JsonObject {
     this.#open(depth)
     const object = Object.create(null) as JsonObject
     if (this.#closes('}')) return object
-    do {
-      this.#blanks()
-      if (this.#text.charCodeAt(this.#at) !== quote) this.#refuse('a key must be a string')
-      const key = this.#string()
-      this.#blanks()
-      if (this.#text[this.#at] !== ':') this.#refuse('a colon belongs after a key')
-      this.#at++
-      object[key] = this.value(depth)
-    } while (this.#continues('}'))
+    do object[this.#key()] = this.#value(depth)
+    while (this.#continues('}'))
     return object
+  }
+
+  #unkeptObject(depth: number): JsonObject {
+    this.#open(depth)
+    const fields = new Map<string, JsonValue>()
+    if (this.#closes('}')) return unkept(fields)
+    do fields.set(this.#key(), this.#value(depth))
+    while (this.#continues('}'))
+    return unkept(fields)
+  }
+
+  #key(): string {
+    this.#blanks()
+    if (this.#text.charCodeAt(this.#at) !== quote) this.#refuse('a key must be a string')
+    const key = this.#string()
+    this.#blanks()
+    if (this.#text[this.#at] !== ':') this.#refuse('a colon belongs after a key')
+    this.#at++
+    return key
   }
 
   #array(depth: number): JsonValue[] {
     this.#open(depth)
     const array: JsonValue[] = []
     if (this.#closes(']')) return array
-    do array.push(this.value(depth))
+    do array.push(this.#value(depth))
     while (this.#continues(']'))
     return array
   }
@@ -183,6 +210,10 @@ class Reader {
     const match = numberPattern.exec(this.#text)
     if (!match) return this.#refuse('no value begins like this')
     const [literal, fraction, exponent] = match
+    if (this.#isRounded) {
+      this.#at += literal.length
+      return Number(literal)
+    }
     if (fraction === undefined && exponent === undefined) {
       if (literal.length > jsonDigitsMax) this.#refuse(`an integer has more than ${jsonDigitsMax} digits`)
       this.#at += literal.length

@@ -6,6 +6,7 @@
  */
 import type { HashColumn, RouterEvent, WorkerConfig, WorkerRank } from '../protocol/index.js'
 import {
+  entriesOf,
   hashAt,
   hashCount,
   parseRouterEvents,
@@ -112,7 +113,7 @@ export function writeRequest(to: ByteWriter, request: SchedulingRequest): void {
   writeOptional(to, request.excludedWorkerIds, (ids) => writeList(to, ids, (it) => to.u64(it)))
   writeOptional(to, constraints?.requiredTaints, (taints) => writeList(to, taints, (it) => to.text(it)))
   writeOptional(to, constraints?.preferredTaints, (weights) =>
-    writeList(to, Object.entries(weights), ([taint, weight]) => {
+    writeList(to, entriesOf(weights), ([taint, weight]) => {
       to.text(taint)
       to.float(weight)
     }),

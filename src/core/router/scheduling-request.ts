@@ -7,7 +7,7 @@ import type {
   RoutingConstraints,
   WorkerRank,
 } from '../protocol/index.js'
-import { completeOverride, WarmrouteError } from '../protocol/index.js'
+import { completeOverride, entriesOf, WarmrouteError } from '../protocol/index.js'
 import type { SharedCacheHits } from '../selection/index.js'
 
 export interface SchedulingRequest {
@@ -56,7 +56,7 @@ export function judgeRequest(request: SchedulingRequest, compat: CompatMode): Wa
   if (!isFinite(request.strictPriority)) return invalid('it is no number', 'strictPriority', request.strictPriority)
   const expected = request.expectedOutputTokens
   if (!isFinite(expected) || (expected ?? 0) < 0) return invalid('it is no count', 'expectedOutputTokens', expected)
-  for (const [taint, weight] of Object.entries(request.constraints?.preferredTaints ?? {}))
+  for (const [taint, weight] of entriesOf(request.constraints?.preferredTaints ?? {}))
     if (!Number.isFinite(weight)) return invalid(`the weight of taint ${taint} is no number`, 'preferredTaints', weight)
   return request.override === undefined ? undefined : judgeOverride(request.override, compat)
 }

@@ -1,6 +1,6 @@
 /** What a request would like of a worker, as a factor on its cost. */
 import type { RoutingConstraints, WorkerTable } from '../protocol/index.js'
-import { WarmrouteError } from '../protocol/index.js'
+import { entriesOf, WarmrouteError } from '../protocol/index.js'
 import type { CandidateRows } from './candidates.js'
 import type { CostInputs, CostPolicy } from './cost-policy.js'
 
@@ -13,7 +13,7 @@ export function applyPreferences(
 ): void {
   const preferred = request.constraints?.preferredTaints
   if (!preferred) return
-  const wishes = Object.entries(preferred)
+  const wishes = [...entriesOf(preferred)]
   if (wishes.length === 0) return
   for (const [taint, weight] of wishes)
     if (!Number.isFinite(weight))

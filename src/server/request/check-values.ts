@@ -1,5 +1,5 @@
 /** Whether a request asks for what would end or hold up an engine, by fields that routing has no use for. */
-import { WarmrouteError } from '../../core/protocol/index.js'
+import { entriesOf, unkept, WarmrouteError } from '../../core/protocol/index.js'
 import type { EngineKind } from '../../engines/index.js'
 import { fatalValue, textLists, unboundedField } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
@@ -30,7 +30,8 @@ function* withEmptyTexts(prepared: Prepared): Steps<Prepared['body']> {
     const value = Object.hasOwn(body, name) ? body[name] : undefined
     if (value !== unread && !(Array.isArray(value) && value[0] === unread)) continue
     const { valueStart, valueEnd } = prepared.fields().findLast((field) => field.name === name)!
-    if (yield* holdsEmptyText(prepared.bytes, valueStart, valueEnd)) body = { ...body, [name]: [''] }
+    if (yield* holdsEmptyText(prepared.bytes, valueStart, valueEnd))
+      body = unkept(new Map<string, unknown>(entriesOf(body)).set(name, ['']))
   }
   return body
 }

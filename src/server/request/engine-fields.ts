@@ -4,9 +4,13 @@
  * only known ones are passed on.
  */
 
+import { entriesOf } from '../../core/protocol/index.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { scanFields } from '../scan-fields.js'
+import type { BodyEdit } from '../splice-body.js'
 import { spliceBody } from '../splice-body.js'
+
+type Fields = Readonly<Record<string, unknown>>
 
 /** Names that `allowed_engine_fields` may contain. */
 export const engineControlFields = [
@@ -54,7 +58,9 @@ export function fieldsToRemove(
 
 function mentionsTransfer(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
-  return Object.keys(value).some((key) => key.includes('transfer_params') || key.startsWith('bootstrap'))
+  for (const [name] of entriesOf(value as Fields))
+    if (name.includes('transfer_params') || name.startsWith('bootstrap')) return true
+  return false
 }
 
 const reportMode = 'kv_cache_report_mode'
@@ -71,8 +77,18 @@ export function xargsWithoutReport(
 ): string | undefined {
   const args = body['vllm_xargs']
   if (typeof args !== 'object' || args === null || !Object.hasOwn(args, reportMode)) return undefined
-  const span = fields().findLast((field) => field.name === 'vllm_xargs')
+  return editedField('vllm_xargs', bytes, fields(), { remove: new Set([reportMode]) }) ?? '{}'
+}
+
+/** A field that is an object, as the client wrote it but for the edit; undefined where it is none. */
+export function editedField(
+  name: string,
+  bytes: Uint8Array,
+  fields: readonly FieldSpan[],
+  edit: BodyEdit,
+): string | undefined {
+  const span = fields.findLast((field) => field.name === name)
   const own = span && bytes.subarray(span.valueStart, span.valueEnd)
   const inner = own && scanFields(own)
-  return inner ? Buffer.concat(spliceBody(own, inner, { remove: new Set([reportMode]) })).toString('utf8') : '{}'
+  return inner && Buffer.concat(spliceBody(own, inner, edit)).toString('utf8')
 }

@@ -9,7 +9,7 @@ import type { BodyEdit } from '../splice-body.js'
 import { spliceBody } from '../splice-body.js'
 import type { EngineRequest } from '../wire/engine-connection.js'
 import type { Worker } from '../workers/worker.js'
-import { fieldsToRemove, xargsWithoutReport } from './engine-fields.js'
+import { editedField, fieldsToRemove, xargsWithoutReport } from './engine-fields.js'
 import { isHarmless } from './harmless.js'
 import type { Prepared } from './prepare.js'
 
@@ -156,7 +156,8 @@ function setFields(options: EngineRequestOptions, set: Record<string, string>): 
     set['model'] = JSON.stringify(served)
   if (hints.isSaltOurs) set['cache_salt'] = JSON.stringify(hints.cacheSalt)
   if (options.asksForUsage) {
-    const given = typeof body['stream_options'] === 'object' ? body['stream_options'] : undefined
-    set['stream_options'] = JSON.stringify({ ...given, include_usage: true })
+    const asked = { set: { include_usage: 'true' } }
+    set['stream_options'] =
+      editedField('stream_options', prepared.bytes, prepared.fields(), asked) ?? '{"include_usage":true}'
   }
 }

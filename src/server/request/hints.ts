@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { JsonObject, JsonValue } from '../../core/protocol/index.js'
-import { WarmrouteError } from '../../core/protocol/index.js'
+import { entriesOf, unkept, WarmrouteError } from '../../core/protocol/index.js'
 import type { SessionControl } from '../../routing/index.js'
 import type { Nvext } from './nvext.js'
 import type { SessionIdentity } from './session-id.js'
@@ -95,10 +95,10 @@ export function readHints(
 function readPolicyClass(headers: IncomingHttpHeaders, limits: HintLimits): string | undefined {
   let entries = 0
   let bytes = 0
-  for (const name in headers) {
+  for (const [name, value] of entriesOf(headers)) {
     if (!name.startsWith('x-dynamo-meta-')) continue
     entries++
-    bytes += name.length + String(headers[name]).length
+    bytes += name.length + String(value).length
   }
   if (entries > limits.metadataEntriesMax || bytes > limits.metadataBytesMax)
     throw new WarmrouteError('WR_HEADERS_TOO_LARGE', { reason: 'too much metadata', entries, bytes })
@@ -132,12 +132,12 @@ function texts(value: JsonValue | undefined, name: string): readonly string[] {
 function weights(value: JsonValue | undefined): Readonly<Record<string, number>> | undefined {
   const map = object(value, 'preferred_taints')
   if (!map) return undefined
-  return Object.fromEntries(
-    Object.entries(map).map(([taint, weight]) => {
-      if (typeof weight !== 'number' && typeof weight !== 'bigint') throw refused('preferred_taints must hold numbers')
-      return [taint, Number(weight)]
-    }),
-  )
+  const weights = new Map<string, number>()
+  for (const [taint, weight] of entriesOf(map)) {
+    if (typeof weight !== 'number' && typeof weight !== 'bigint') throw refused('preferred_taints must hold numbers')
+    weights.set(taint, Number(weight))
+  }
+  return unkept(weights)
 }
 
 function tokens(value: JsonValue | undefined): Uint32Array | undefined {

@@ -1,10 +1,10 @@
 /**
  * V8 keeps every name that an object has, and every text of up to ten characters that `JSON.parse` makes, in one table for all of the
- * process, until a full collection. When the table is full, it is built anew in one go, which held the loop
- * for 65 ms. So what would bring many new ones is not parsed here, and threads, which have tables of their own, read it
- * (docs/decisions/0273).
+ * process, until a full collection. When the table is full, it is built anew in one go, which held the loop for 65 ms. So what would bring
+ * many new ones is not parsed here: threads, which have tables of their own, read it, and of what steers a request nothing gets into the
+ * table (docs/decisions/0273).
  */
-import { randomInt } from 'node:crypto'
+import { KeptTable } from '../kept-table.js'
 
 /** What a body may bring. Most bring nothing that those before did not have. */
 const newMax = 64
@@ -16,39 +16,64 @@ const shortBytes = 6 * shortUnits
 /** Bytes behind an escaped quote that are looked at one by one: the next is often escaped, too. */
 const slowBytes = 256
 
-/** What was brought lately: one of the process, as V8's table is. A text falls out when another takes its place, and is then new again. */
-const lately = new Uint32Array(1 << 16)
-/** Nobody can tell which texts look alike here. */
-const seed = randomInt(2 ** 32)
-
 const [quote, backslash, colon] = [0x22, 0x5c, 0x3a]
 
 /** The new texts of one body. */
 export class NewTexts {
+  readonly #table: KeptTable
   #left = newMax
 
-  /** Whether so much of the body may be parsed. Up to a microsecond a kilobyte, and four where all texts are short. */
-  admits(bytes: Uint8Array, from = 0, to: number = bytes.length): boolean {
-    for (let at = from; at < to; at++) {
-      if (bytes[at] !== quote) continue
-      const first = ++at
-      const shortEnd = Math.min(to, first + shortBytes)
-      let hash = seed
-      let isPlain = true
-      for (; at < shortEnd && bytes[at] !== quote; at++) {
-        const byte = bytes[at]!
-        if (byte === backslash) at++
-        if (byte === backslash || byte >= 0x80) isPlain = false
-        hash = Math.imul(hash ^ byte ^ (bytes[at]! << 8), 0x01000193)
-      }
-      const isLong = at >= shortEnd
-      if (isLong) at = endOfText(bytes, at, to)
-      const isShort = at - first <= (isPlain ? shortUnits : shortBytes)
-      if (!isShort && !isName(bytes, at + 1, to)) continue
-      if ((isLong || !wasLately(hash)) && --this.#left < 0) return false
-    }
-    return true
+  constructor(table: KeptTable = KeptTable.ofProcess) {
+    this.#table = table
   }
+
+  /** Whether so much of the body may be parsed, which then has to follow. Up to a microsecond a kilobyte, and four where all texts are short. */
+  admits(bytes: Uint8Array, from = 0, to: number = bytes.length): boolean {
+    const table = this.#table
+    let toKeep = 0
+    const isAdmitted = everyText(bytes, from, to, table.seed, (hash) => {
+      const newness = hash === undefined ? 'new' : table.look(hash)
+      if (newness === 'kept') return true
+      toKeep++
+      if (newness === 'new') this.#left--
+      return this.#left >= 0 && table.hasRoom(toKeep)
+    })
+    if (isAdmitted && toKeep > 0)
+      everyText(bytes, from, to, table.seed, (hash) => {
+        table.keep(hash)
+        return true
+      })
+    return isAdmitted
+  }
+}
+
+/** Goes over the names and short texts of so much of a body while `visit` wants more of them. A long name has no hash. */
+function everyText(
+  bytes: Uint8Array,
+  from: number,
+  to: number,
+  seed: number,
+  visit: (hash: number | undefined) => boolean,
+): boolean {
+  for (let at = from; at < to; at++) {
+    if (bytes[at] !== quote) continue
+    const first = ++at
+    const shortEnd = Math.min(to, first + shortBytes)
+    let hash = seed
+    let isPlain = true
+    for (; at < shortEnd && bytes[at] !== quote; at++) {
+      const byte = bytes[at]!
+      if (byte === backslash) at++
+      if (byte === backslash || byte >= 0x80) isPlain = false
+      hash = KeptTable.mix(hash, byte, bytes[at]!)
+    }
+    const isLong = at >= shortEnd
+    if (isLong) at = endOfText(bytes, at, to)
+    const isShort = at - first <= (isPlain ? shortUnits : shortBytes)
+    if (!isShort && !isName(bytes, at + 1, to)) continue
+    if (!visit(isLong ? undefined : hash)) return false
+  }
+  return true
 }
 
 /** What so much of a body leaves of so many names and texts, of whatever kind; less than nothing where it has more. */
@@ -94,12 +119,4 @@ function endOfText(bytes: Uint8Array, at: number, to: number): number {
 function isName(bytes: Uint8Array, at: number, to: number): boolean {
   while (at < to && bytes[at]! <= 0x20) at++
   return at < to && bytes[at] === colon
-}
-
-function wasLately(hash: number): boolean {
-  const mixed = (hash ^ (hash >>> 15)) >>> 0
-  const place = mixed % lately.length
-  if (lately[place] === mixed) return true
-  lately[place] = mixed
-  return false
 }

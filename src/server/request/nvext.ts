@@ -1,6 +1,6 @@
 /** `nvext`, the part of a body that is addressed to us. It is read without loss, since worker ids have 64 bits. */
 import type { JsonObject, JsonValue } from '../../core/protocol/index.js'
-import { parseLosslessJson, WarmrouteError } from '../../core/protocol/index.js'
+import { parseUnkeptJson, unkept, WarmrouteError } from '../../core/protocol/index.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { FieldScan, walkInSteps } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
@@ -9,6 +9,7 @@ import { parsedBytesMax } from './parse-body.js'
 import { readIds } from './read-ids.js'
 
 export interface Nvext {
+  /** To be read by known names: see `unkept`. */
   readonly fields: JsonObject
   /** `token_data`, where it is so long that it was not read with the others. */
   readonly longTokens: Uint32Array | undefined
@@ -26,7 +27,7 @@ export function* readNvext(bytes: Buffer, fields: readonly FieldSpan[]): Steps<N
 
 function readShort(own: Buffer): Nvext | undefined {
   if (textsLeft(own, 0, own.length, steeringTextsMax) < 0) throw manyTexts()
-  const value = parseLosslessJson(own.toString('utf8'))
+  const value = parseUnkeptJson(own.toString('utf8'))
   if (value === null) return undefined
   if (typeof value !== 'object' || Array.isArray(value)) throw refused('nvext must be an object')
   return { fields: value, longTokens: undefined }
@@ -37,7 +38,7 @@ function* readLong(own: Buffer): Steps<Nvext> {
   const scan = new FieldScan(own)
   yield* walkInSteps(scan)
   if (!scan.fields) throw refused('nvext must be an object')
-  const fields = Object.create(null) as Record<string, JsonValue>
+  const fields = new Map<string, JsonValue>()
   let longTokens: Uint32Array | undefined
   let texts = steeringTextsMax
   let parsedBytes = 0
@@ -54,10 +55,10 @@ function* readLong(own: Buffer): Steps<Nvext> {
         throw refused(`nvext: only token_data may be longer than ${parsedBytesMax} bytes`)
       texts = textsLeft(own, valueStart, valueEnd, texts - 1)
       if (texts < 0) throw manyTexts()
-      fields[name] = parseLosslessJson(own.toString('utf8', valueStart, valueEnd))
+      fields.set(name, parseUnkeptJson(own.toString('utf8', valueStart, valueEnd)))
     }
   }
-  return { fields, longTokens }
+  return { fields: unkept(fields), longTokens }
 }
 
 function manyTexts(): WarmrouteError {

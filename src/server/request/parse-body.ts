@@ -5,10 +5,13 @@
  * takes longer is read in steps, or not at all (docs/decisions/0157).
  */
 import { isAscii, isUtf8 } from 'node:buffer'
+import { parseUnkeptJson, unkept } from '../../core/protocol/index.js'
 import { invalidBody, parseObject } from '../http/read-body.js'
+import { KeptTable } from '../kept-table.js'
 import type { FieldSpan } from '../scan-fields.js'
 import { FieldScan, fieldsMax, longBytes, walkInSteps } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
+import { checkJson } from './check-json.js'
 import { countTexts } from './count-texts.js'
 import { NewTexts, steeringTextsMax, textsLeft, textsLeftBy } from './kept-texts.js'
 import { listsMax, readIds } from './read-ids.js'
@@ -30,13 +33,15 @@ const readFields = new Set(['best_of', 'cache_salt', 'echo', 'logprobs', 'max_co
 /** Parsing takes up to 0.2 us a mark, and 6 ns a byte: 5 ms. */
 const wholeMarksMax = 30_000
 const bytesPerMark = 25
+/** With its quotes, whatever its escapes: V8 keeps none that is longer. */
+const shortTextMax = 62
 
 export interface ParsedBody {
-  /** Token ids, where there are many, lie in typed arrays. */
+  /** Token ids, where there are many, lie in typed arrays. To be read by known names: see `unkept`. */
   readonly body: Readonly<Record<string, unknown>>
-  /** Every field was parsed. */
+  /** Every field was parsed, and V8 has their names. */
   readonly isWhole: boolean
-  /** All of it could be parsed without holding the loop. */
+  /** All of it may be parsed without holding the loop. */
   readonly isLight: boolean
   readonly fields: readonly FieldSpan[] | undefined
 }
@@ -49,16 +54,17 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
     if (bytes.length > fieldsMax) refuseManyTexts(body)
     return { body, isWhole: true, isLight: true, fields: undefined }
   }
+  if (isShort) KeptTable.ofProcess.unkept.body++
   if (!(yield* isUnicode(bytes))) throw invalidBody('the body is not UTF-8')
   const scan = new FieldScan(bytes)
   yield* walkInSteps(scan)
   const { fields } = scan
   if (!fields) throw invalidBody(scan.problem)
   if (scan.depth > depthMax) throw invalidBody(`nested deeper than ${depthMax}`)
-  const body = Object.create(null) as Record<string, unknown>
+  if (isShort && (yield* checkJson(bytes, depthMax)) !== 'json') throw invalidBody('the body is not JSON') // as when it is parsed
+  const body = new Map<string, unknown>()
   const texts = new NewTexts()
   let steering = steeringTextsMax
-  let isWhole = true
   let parsedBytes = 0
   for (const { name, valueStart, valueEnd } of fields) {
     const size = valueEnd - valueStart
@@ -69,13 +75,11 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
       steering = textsLeft(bytes, valueStart, valueEnd, steering)
       if (steering < 0) throw manyTexts(name)
     }
-    const isOneText = bytes[valueStart] === 0x22 // as many as there are fields
-    const isLeft = size > sizeMax || !(isOneText || texts.admits(bytes, valueStart, valueEnd))
+    const isUnkept = isSteering || bytes[valueStart] === 0x22
+    const isLeft = size > sizeMax || !(isUnkept || texts.admits(bytes, valueStart, valueEnd))
     if (!isSteering && isLeft) {
-      isWhole = false
-      body[name] =
-        (idFields.has(name) ? yield* readIds(bytes, valueStart, valueEnd) : undefined) ??
-        (batchFields.has(name) ? yield* unreadBatch(bytes, valueStart, valueEnd) : unread)
+      const ids = idFields.has(name) ? yield* readIds(bytes, valueStart, valueEnd) : undefined
+      body.set(name, ids ?? (batchFields.has(name) ? yield* unreadBatch(bytes, valueStart, valueEnd) : unread))
       continue
     }
     parsedBytes += size
@@ -83,11 +87,16 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
       yield
       parsedBytes = size
     }
-    body[name] = parseValue(bytes, valueStart, valueEnd)
+    body.set(name, parseValue(bytes.toString('utf8', valueStart, valueEnd), isUnkept, depthMax))
   }
   if (bytes.length > longBytes) yield // what is done with a long body comes in a turn of its own
   const isLight = scan.marks + bytes.length / bytesPerMark <= wholeMarksMax
-  return { body, isWhole, isLight: isLight && (isWhole || (!isShort && new NewTexts().admits(bytes))), fields }
+  return {
+    body: unkept(body),
+    isWhole: false,
+    isLight: isLight && !isShort && new NewTexts().admits(bytes),
+    fields,
+  }
 }
 
 /** As a body is refused whose fields are read one by one: what is said of it must not hang on what came before it. */
@@ -135,9 +144,12 @@ function isText(bytes: Buffer, start: number): boolean {
   return !((first >= 0x30 && first <= 0x39) || first === 0x2d)
 }
 
-function parseValue(bytes: Buffer, start: number, end: number): unknown {
+function parseValue(text: string, isUnkept: boolean, depthMax: number): unknown {
+  const isLongText = text[0] === '"' && text.length > shortTextMax
   try {
-    return JSON.parse(bytes.toString('utf8', start, end))
+    return isUnkept && !isLongText
+      ? parseUnkeptJson(text, { depthMax, isRounded: true })
+      : (JSON.parse(text) as unknown)
   } catch {
     throw invalidBody('the body is not JSON')
   }

@@ -1,6 +1,6 @@
 /** What the router is asked: the prompt, the request's own wishes, and who is left out right now. */
 import type { RouterConfigOverride } from '../../core/protocol/index.js'
-import { WarmrouteError } from '../../core/protocol/index.js'
+import { entriesOf, unkept, WarmrouteError } from '../../core/protocol/index.js'
 import type { AffinityTarget } from '../../core/sessions/index.js'
 import type { PromptHashes, RouteRequest, WaitSignal } from '../../routing/index.js'
 import type { Prepared } from './prepare.js'
@@ -84,7 +84,7 @@ export function routeRequestOf(
       ? [...(hints.requiredTaints ?? []), ...terms.requiredTaints]
       : hints.requiredTaints,
     preferredTaints: terms.preferredTaints
-      ? { ...terms.preferredTaints, ...hints.preferredTaints }
+      ? unkept(new Map([...entriesOf(terms.preferredTaints), ...entriesOf(hints.preferredTaints ?? {})]))
       : hints.preferredTaints,
     override: row.isIdle ? noPrefill : terms.override,
     isQueryOnly: hints.isDryRun,

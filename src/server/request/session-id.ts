@@ -1,5 +1,6 @@
 /** Which conversation a request belongs to, in the spellings of the agents that say so (spec/serving.md 1.8). */
 import type { IncomingHttpHeaders } from 'node:http'
+import { parseUnkeptJson } from '../../core/protocol/index.js'
 
 export interface SessionIdentity {
   readonly sessionId: string
@@ -49,8 +50,8 @@ function codexThread(headers: IncomingHttpHeaders): SessionIdentity | undefined 
 function turnMetadata(value: string | string[] | undefined): Readonly<Record<string, unknown>> {
   if (typeof value !== 'string' || value.length > metadataBytesMax) return {}
   try {
-    const turn: unknown = JSON.parse(value)
-    return typeof turn === 'object' && turn !== null ? (turn as Record<string, unknown>) : {}
+    const turn = parseUnkeptJson(value)
+    return typeof turn === 'object' && turn !== null && !Array.isArray(turn) ? turn : {}
   } catch {
     return {} // a header that cannot be read is ignored
   }

@@ -2,7 +2,7 @@
  * What upstream's checks (`strict.ts`) look at in fields that were too long to be read: how many items a list has, how long the names of tools
  * are, which fields `nvext` has. A stand-in of the same kind takes the place of everything else.
  */
-import { WarmrouteError } from '../../core/protocol/index.js'
+import { entriesOf, parseUnkeptJson, unkept, WarmrouteError } from '../../core/protocol/index.js'
 import { FieldScan, walkInSteps } from '../scan-fields.js'
 import { scanList } from '../scan-list.js'
 import type { Steps } from '../steps.js'
@@ -17,10 +17,10 @@ export function* outlineBody(
   { body, isWhole, fields = [] }: ParsedBody,
 ): Steps<Readonly<Record<string, unknown>>> {
   if (isWhole) return body
-  const outline: Record<string, unknown> = { ...body }
+  const outline = new Map(entriesOf(body))
   for (const { name, valueStart, valueEnd } of fields)
-    if (body[name] === unread) outline[name] = yield* outlineField(name, bytes, valueStart, valueEnd)
-  return outline
+    if (outline.get(name) === unread) outline.set(name, yield* outlineField(name, bytes, valueStart, valueEnd))
+  return unkept(outline)
 }
 
 function* outlineField(name: string, bytes: Buffer, start: number, end: number): Steps<unknown> {
@@ -28,7 +28,7 @@ function* outlineField(name: string, bytes: Buffer, start: number, end: number):
   if (name === 'nvext') {
     const scan = new FieldScan(bytes.subarray(start, end))
     yield* walkInSteps(scan)
-    return Object.fromEntries((scan.fields ?? []).map((field) => [field.name, true]))
+    return unkept(new Map((scan.fields ?? []).map((field) => [field.name, true])))
   }
   const items = yield* scanList(bytes, start, end, choicesMax + 1)
   return items?.map(([itemStart]) => standIn(bytes[itemStart]!)) ?? standIn(bytes[start]!)
@@ -65,7 +65,7 @@ function* outlineTool(tool: Buffer): Steps<unknown> {
   if (name?.[0] !== 0x22) return {}
   const isLong = name.length > 2 + 6 * toolNameMax // written as escapes, six bytes each
   return {
-    function: { name: isLong ? name.toString('latin1', 0, 2 * toolNameMax) : JSON.parse(name.toString('utf8')) },
+    function: { name: isLong ? name.toString('latin1', 0, 2 * toolNameMax) : parseUnkeptJson(name.toString('utf8')) },
   }
 }
 

@@ -2,7 +2,7 @@
  * What upstream's frontend checks before it accepts a request (spec/serving.md 1.2), for `strict: dynamo`. Off by default:
  * an engine knows better what it accepts. Every refusal begins with `Validation: ` as upstream's do, except where noted.
  */
-import { WarmrouteError } from '../../core/protocol/index.js'
+import { entriesOf, WarmrouteError } from '../../core/protocol/index.js'
 import type { EndpointRow } from './endpoints.js'
 
 type Body = Readonly<Record<string, unknown>>
@@ -48,7 +48,7 @@ export function isCheckedStrictly({ endpoint }: EndpointRow): boolean {
 /** Throws `WR_INVALID_BODY`, or `WR_NOT_IMPLEMENTED` for the old function calls. */
 export function validateStrictly(row: EndpointRow, body: Body): void {
   if (!isCheckedStrictly(row)) return
-  const unknown = Object.keys(body).filter((name) => !known.has(name))
+  const unknown = Array.from(entriesOf(body), ([name]) => name).filter((name) => !known.has(name))
   if (unknown.length > 0)
     throw refused(`Unsupported parameter(s): ${unknown.map((name) => `\`${name}\``).join(', ')}`, unknown[0]!)
   for (const [name, range] of Object.entries(ranges)) checkRange(name, body[name], range)
@@ -95,7 +95,7 @@ function checkTools(tools: unknown): void {
 
 function checkNvext(nvext: unknown): void {
   if (typeof nvext !== 'object' || nvext === null) return
-  for (const name of Object.keys(nvext))
+  for (const [name] of entriesOf(nvext as Body))
     if (!nvextFields.has(name)) throw refused(`nvext: unknown field \`${name}\``, 'nvext')
 }
 

@@ -30,7 +30,7 @@ afterEach(() => rmSync(folder, { recursive: true }))
 function writeWords(): void {
   const model = { type: 'WordLevel', unk_token: 'x', vocab: { x: 0, Hello: 7, world: 8 } }
   const steps = { normalizer: null, pre_tokenizer: { type: 'Whitespace' }, post_processor: null, decoder: null }
-  rmSync(join(folder, 'tokenizer.json.gz'))
+  for (const file of ['tokenizer.json.gz', 'tokenizer_config.json']) rmSync(join(folder, file)) // which names tokens of another
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify({ added_tokens: [], ...steps, model }))
 }
 
@@ -138,7 +138,7 @@ it.each([
 it('files that have become broken are refused when they are read again', async () => {
   const { url, seen, lines, gateway } = await openTokenized()
   expect((await replace(url, { path: folder })).status).toBe(200)
-  rmSync(join(folder, 'tokenizer.json.gz'))
+  for (const file of ['tokenizer.json.gz', 'tokenizer_config.json']) rmSync(join(folder, file)) // which names tokens of another
   writeFileSync(join(folder, 'tokenizer.json'), '{"model":')
   const error = await errorOf(await replace(url, {}))
   expect(error).toMatchObject({ status: 400, code: 'WR_TOKENS_BAD_TOKENIZER' })

@@ -2,6 +2,7 @@
 import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api'
 import { context as contexts, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { IncomingHttpHeaders } from 'node:http'
+import { entriesOf, unkept } from '../../core/protocol/index.js'
 import type { RouteAnswer } from '../../routing/index.js'
 import type { HowKnown } from '../request/prompt.js'
 
@@ -85,5 +86,5 @@ function attributesOf(howKnown: HowKnown | undefined): Attributes {
 function inContext(context: Context, headers: IncomingHttpHeaders): IncomingHttpHeaders {
   const carrier: Record<string, string> = {}
   propagation.inject(context, carrier)
-  return { ...headers, ...carrier }
+  return unkept(new Map([...entriesOf(headers), ...entriesOf<string | string[] | undefined>(carrier)]))
 }

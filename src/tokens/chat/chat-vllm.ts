@@ -285,7 +285,7 @@ export function shapeToolCall(value: Value): Body {
 /** What is no object counts as an empty one. */
 function parseArguments(text: string): Value {
   try {
-    const read = parsePythonJson(text)
+    const read = parsePythonJson(text, { isUnkept: true })
     return isDict(read) ? read : {}
   } catch (cause) {
     if (cause instanceof JsonError && cause.reason === 'malformed') return {} // a cut-off call of long ago must not end the conversation

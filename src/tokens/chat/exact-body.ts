@@ -1,4 +1,5 @@
 /** A request as Python would have parsed it: `JSON.parse` loses how numbers and keys were spelled, and templates print them. */
+import type { JsonReading } from '../template/python-json.js'
 import { mayDifferFromPython, parsePythonJson } from '../template/python-json.js'
 import { weightLeft } from '../long-body.js'
 import type { Value } from '../template/values.js'
@@ -21,8 +22,8 @@ export function exactBody(route: Route, body: Body, raw: Uint8Array | undefined)
   return mayDifferFromPython(text) ? readBody(text) : body
 }
 
-export function readBody(text: string): Body {
-  return asRecord(parsePythonJson(text)) ?? malformed('a request is an object')
+export function readBody(text: string, reading?: JsonReading): Body {
+  return asRecord(parsePythonJson(text, reading)) ?? malformed('a request is an object')
 }
 
 /** Whether a body holds values that a template may print: numbers and keys whose spelling `JSON.parse` loses. */

@@ -9,7 +9,7 @@ import { Float, float } from '../template/values.js'
 /** Undefined: it is no JSON to it. */
 export function readStrictly(text: string): Value {
   try {
-    return strict(parsePythonJson(text))
+    return strict(parsePythonJson(text, { isUnkept: true }))
   } catch (error) {
     if (error instanceof JsonError && error.reason === 'malformed') return undefined
     throw error

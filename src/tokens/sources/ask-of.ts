@@ -24,7 +24,7 @@ export function refuseUnasked(body: Body, dialect: Dialect): void {
 export function askOf(route: ChatRoute, body: Body, rules: PromptRules, habits: TemplateHabits): Body {
   const chat = chatOf(route, body, rules, habits)
   for (const message of asList(chat['messages'], 'messages')) refuseMedia(message)
-  return pick({ ...chat, model: body['model'] }, chatFields)
+  return { ...pick(body, ['model']), ...pick(chat, chatFields) }
 }
 
 /** The body of the chat that the engine makes of a request. */
@@ -79,7 +79,6 @@ function refuseBareTools(tools: Value): void {
 }
 
 const chatFields = [
-  'model',
   'messages',
   'tools',
   'tool_choice',

@@ -6,7 +6,6 @@
  * one only the new end is asked for, where the engine tells what its texts are made of (`engine-pieces.ts`, docs/decisions/0131);
  * where it does not, the whole. What its ids share with an earlier answer is found by prefix, and those blocks are not hashed again.
  */
-import { createHash } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
 import { LRUCache } from 'lru-cache'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
@@ -16,7 +15,6 @@ import { plainRules } from '../chat/build-prompt.js'
 import { refuseStored } from '../chat/convert-responses.js'
 import type { TemplateHabits } from '../chat/converted.js'
 import { UntoldHabitError } from '../chat/converted.js'
-import { readBody } from '../chat/exact-body.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
 import { addsSpecialTokens, carriedIds, LoadOnlyError, readTruncation, toIds, truncate } from '../chat/request.js'
@@ -24,8 +22,6 @@ import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
 import { copyInSlices, nextTurn, sliceIds } from '../next-turn.js'
 import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
 import { RememberedTexts } from '../remember/remembered-texts.js'
-import { mayDifferFromPython } from '../template/python-json.js'
-import { dumps } from '../template/spell.js'
 import type { Exactness } from '../tokens.js'
 import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
@@ -34,6 +30,8 @@ import { askOf, pick, refuseUnasked, UnaskableError } from './ask-of.js'
 import { askedChats, unlessMalformed } from './asked-chats.js'
 import type { Habit, HabitAsks } from './asked-habits.js'
 import { AskedHabits } from './asked-habits.js'
+import type { AskedRequest } from './asked-request.js'
+import { keyOf, readRequest, readShort } from './asked-request.js'
 import type { ReadLong } from './engine-asks.js'
 import { EngineAsks } from './engine-asks.js'
 import { EnginePieces } from './engine-pieces.js'
@@ -75,7 +73,6 @@ const cacheBytesDefault = 32 << 20
 const bodyBytesMax = 1 << 20
 /** Of a request that is passed on as it is. */
 const longBytesMax = 16 << 20
-const reparsedBytesMax = 64 << 10
 const bytesHeld = 2000 // by an answer and its hashes, as measured: of a short one nothing else counts them
 const deadlineMsDefault = 2000
 const quarterMs = 15 * 60_000
@@ -85,30 +82,6 @@ const renderPaths: Readonly<Record<Route, string>> = {
   responses: '/v1/responses/render',
   messages: '/v1/messages/render',
 }
-/** Fields that never change tokens, left out of the key. */
-const quietFields = new Set([
-  'cache_salt',
-  'frequency_penalty',
-  'logprobs',
-  'max_completion_tokens',
-  'max_tokens',
-  'min_tokens',
-  'n',
-  'presence_penalty',
-  'priority',
-  'request_id',
-  'seed',
-  'session_id',
-  'stop',
-  'stream',
-  'stream_options',
-  'temperature',
-  'top_k',
-  'top_logprobs',
-  'top_p',
-  'user',
-])
-
 export class EngineTokens implements TokenSource {
   readonly #endpoint: EngineEndpoint
   readonly #answers: LRUCache<string, Answer>
@@ -165,7 +138,8 @@ export class EngineTokens implements TokenSource {
     }
   }
 
-  async tokenize(route: Route, body: Body | undefined, options: TokenizeOptions): Promise<Tokens> {
+  async tokenize(route: Route, given: Body | undefined, options: TokenizeOptions): Promise<Tokens> {
+    const body = given ?? readShort(options.raw)
     if (!body) return this.#renderLong(route, options.raw ?? noBytes, options)
     if (route === 'responses') refuseStored(body)
     const carried =
@@ -177,7 +151,7 @@ export class EngineTokens implements TokenSource {
       return new Tokens({ ids, source: 'request', exactness: 'proven' })
     }
     if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, options.raw, options)
-    const request = readRequest(body, options.raw)
+    const request = readRequest(body, options.raw, given !== undefined)
     const key = keyOf(route, request, this.#day(route))
     const known = this.#answers.get(key)
     if (known) {
@@ -194,7 +168,7 @@ export class EngineTokens implements TokenSource {
     return this.#remember(key, whole, await this.#find(whole))
   }
 
-  async #answer(route: Route, request: Request, options: TokenizeOptions): Promise<Said> {
+  async #answer(route: Route, request: AskedRequest, options: TokenizeOptions): Promise<Said> {
     const pieces = this.#pieces
     const prompt = request.spell && pieces?.textOf(route, request.body)
     const askWhole = async (): Promise<Said> =>
@@ -285,7 +259,7 @@ export class EngineTokens implements TokenSource {
     return new Tokens({ ids: prompt.ids, source: 'engine', exactness, media, kinship })
   }
 
-  async #render(route: Route, { body, text }: Request, options: TokenizeOptions): Promise<Said | undefined> {
+  async #render(route: Route, { body, text }: AskedRequest, options: TokenizeOptions): Promise<Said | undefined> {
     if (this.#renders === false) return undefined
     const post = text ?? JSON.stringify(body)
     const asked = route === 'completions' || typeof post !== 'string' ? post : withoutTensors(post)
@@ -302,7 +276,7 @@ export class EngineTokens implements TokenSource {
   /** Here nobody says where media lie, although placeholders stand in the ids: such a prompt is refused. */
   async #tokenize(
     route: Route,
-    request: Request,
+    request: AskedRequest,
     options: TokenizeOptions,
     prompt: PieceText | undefined,
   ): Promise<Said> {
@@ -369,34 +343,6 @@ async function withoutTensorsInSlices(body: Uint8Array): Promise<Uint8Array<Arra
 
 const calls = 'responses with function calls'
 const bareTools = 'responses with tools that lack a description or parameters'
-
-function keyOf(route: Route, { body, text, spell }: Request, day: string): string {
-  const hash = createHash('sha256').update(`${route} ${day} `)
-  if (!spell) return hash.update(text ?? '').digest('base64')
-  const telling = entriesOf(body).filter(([name]) => !quietFields.has(name))
-  return hash.update(spell(telling)).digest('base64')
-}
-
-function entriesOf(body: Body): [string, Value][] {
-  return body instanceof Map ? [...(body as Map<string, Value>)] : Object.entries(body)
-}
-
-/** A request as it is asked for: `1.0` and `1` are two, and the engine is to see the one that the client wrote. */
-interface Request {
-  readonly body: Body
-  /** What the client wrote, where that is known. */
-  readonly text: string | Uint8Array<ArrayBuffer> | undefined
-  /** Writes parts of the body as the client did; undefined where only the whole text has them. */
-  readonly spell: ((value: Value) => string) | undefined
-}
-
-function readRequest(body: Body, raw: Uint8Array | undefined): Request {
-  if (raw === undefined) return { body, text: undefined, spell: JSON.stringify }
-  const text = Buffer.from(raw.buffer, raw.byteOffset, raw.length).toString('utf8')
-  if (!mayDifferFromPython(text)) return { body, text, spell: JSON.stringify }
-  if (raw.length > reparsedBytesMax) return { body, text, spell: undefined }
-  return { body: readBody(text), text, spell: dumps }
-}
 
 function bytesOf(ids: Uint32Array): Uint8Array {
   return new Uint8Array(ids.buffer, ids.byteOffset, ids.byteLength)

@@ -157,3 +157,29 @@ it('reads an int of as many digits as Python does, whatever its sign', () => {
   expect(() => parsePythonJson(`${digits}7`)).toThrow('too many digits')
   expect(() => parsePythonJson(`-${digits}7`)).toThrow('too many digits')
 })
+
+// Goal: what V8 keeps of a text makes no difference to what is read. Method: any JSON, read in both ways and written again.
+it('reads the same into maps as into objects', () => {
+  fc.assert(
+    fc.property(fc.json(), (json) => {
+      expect(dumps(parsePythonJson(json, { isUnkept: true }))).toBe(dumps(parsePythonJson(json)))
+    }),
+    { numRuns: 300 },
+  )
+  expect(parsePythonJson('{"a":{"b":1}}', { isUnkept: true })).toEqual(new Map([['a', new Map([['b', 1]])]]))
+})
+
+it.each(['', 'a', 'ä', '"', '\\', '\n', '\u2028', '😀', 'ten chars.', 'eleven char'])('reads the text %j', (text) => {
+  expect(parsePythonJson(JSON.stringify(text))).toBe(text)
+  expect(parsePythonJson(`"${[...text].map((unit) => escaped(unit)).join('')}"`)).toBe(text)
+})
+
+it.each(['"\u0001"', '"\\x"', '"\\u12"', '"\n"'])('refuses the text %j', (json) => {
+  expect(() => parsePythonJson(json)).toThrow(JsonError)
+})
+
+function escaped(text: string): string {
+  return Array.from({ length: text.length }, (_, at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`).join(
+    '',
+  )
+}

@@ -1,0 +1,41 @@
+/** CPU of the loop's thread while thousands of small requests bring what is new to V8: see floods.ts. */
+import { defineBench } from '../harness.js'
+import type { BenchContext } from '../harness.js'
+import { ask, compileSources, sources, startChild } from './children.js'
+import { floodNames, floodRequest, newsOf } from './floods.js'
+import { send } from './send.js'
+import type { Use } from './use.js'
+
+export const benches = [defineBench('gateway.floods', 'how long can many small requests hold the loop?', floods)]
+
+/** If they were kept, V8 would build its table anew four times, the last one for 30 ms. */
+const newsInAll = 1_200_000
+
+async function floods(bench: BenchContext): Promise<void> {
+  const code = bench.isSmoke ? sources : compileSources()
+  const engines = await startChild<{ ports: number[] }>(code, './engines.child.ts')
+  const options = { ports: engines.first.ports, isExact: true }
+  const only = process.env['BENCH_ONLY']
+  let worst = 0
+  let answered = 0
+  for (const name of floodNames) {
+    if (only !== undefined && !name.includes(only)) continue
+    const { child, first } = await startChild<{ port: number }>(code, './gateway.child.ts', options) // none has the table of another
+    const rounds = bench.size(2, Math.ceil(newsInAll / newsOf(name)))
+    for (let round = 0; round < rounds; round++) {
+      if (round === Math.min(20, rounds - 1)) await ask<Use>(child, 'watch') // the compiler needs some
+      const status = await send(first.port, floodRequest(name, answered + 1))
+      if (status !== 200) throw new Error(`a flood of ${name}: status ${status}`)
+      answered++
+    }
+    const { busyMaxMs = 0, collectedMs, faults, stolen } = await ask<Use>(child, 'use')
+    if (!bench.isSmoke)
+      console.error(
+        `  ${rounds} of ${name}: ${busyMaxMs.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} pages, ${stolen} left out`,
+      )
+    worst = Math.max(worst, busyMaxMs)
+    child.disconnect()
+  }
+  engines.child.disconnect()
+  bench.report({ id: 'gateway.flood_stall_max_ms', value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
+}

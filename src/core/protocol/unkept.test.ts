@@ -1,0 +1,67 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { parseLosslessJson, parseUnkeptJson } from './lossless-json.js'
+import { entriesOf, unkept } from './unkept.js'
+
+it('is read as the object would be', () => {
+  const object = unkept(new Map<string, unknown>([['stream', true], ['__proto__', 1], ['constructor', undefined]])) // biome-ignore format: short
+  expect(object['stream']).toBe(true)
+  expect(object['__proto__']).toBe(1)
+  expect(object['toString']).toBeUndefined()
+  expect('stream' in object).toBe(true)
+  expect('toString' in object).toBe(false)
+  expect(Object.hasOwn(object, 'constructor')).toBe(true)
+  expect(Object.hasOwn(object, 'hasOwnProperty')).toBe(false)
+  const { stream, ...rest } = object
+  expect([stream, Object.keys(rest)]).toEqual([true, ['__proto__', 'constructor']])
+  expect(JSON.stringify(object)).toBe('{"stream":true,"__proto__":1}')
+  expect(Object.getPrototypeOf(object)).toBeNull()
+})
+
+it('cannot be changed', () => {
+  const fields = new Map([['a', 1]])
+  const object = unkept(fields) as Record<string, number>
+  expect(() => (object['a'] = 2)).toThrow(TypeError)
+  expect(() => delete object['a']).toThrow(TypeError)
+  expect(() => Object.defineProperty(object, 'b', { value: 1 })).toThrow(TypeError)
+  expect([...fields]).toEqual([['a', 1]])
+})
+
+it('says its names, as a usual object does', () => {
+  const entries = [['b', 1], ['a', 2], ['7', 3]] as const // biome-ignore format: short
+  expect([...entriesOf(unkept(new Map(entries)))]).toEqual(entries) // in the order in which they came
+  expect([...entriesOf({ b: 1, a: 2 })]).toEqual([['b', 1], ['a', 2]]) // biome-ignore format: short
+})
+
+// Goal: nothing is read otherwise than `JSON.parse`, or the lossless reader, would. Method: any JSON, spelled by JSON.stringify, with and without spaces.
+it('reads what JSON.parse reads', () => {
+  fc.assert(
+    fc.property(fc.json(), fc.constantFrom(undefined, 1), (json, space) => {
+      const text = JSON.stringify(JSON.parse(json), undefined, space)
+      expect(parseUnkeptJson(text, { isRounded: true })).toEqual(plain(JSON.parse(text)))
+      expect(parseUnkeptJson(text)).toEqual(parseLosslessJson(text))
+    }),
+    { numRuns: 500 },
+  )
+})
+
+it.each(['1e999', '-0', '12345678901234567890', `${'9'.repeat(400)}`, '0.1e-3'])(
+  'rounds %s as JSON.parse does',
+  (text) => {
+    expect(parseUnkeptJson(text, { isRounded: true })).toBe(JSON.parse(text))
+  },
+)
+
+it.each(['', '{', '{"a"}', '{"a":1,}', '[1,]', '"\u0001"', '"\\x"', '01', 'nul', '{"a":1} 2', '[[[1]]]'])(
+  'refuses %j',
+  (text) => {
+    expect(() => parseUnkeptJson(text, { depthMax: 2 })).toThrow(expect.objectContaining({ code: 'WR_INVALID_JSON' }))
+  },
+)
+
+/** Without prototypes, as what is read has none. */
+function plain(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(plain)
+  if (typeof value !== 'object' || value === null) return value
+  return unkept(new Map(Object.entries(value).map(([name, item]) => [name, plain(item)])))
+}
