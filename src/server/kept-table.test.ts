@@ -5,7 +5,7 @@ import { expect, it } from 'vitest'
 import { KeptTable } from './kept-table.js'
 
 const hashOf = (table: KeptTable, text: string): number =>
-  [...text].reduce((hash, unit) => KeptTable.mix(hash, unit.charCodeAt(0), 0), table.seed)
+  Array.from(text).reduce((hash, unit) => KeptTable.mix(hash, unit.charCodeAt(0), 0), table.seed)
 
 it('a text is new, known, and kept until a collection', () => {
   const table = new KeptTable()

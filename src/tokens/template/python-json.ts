@@ -98,7 +98,7 @@ export function parsePythonJson(text: string, { isUnkept = false }: JsonReading 
     if (!found) return fail('a string is missing')
     at = stringPattern.lastIndex
     const [literal] = found
-    if (!/[\\\u0000-\u001f]/.test(literal)) return literal.slice(1, -1)
+    if (/^[^\\\p{Cc}]*$/u.test(literal)) return literal.slice(1, -1)
     try {
       // V8 would keep a short text, so it is made longer.
       return (JSON.parse(`${literal.slice(0, -1)}${filler}"`) as string).slice(0, -filler.length)
