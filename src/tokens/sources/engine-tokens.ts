@@ -39,6 +39,7 @@ import type { PieceText } from './engine-pieces.js'
 import { learnPieces } from './learn-pieces.js'
 import type { ParseTemplates } from './learn-pieces.js'
 import { readFeatures } from './media-features.js'
+import { harmonyMarks } from './own-renderers.js'
 import type { TokenSource } from './source.js'
 
 export interface EngineEndpoint {
@@ -95,6 +96,8 @@ export class EngineTokens implements TokenSource {
   /** Learnt at the first answer: render endpoints are off unless the engine was started with them. */
   #renders: boolean | undefined
   #pieces: EnginePieces | undefined
+  /** Asked before the first chat that is not rendered. */
+  #isHarmony: boolean | undefined
   /** Of a template that is not told. */
   readonly #habits = new AskedHabits()
   /** How often everything was forgotten. */
@@ -298,6 +301,15 @@ export class EngineTokens implements TokenSource {
     }
   }
 
+  /** Of gpt-oss it tokenizes by the template what it renders otherwise: vLLM all chats, and SGLang responses. */
+  async #refuseHarmony(route: ChatRoute): Promise<void> {
+    const { dialect } = this.#endpoint
+    if (dialect === 'sglang' && route !== 'responses') return
+    const ask = JSON.stringify({ prompt: harmonyMarks.join(''), add_special_tokens: false })
+    this.#isHarmony ??= (await this.#asks.length(ask)) === harmonyMarks.length
+    if (this.#isHarmony) throw new LoadOnlyError('own-renderer', `${dialect} renders it by code of its own`)
+  }
+
   /** What depends on a template that is not told is found out first; where that fails, every chat that it may be is asked for. */
   async #tokenizedChat(
     route: ChatRoute,
@@ -317,6 +329,7 @@ export class EngineTokens implements TokenSource {
     }
     const learn = (habit: Habit): Promise<void> => this.#habits.learn(habit, body['model'], asks, options.signal)
     const { posts, open } = await askedChats(makeAsk, this.#habits, learn)
+    await this.#refuseHarmony(route)
     if (options.signal) setMaxListeners(0, options.signal) // each ask listens to it until it is answered
     // The engine's is among them; where all have the same tokens, they are known.
     const [first, ...others] = await Promise.all(posts.map((post) => this.#asks.tokenized(post, options)))

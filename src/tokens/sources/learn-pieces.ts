@@ -6,6 +6,7 @@ import { ChatTemplates } from '../chat/chat-template.js'
 import { CutTokens, cutCandidates, isFoundEverywhere, probeText } from './cut-tokens.js'
 import type { PiecesParts, Wrapping } from './engine-pieces.js'
 import { EnginePieces } from './engine-pieces.js'
+import { harmonyMarks } from './own-renderers.js'
 import type { ToldTokenizer } from './tokenizer-info.js'
 import { readTokenizerInfo } from './tokenizer-info.js'
 
@@ -51,6 +52,8 @@ function never(reason: string): Unlearnt {
 }
 
 async function learnFrom(told: ToldTokenizer, parts: LearnParts): Promise<EnginePieces | Unlearnt> {
+  if (harmonyMarks.every((mark) => told.added.some(({ text }) => text === mark)))
+    return never('it renders chats of this model by code of its own')
   const { parse, encode, askInfo: _, ...others } = parts
   const mentions = [...told.templates.map(({ source }) => source), ...Object.values(told.specials)]
   const candidates = await cutCandidates(told.added, mentions)

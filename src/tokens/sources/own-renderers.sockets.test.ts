@@ -82,8 +82,81 @@ describe('gpt-oss on vLLM', () => {
   })
 })
 
+describe('gpt-oss without files, of an engine', () => {
+  const marks = ['<|start|>', '<|channel|>', '<|message|>', '<|end|>', '<|call|>', '<|return|>']
+  const asked: string[] = []
+
+  /** Its tokenizer has the marks as tokens; texts are bytes to it. */
+  async function serveOss({ renders = false, tells = false, hasMarks = true } = {}): Promise<string> {
+    asked.length = 0
+    server = createServer((request, response) => {
+      let body = ''
+      request.on('data', (chunk: Buffer) => (body += chunk.toString('utf8')))
+      request.on('end', () => {
+        asked.push(request.url!)
+        if (request.url!.endsWith('/render')) {
+          if (renders) response.writeHead(200).end('{"token_ids":[7,8,9]}')
+          else response.writeHead(403).end('{}')
+        } else if (request.url === '/tokenizer_info') {
+          const decoder = Object.fromEntries(marks.map((content, id) => [String(id), { content }]))
+          const info = { added_tokens_decoder: decoder, chat_template: '<|start|>{{ messages[0].content }}<|end|>' }
+          response.writeHead(tells ? 200 : 404).end(JSON.stringify(info))
+        } else {
+          const { prompt = 'by the template' } = JSON.parse(body) as { prompt?: string }
+          const parts = hasMarks ? prompt.split(/(<\|[a-z]+\|>)/).filter((it) => it !== '') : [prompt]
+          const ids = parts.flatMap((it) =>
+            marks.includes(it) && hasMarks ? [marks.indexOf(it)] : [...Buffer.from(it)],
+          )
+          response.writeHead(200).end(JSON.stringify({ tokens: ids, count: ids.length }))
+        }
+      })
+    })
+    await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  }
+
+  const bodies = [
+    ['chat', chat],
+    ['messages', { ...chat, max_tokens: 1 }],
+    ['responses', { input: 'Hello' }],
+  ] as const
+
+  it.each([false, true])('that does not render has no tokens; it tells its template: %s', async (tells) => {
+    const engine = { url: await serveOss({ tells }), dialect: 'vllm' as const }
+    await service.setModel('bare', { engine })
+    for (const [route, body] of [...bodies, ...bodies])
+      expect(await service.tokenizeRequest('bare', route, body), route).toMatchObject({ loadOnly: 'own-renderer' })
+    expect(asked.filter((it) => it === '/tokenize').length).toBeLessThanOrEqual(1)
+    expect(await service.tokenizeRequest('bare', 'completions', { prompt: 'Hi' })).toMatchObject({ source: 'engine' })
+  })
+
+  it('that renders has those', async () => {
+    await service.setModel('bare', { engine: { url: await serveOss({ renders: true }), dialect: 'vllm' } })
+    for (const [route, body] of bodies)
+      expect(await service.tokenizeRequest('bare', route, body)).toMatchObject({
+        exactness: 'proven',
+        ids: Uint32Array.of(7, 8, 9),
+      })
+  })
+
+  it('that is an SGLang has none for responses', async () => {
+    await service.setModel('bare', { engine: { url: await serveOss(), dialect: 'sglang' } })
+    expect(await service.tokenizeRequest('bare', 'chat', chat)).toMatchObject({ exactness: 'expected' })
+    expect(await service.tokenizeRequest('bare', 'responses', { input: 'Hi' })).toMatchObject({
+      loadOnly: 'own-renderer',
+    })
+  })
+
+  it('whose tokenizer has other marks is another model', async () => {
+    await service.setModel('bare', { engine: { url: await serveOss({ hasMarks: false }), dialect: 'vllm' } })
+    expect(await service.tokenizeRequest('bare', 'chat', chat)).toMatchObject({ exactness: 'expected' })
+  })
+})
+
 it.each([
-  { config: { architectures: ['DeepseekV32ForCausalLM'] }, engines: ['vllm'] },
+  { config: { architectures: ['DeepseekV32ForCausalLM'] }, engines: ['vllm', 'sglang'] },
+  { config: { model_type: 'internvl_chat', architectures: ['InternVLChatModel'] }, engines: ['sglang'] },
+  { config: { model_type: 'minicpmv4_6' }, engines: [] },
   { config: { architectures: ['DeepseekV4ForCausalLM'] }, engines: ['vllm', 'sglang'] },
   { config: { architectures: ['KimiK3ForConditionalGeneration'] }, engines: ['vllm', 'sglang'] },
   { config: { model_type: 'deepseek_v41' }, engines: ['sglang'] },

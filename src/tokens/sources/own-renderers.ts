@@ -20,7 +20,33 @@ const vllmArchitectures = new Set([
   'InklingForConditionalGeneration',
   'KimiK3ForConditionalGeneration',
 ])
-const sglangArchitectures = ['DeepseekV4', 'KimiK3', 'InklingForConditionalGeneration']
+/** DeepSeek V3.2 by its template or not, as its tool parser says, which nobody asks. */
+const sglangArchitectures = ['DeepseekV32', 'DeepseekV4', 'KimiK3', 'InklingForConditionalGeneration']
+/** Those that SGLang has templates of its own for; others it knows by the path of the model. */
+const sglangTypes = new Set<unknown>([
+  'deepseek-ocr',
+  'deepseek_v41',
+  'deepseek_vl_v2',
+  'internvl_chat',
+  'minicpmo',
+  'minicpmv',
+  'moss_vl',
+  'multi_modality',
+  'paddleocr_vl',
+  'phi4mm',
+  'unlimited-ocr',
+  'whisper',
+])
+
+/** The marks of gpt-oss's format: to a tokenizer that has them as tokens, six. An engine that tells nothing else shows by it what it serves. */
+export const harmonyMarks: readonly string[] = [
+  '<|start|>',
+  '<|channel|>',
+  '<|message|>',
+  '<|end|>',
+  '<|call|>',
+  '<|return|>',
+]
 
 /** `fileNames`: of the model's folder. */
 export function ownRenderersOf(config: unknown, fileNames: readonly string[]): OwnRenderers {
@@ -31,7 +57,7 @@ export function ownRenderersOf(config: unknown, fileNames: readonly string[]): O
     fileNames.some((name) => /^consolidated.*\.safetensors$/.test(name)) &&
     fileNames.some((name) => name === 'tekken.json' || name.startsWith('tokenizer.model.v'))
   const isVllms = isHarmony || isMistral || names.some((name) => vllmArchitectures.has(name))
-  const isSglangs = type === 'deepseek_v41' || sglangArchitectures.some((part) => names[0]?.includes(part))
+  const isSglangs = sglangTypes.has(type) || sglangArchitectures.some((part) => names[0]?.includes(part))
   return {
     ...(isVllms ? { vllm: chats } : {}),
     // Chats of gpt-oss SGLang renders by the template, and responses not.
