@@ -46,12 +46,16 @@ function kinOf(sharedTokens: number): Kinship {
 }
 
 const schemes = [createHashScheme({ blockSize: 16 }), createHashScheme({ blockSize: 48, isEagle: true })]
-const media = { mmObjects: [{ mmHash: 77n, offsets: [[sliceIds - 20, sliceIds + 40] as const] }] }
+const mediaAt = (from: number): { mmObjects: unknown[] } => ({
+  mmObjects: [{ mmHash: 77n, offsets: [[from, from + 60] as const] }],
+})
+const media = mediaAt(sliceIds - 20)
 
 it.each(
   schemes.flatMap((scheme) => [
     { says: 'ids alone', scheme, parts: (): Partial<TokensParts> => ({}) },
     { says: 'with a picture across two slices', scheme, parts: () => ({ media: media as never }) },
+    { says: 'with a picture at its start', scheme, parts: () => ({ media: mediaAt(5) as never }) },
     {
       says: 'with a picture and kin that has none',
       scheme,
@@ -108,4 +112,19 @@ it('few ids are hashed when they are asked for', async () => {
   expect(tokens.isLong).toBe(false)
   await tokens.hashAhead(schemes[0]!, hasher)
   expect(hashed).toEqual([])
+})
+
+it('hashes that are made twice at once are kept once, and count', async () => {
+  const memory = new RememberedTexts(64 << 20)
+  const own = remember(memory, ids)
+  const before = memory.byteLength
+  const tokens = made({ kinship: { memory, own, near: undefined, sharedTokens: 0 } })
+  await Promise.all([1, 2].map(() => tokens.hashAhead(schemes[0]!, createBlockHasher())))
+  expect(own.hashes).toHaveLength(1)
+  expect(memory.byteLength - before).toBeGreaterThan(16 * own.hashes[0]!.count)
+})
+
+it('a batch counts the tokens of all its prompts', () => {
+  expect(made({ promptCount: 2, totalCount: 5 })).toMatchObject({ promptCount: 2, totalCount: 5 })
+  expect(made()).toMatchObject({ promptCount: 1, totalCount: ids.length })
 })

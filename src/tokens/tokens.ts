@@ -115,7 +115,7 @@ export class Tokens {
   }
 
   #known(scheme: HashScheme): BlockHashes | undefined {
-    return this.#hashed.find((it) => it.tokens.length === this.ids.length && isOf(it, scheme))
+    return this.#hashed.find((it) => isOf(it, scheme)) // of these ids: those of a truncated text are no one's own
   }
 
   #near(scheme: HashScheme): BlockHashes | undefined {

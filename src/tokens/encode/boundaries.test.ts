@@ -37,11 +37,11 @@ const tokenizers = [
       ],
     }),
   ),
-  // And where the cut would be before its last byte.
-  changedTokenizer('gpt2', 'with a digit at the end of another', {
+  // And what begins with its last byte.
+  changedTokenizer('gpt2', 'with a token at the end of another', {
     added_tokens: [
       added(50_256, '<|endoftext|>', {}),
-      added(50_257, '9', {}),
+      added(50_257, '9~~', {}),
       added(50_258, 'z!9', { single_word: true }),
     ],
   }),
@@ -76,7 +76,7 @@ const hards = [
   'ingqz qz 5qz',
   '5!9qz !9qz 5!9!9qz!9qz5 !9 5',
   'ing7z 7z 57z',
-  'qz!9 xz!9 z!9 z!9x 9',
+  'qz!9~~ xz!9~~ z!9 z!9x 9~~',
   'x<|endoftext|>\nqz x<|endoftext|>\n\nqz ',
   'e\u0301 x<|im_end|>好 e\u0301<|im_end|>\u0301 x<|endoftext|>',
   '<|endoftext|>ing<|endoftext|>  ing ',

@@ -43,6 +43,18 @@ it('merges pieces of every length as the definition does', () => {
   )
 })
 
+it('gives back the room of a long piece, and keeps that of short ones', () => {
+  const merger = new Merger(vocabulary)
+  for (const [count, kept] of [
+    [1000, 1000],
+    [1 << 17, 256],
+  ] as const) {
+    merger.reserve(count)
+    merger.shrink()
+    expect(merger.symbols.length).toBe(kept)
+  }
+})
+
 it('merges a long piece by the rank of its merges, however many there are', () => {
   const letters = ['a', 'b', 'ab', 'ba', 'abb']
   const bytes = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`)

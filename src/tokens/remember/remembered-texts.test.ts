@@ -68,6 +68,18 @@ function twinOf(bytes: Uint8Array): Uint8Array {
   return twin
 }
 
+it.each([true, false])(
+  'a text is found by those alone that have special tokens where it has them: %s',
+  async (isWrapped) => {
+    const texts = new RememberedTexts(1 << 20)
+    const bytes = bytesOf(5000)
+    const stored = texts.add(remembered(bytes), texts.find(bytes, isWrapped))
+    expect(texts.find(bytes, isWrapped).match?.text).toBe(stored)
+    expect(texts.find(bytes, !isWrapped).match).toBe(undefined)
+    expect((await texts.findInSlices(bytes, !isWrapped)).match).toBe(undefined)
+  },
+)
+
 it.each([200, 5000])('a text with the marks of another is not taken for it: %d bytes', (length) => {
   const texts = new RememberedTexts(1 << 20)
   const bytes = bytesOf(length)
