@@ -197,13 +197,10 @@ describe('stays within its limits', () => {
   })
 })
 
-it('reads a long text that is no number in a moment', () => {
-  const template = new Template(parseTemplate('{{ digits | float }} {{ spaced | int }}'))
-  const variables = { digits: `${'1'.repeat(50_000)}x`, spaced: `a${' '.repeat(50_000)}b` }
-  const began = performance.now()
-  const limits = { stepsMax: Infinity, outputMax: 1 << 20, deadlineMs: 10_000 }
-  expect(template.render(variables, { limits, now: () => 0, date: () => new Date(0) })).toBe('0.0 0')
-  expect(performance.now() - began).toBeLessThan(500) // of digits tried again from every place: seconds
+// Work that grows with the square of the text would be 10^10 steps, which is more than a test has the time for.
+it('reads a long text that is no number once, and not again from every place in it', () => {
+  const variables = { digits: `${'1'.repeat(150_000)}x`, spaced: `a${' '.repeat(150_000)}b` }
+  expect(render('{{ digits | float }} {{ spaced | int }}', variables, roomy)).toBe('0.0 0')
 })
 
 it('finds the fields of a request by a text that is marked as safe', () => {
