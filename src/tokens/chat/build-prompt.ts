@@ -19,6 +19,19 @@ import {
 export interface PromptRules extends EngineRules {
   /** `--exclude-tools-when-tool-choice-none` of the engine. */
   readonly excludesUnchosenTools: boolean
+  /** Of a model that takes media, with SGLang. */
+  readonly encodesAgain?: EncodesAgain | undefined
+}
+
+/**
+ * Of a model that takes media SGLang (0.5.23) makes a text of a rendered chat again, also of one without media, and encodes that as any
+ * other: special tokens stand around it although the template wrote them. It hands the ids of chats on where there are none.
+ */
+export interface EncodesAgain {
+  /** Unless it was told not to take media; else only if it was told to. */
+  readonly isUsual: boolean
+  /** The tokenizer puts special tokens around a text. */
+  readonly addsSpecials: boolean
 }
 
 export const plainRules: PromptRules = {
@@ -43,13 +56,19 @@ export function buildPrompt(
   if (route === 'chat') {
     const { tools } = body
     if (rules.dialect !== 'sglang' && Array.isArray(tools) && tools.length === 0) malformed('tools is empty')
-    return buildChat(body, rules, choose)
+    return encodedAgain(buildChat(body, rules, choose), route, rules)
   }
   const convert = route === 'responses' ? convertResponses : convertMessages
   const chat = buildChat(convert(body, rules, habitsOf(choose, rules.dialect)), rules, choose, route !== 'responses')
+  if (rules.dialect === 'sglang') return encodedAgain(chat, route, rules)
   // vLLM encodes a rendered response with special tokens, so BOS stands twice; SGLang does not (Appendix C).
   const addSpecialTokens = route === 'responses' && rules.dialect === 'vllm'
   return { ...chat, addSpecialTokens, isProven: chat.isProven && isProven }
+}
+
+function encodedAgain(chat: ChatPrompt, route: Route, { dialect, encodesAgain: again }: PromptRules): ChatPrompt {
+  if (dialect !== 'sglang' || !again || (!again.addsSpecials && route !== 'responses')) return chat
+  return { ...chat, addSpecialTokens: again.isUsual, isProven: false } // what was encoded and decoded need not be the same text
 }
 
 function habitsOf(choose: ChooseTemplate, engine: Dialect): TemplateHabits {

@@ -5,7 +5,7 @@ import type { ParsedTemplate } from '../chat/chat-template.js'
 import { LibraryTokenizer } from '../encode/library-tokenizer.js'
 import type { OwnRenderers } from '../sources/own-renderers.js'
 import { namesFile } from '../sources/download.js'
-import { ownRenderersOf } from '../sources/own-renderers.js'
+import { isUsuallyEncodedAgain, ownRenderersOf } from '../sources/own-renderers.js'
 import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
 import { idMaxOf } from '../vocabulary/id-max.js'
 import type { EncoderPlan, LibraryPlan, PlanOptions } from '../vocabulary/plan.js'
@@ -32,6 +32,8 @@ export interface LoadedModel {
   readonly idMax: number | undefined
   /** Chats that engines render by code of their own. */
   readonly ownRenderers: OwnRenderers
+  /** SGLang encodes the model's chats again, as they are or if it was told to; undefined: it does not. */
+  readonly isEncodedAgain?: boolean | undefined
 }
 
 /** Reads a folder with `tokenizer.json` (or `tokenizer.json.gz`), `tokenizer_config.json`, `config.json` and templates. Slow: for a thread. */
@@ -54,6 +56,7 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
     specials: readSpecials(folder, config),
     idMax: idMaxOf(file, modelConfig),
     ownRenderers: ownRenderersOf(modelConfig, names),
+    isEncodedAgain: isUsuallyEncodedAgain(modelConfig),
   }
 }
 

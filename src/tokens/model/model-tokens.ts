@@ -128,7 +128,9 @@ export class ModelTokens {
       onGrown: (text) => this.#prefixes.measure(text),
     })
     this.#date = options.date
-    this.#rules = { ...plainRules, ...options.rules }
+    const { isEncodedAgain: isUsual } = loaded
+    const encodesAgain = isUsual === undefined ? undefined : { isUsual, addsSpecials: this.fillsEmptyTexts }
+    this.#rules = { ...plainRules, encodesAgain, ...options.rules }
     const { templates, problem } = readyTemplates(loaded)
     this.#templates = templates
     this.templateProblem = loaded.templateProblem ?? problem

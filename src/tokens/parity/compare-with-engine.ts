@@ -6,6 +6,8 @@ import type { Body, Route } from '../chat/request.js'
 import type { TokenSource } from '../sources/source.js'
 
 const deadlineMs = 2_000
+/** SGLang's tokenize endpoint has the ids of a rendered chat, though it encodes some again before it computes. */
+const asToldByTokenize = { encodesAgain: undefined }
 
 /** How one request differs, in words; undefined where both sides agree as far as they can be asked. */
 export async function compareWithEngine(
@@ -32,7 +34,7 @@ async function idsOf(
   signal: AbortSignal | undefined,
 ): Promise<Uint32Array | undefined> {
   try {
-    return (await source.tokenize(route, body, { deadlineMs, signal })).ids
+    return (await source.tokenize(route, body, { deadlineMs, signal, rules: asToldByTokenize })).ids
   } catch {
     return undefined
   }

@@ -65,6 +65,23 @@ export function ownRenderersOf(config: unknown, fileNames: readonly string[]): O
   }
 }
 
+const textConfigs = ['text_config', 'llm_config', 'language_config', 'thinker_config', 'vision_config', 'audio_config']
+/** They take media only where SGLang was started with `--enable-multimodal`. */
+const mediaIsOff = [
+  'Gemma3ForConditionalGeneration',
+  'Llama4ForConditionalGeneration',
+  'Step3VLForConditionalGeneration',
+]
+
+/** Whether SGLang encodes what it rendered again; undefined: never, the model takes no media. */
+export function isUsuallyEncodedAgain(config: unknown): boolean | undefined {
+  if (typeof config !== 'object' || config === null) return undefined
+  if (!textConfigs.some((name) => Object.hasOwn(config, name))) return undefined
+  const { architectures } = config as { architectures?: unknown }
+  const [name] = Array.isArray(architectures) ? (architectures as readonly unknown[]) : []
+  return !mediaIsOff.includes(name as string)
+}
+
 /** The source, but for what the engine renders by itself: that is refused as `own-renderer`. */
 export function withoutOwnRendered(source: TokenSource, own: OwnRenderers | undefined, dialect: Dialect): TokenSource {
   const routes = own?.[dialect]
