@@ -15,17 +15,18 @@ interface Asked {
   readonly key?: string
   readonly source?: string
   readonly deadlineMs?: number
+  readonly signal?: AbortSignal
 }
 
 function read(
   route: Route,
   body: object,
-  { key = 'shown', source = shown, deadlineMs = 60_000 }: Asked = {},
+  { key = 'shown', source = shown, deadlineMs = 60_000, signal }: Asked = {},
 ): Promise<TaskTypes['render']['result']> {
   const raw = new TextEncoder().encode(JSON.stringify(body))
   const templates = [{ name: 'default', source }]
   const task = { key, templates, specials: {}, route, raw, rules: plainRules, outputMax: 1000, deadlineMs }
-  return pool.run('render', task, { deadlineMs: 20_000 })
+  return pool.run('render', task, { deadlineMs: 20_000, signal })
 }
 
 it('a text has as many units as it has in UTF-16, however many bytes those are', async () => {
@@ -44,11 +45,25 @@ it('a model has its own template, also where another was rendered before', async
   expect(other).toMatchObject({ text: { bytes: new TextEncoder().encode('é😀x!') } })
 })
 
+const endless = '{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}'
+
+it('a task that left while it waited is given no thread, which would be lost to the others', async () => {
+  const [runs, waits] = [new AbortController(), new AbortController()]
+  const held = expect(read('chat', chat, { key: 'held', source: endless, signal: runs.signal })).rejects.toThrow('held')
+  const left = expect(read('chat', chat, { signal: waits.signal })).rejects.toThrow('left')
+  waits.abort(new Error('left'))
+  await left
+  runs.abort(new Error('held'))
+  await held
+  expect(await read('chat', chat)).toMatchObject({ kind: 'chat' })
+  expect(pool.running).toBe(0)
+})
+
 it('a template that takes too long ends by itself, and the thread with its caches stays', async () => {
-  const source = '{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}'
-  const late = read('chat', chat, { key: 'endless', source, deadlineMs: 1 })
+  const { ended } = pool.counts
+  const late = read('chat', chat, { key: 'endless', source: endless, deadlineMs: 1 })
   await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE' })
-  expect(pool.counts.ended).toBe(0)
+  expect(pool.counts.ended).toBe(ended)
 })
 
 it('what shows the time is not proven, and what does not is', async () => {
