@@ -118,7 +118,8 @@ async function converse(
   for (const step of steps) {
     apply(chats, step)
     const prompt = chats[step.chat]!.join('')
-    const tokens = await model.tokenize('completions', { prompt, add_special_tokens: addSpecialTokens })
+    const body = { prompt, add_special_tokens: addSpecialTokens }
+    const tokens = await model.tokenize('completions', body, { deadlineMs: 120_000 }) // a busy machine is no difference
     const ids = uncached(prompt, addSpecialTokens)
     const fresh = new Tokens({ ids, source: 'tokenizer', exactness: 'proven' })
       .blockHashes(scheme, hasher)

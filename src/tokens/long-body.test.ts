@@ -1,7 +1,7 @@
 // Goal: what a parsed body is spelled as is what JSON.stringify would have made of it in one go, however it is cut.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { isLongBody, spellInSlices } from './long-body.js'
+import { isLongBody, spellInSlices, weightLeft } from './long-body.js'
 import { parsePythonJson } from './template/python-json.js'
 import { Float } from './template/values.js'
 
@@ -135,5 +135,32 @@ describe('a body is long', () => {
   it('by its bytes alone, where it has any', () => {
     expect(isLongBody({ prompt: 'x'.repeat(300_000) }, new Uint8Array(300_010))).toBe(false)
     expect(isLongBody({}, new Uint8Array(600_000))).toBe(true)
+  })
+})
+
+describe('what a body weighs', () => {
+  const heavy = 'x'.repeat(2000)
+  const never = (): never => {
+    throw new Error('it was settled before')
+  }
+  const list = Object.defineProperty([heavy, 1], 1, { get: never })
+  class Pairs extends Map<string, string> {
+    override *[Symbol.iterator](): MapIterator<[string, string]> {
+      yield ['a', heavy]
+      never()
+    }
+  }
+
+  it.each([
+    ['an object', Object.defineProperty({ a: heavy }, 'b', { enumerable: true, get: never })],
+    ['a list', list],
+    ['a mapping', new Pairs()],
+    ['a list inside of another', [list, Object.defineProperty([1], 0, { get: never })]],
+  ])('is looked at until it is too much, and no further: %s', (_says, value) => {
+    expect(weightLeft(value, 1000)).toBeLessThan(0)
+  })
+
+  it('is for bytes as many as they are, and nobody asks for their keys', () => {
+    expect(weightLeft(new Uint8Array(1000), 2000)).toBe(2000 - 1000 - 64)
   })
 })

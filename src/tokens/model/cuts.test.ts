@@ -72,6 +72,18 @@ describe.each(everyModel('cuts'))('$name', ({ loaded, uncached }) => {
     },
   )
 
+  it.each([{ turnUnitsMax: 100 }, { loopBytesMax: 0 }])('goes on in steps, and in a thread: %o', async (options) => {
+    const model = new ModelTokens(loaded, pool, options)
+    const first = prose(3000, 1)
+    const edited = `${first.slice(0, 2600)}7${first.slice(2601)}`
+    for (const isWrapped of [true, false])
+      for (const text of [first, first + prose(900, 2), `${first}7${prose(900, 3)}`, edited])
+        expect([...(await model.encode(text, isWrapped, { deadlineMs: 60_000 }))]).toEqual([
+          ...uncached(text, isWrapped),
+        ])
+    expect(model.counts.texts.hits).toBeGreaterThanOrEqual(4)
+  })
+
   // Where a text goes on with what changes its last pieces from afar: a run of white space that a line end takes in, a mark that moves
   // to the letter before a run of others, an added token whose last character comes late.
   it('goes on from what was not over yet, at every place in the stride of cuts', async () => {
