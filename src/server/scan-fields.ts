@@ -51,7 +51,7 @@ const closeBracket = 0x5d
 
 /** No request has more; each costs an object and a text. */
 export const fieldsMax = 256
-const nameBytesMax = 4096
+export const nameBytesMax = 4096
 /** Bytes that are looked at one by one before the closing quote is searched for: at a string's start, since most are short, and behind an escaped quote, since the next is often escaped, too. */
 const shortBytes = 32
 const slowBytes = 256

@@ -48,6 +48,10 @@ function send({ url }: House, { path, body, headers }: Required<Sent>): Promise<
   })
 }
 
+const listOf = (count: number, make: (at: number) => string): string => Array.from({ length: count }, (_, at) => make(at)).join() // biome-ignore format: short
+const plain = '"model":"m","messages":[{"role":"user","content":"hi"}]'
+const stops = `"sampling_params":{"stop":[${listOf(150, () => '"a"')}]}`
+
 const requests: readonly (readonly [says: string, sent: Sent])[] = [
   ['a chat', { body: chatBody({ stop: ['#'], metadata: { '#': '#' } }) }],
   ['a stream', { body: chatBody({ stream: true, stream_options: { include_usage: true, '#': 1 } }) }],
@@ -72,6 +76,38 @@ const requests: readonly (readonly [says: string, sent: Sent])[] = [
   ['token ids', { path: '/v1/completions', body: '{"model":"m","prompt":[1,2,3],"#":0}' }],
   ['headers that come twice', { body: chatBody(), headers: { 'x-#': ['1', '2'], accept: ['a/b', 'c/d'], 'user-agent': '#' } }], // biome-ignore format: short
   ['a key', { body: chatBody(), headers: { authorization: 'Bearer #', traceparent: '00-#', 'x-#': '#' } }],
+  ['many equal fields', { body: `{${plain},"#":1,${listOf(300, () => '"a":1')}}` }],
+  ['many equal fields of one that is edited', { body: `{${plain},"#":1,"nvext":{},${listOf(300, () => '"a":1')}}` }],
+  ['many fields', { body: `{${plain},"#":1,${listOf(300, (at) => `"${at}":1`)}}` }],
+  ['what steers, twice', { body: `{${plain},"#":1,${stops},${stops}}` }],
+  ['a long number', { body: `{${plain},"#":1,"seed":1${'2'.repeat(5000)}}` }],
+  ['a long fraction', { body: `{${plain},"#":1,"max_tokens":0.1${'2'.repeat(5000)}}` }],
+  ['a long name', { body: `{${plain},"#":1,"${'n'.repeat(4095)}":1}` }],
+  ['a long name inside', { body: `{${plain},"#":1,"a":{"${'n'.repeat(4095)}":1}}` }],
+  ['a name that is not too long', { body: `{${plain},"#":1,"${'n'.repeat(4094)}":1}` }],
+  ['deep', { body: `{${plain},"#":${'['.repeat(127)}${']'.repeat(127)}}` }],
+  ['too deep', { body: `{${plain},"#":${'['.repeat(128)}${']'.repeat(128)}}` }],
+  ['too deep in what comes again', { body: `{${plain},"#":${'['.repeat(128)}${']'.repeat(128)},"#":1}` }],
+  ['too deep, and no JSON', { body: `{${plain},"#":${'['.repeat(128)}1.${']'.repeat(128)}}` }],
+  ['many fields, and no JSON', { body: `{${plain},"#":1,${listOf(300, () => '"a":1')},}` }],
+  ['names that are no JSON', { body: `{${plain},"\\x#":1}` }],
+  ['a list', { body: `[{${plain},"#":1}]` }],
+  ['a text', { body: '"#"' }],
+  ['no object behind a mark', { body: '\ufeff ["#"]' }],
+  ['names like numbers', { body: `{"7":"#","z#":2,${plain},"0":3}` }],
+  ['prototypes', { body: `{${plain},"__proto__":{"stream":true,"#":1},"sampling_params":{"__proto__":{"n":3}}}` }],
+  ['names with escapes', { body: '{"\\u006dodel":"m","messages":[],"#":"\\ud800","\\udfff":1,"str\\u0065am":true}' }],
+  ['nothing where objects are expected', { body: `{${plain},"#":null,"stream_options":null,"nvext":null,"sampling_params":null,"vllm_xargs":null}` }], // biome-ignore format: short
+  ['texts where objects are expected', { body: `{${plain},"stream_options":"#","sampling_params":"#","vllm_xargs":"#","stream":"#","n":"#"}` }], // biome-ignore format: short
+  ['lists where objects are expected', { body: `{${plain},"stream":true,"stream_options":["#"],"sampling_params":["#"],"vllm_xargs":["#"]}` }], // biome-ignore format: short
+  ['a model that is an object', { body: '{"model":{"#":1}}' }],
+  ['numbers', { body: `{${plain},"#":-0,"n":-0,"max_tokens":1e999,"best_of":1.0}` }],
+  ['seconds that are an object', { body: `{${plain},"nvext":{"agent_hints":{"latency_sensitivity":{"#":1}}}}` }],
+  ['nvext twice', { body: `{${plain},"nvext":{"#":1},"nvext":{"backend_instance_id":7}}` }],
+  [
+    'tools',
+    { body: `{${plain},"tools":[null,1,"#",[],{"function":"#"},{"function":{"name":"${'n'.repeat(129)}","#":1}}]}` },
+  ],
   ['a turn of an agent', { body: chatBody(), headers: { 'x-codex-turn-metadata': '{"thread_id":"t","#":["#"]}' } }],
 ]
 
@@ -98,6 +134,7 @@ it.each(['', 'dynamo'] as const)('every request means the same, strict: %j', asy
       KeptTable.ofProcess.collected()
     }
     expect(outcomes[1], says).toBe(outcomes[0])
+    expect(outcomes[0], says).not.toMatch(/^500/)
   }
   const shown = metrics.registry.text().match(/warmroute_unkept_requests_total\{part="\w+"\} \d+/g)
   expect(shown).toHaveLength(2)

@@ -27,6 +27,13 @@ it('cannot be changed', () => {
   expect([...fields]).toEqual([['a', 1]])
 })
 
+it('nothing that is done to one reaches another', () => {
+  const [one, other] = [unkept(new Map([['a', 1]])), unkept(new Map([['b', 2]]))]
+  expect(() => Object.freeze(one)).toThrow(TypeError)
+  expect(() => Object.setPrototypeOf(one, { c: 3 }) as unknown).toThrow(TypeError)
+  expect([Object.keys(other), Object.getPrototypeOf(other), Object.isExtensible(other)]).toEqual([['b'], null, true])
+})
+
 it('says its names, as a usual object does', () => {
   const entries = [['b', 1], ['a', 2], ['7', 3]] as const // biome-ignore format: short
   expect([...entriesOf(unkept(new Map(entries)))]).toEqual(entries) // in the order in which they came

@@ -55,4 +55,13 @@ class FieldsHandler implements ProxyHandler<object> {
   deleteProperty(): boolean {
     return false
   }
+
+  /** This and the next would be done to the one target of all. */
+  preventExtensions(): boolean {
+    return false
+  }
+
+  setPrototypeOf(): boolean {
+    return false
+  }
 }

@@ -84,8 +84,8 @@ export function drainAndClose(request: IncomingMessage, response: ServerResponse
   else request.resume()
 }
 
-/** The object in a body. Throws `WR_INVALID_BODY`. `__proto__` is a key like any other and cannot change a prototype. */
-export function parseObject(body: Buffer, depthMax: number): Record<string, unknown> {
+/** The object in a body, as deep as it is where no depth is given. Throws `WR_INVALID_BODY`. `__proto__` is a key like any other and cannot change a prototype. */
+export function parseObject(body: Buffer, depthMax?: number): Record<string, unknown> {
   if (body.length === 0) throw invalidBody('EOF while parsing a value at line 1 column 0')
   const text = bodyText(body)
   let value: unknown
@@ -96,7 +96,7 @@ export function parseObject(body: Buffer, depthMax: number): Record<string, unkn
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw invalidBody('the body is not an object')
-  if (isDeeperThan(value, depthMax)) throw invalidBody(`nested deeper than ${depthMax}`)
+  if (depthMax !== undefined && isDeeperThan(value, depthMax)) throw invalidBody(`nested deeper than ${depthMax}`)
   return value as Record<string, unknown>
 }
 

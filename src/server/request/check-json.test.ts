@@ -50,7 +50,9 @@ it.each([
   ['\uFEFF{"a":1}', 'json'],
   ['[[1]]', 'json'],
   ['[[[1]]]', 'not json'], // deeper than two
-  [`[1${'0'.repeat(5000)}]`, 'not json'],
+  [`[1${'0'.repeat(5000)}]`, 'json'],
+  [`[0.${'0'.repeat(30_000)}]`, 'json'],
+  [`[1${'0'.repeat(33_000)}]`, 'not json'],
 ])('%j: %s', (text, verdict) => {
   expect(verdictOf(text, 2)).toBe(verdict)
 })

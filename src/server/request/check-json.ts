@@ -39,8 +39,8 @@ type Place =
 
 /** Bytes and words outside of texts in one step: 3 ms of the dearest words. */
 export const stepMarks = 8192
-/** A number that is written longer is taken for none: nobody has a reason to. */
-const wordBytesMax = 4096
+/** A number that is written longer is taken for none: nobody has a reason to. No body that is parsed as a whole has one. */
+const wordBytesMax = 32 * 1024
 const numberOrWord = /^(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null)$/
 const escapes = new Set(Buffer.from('"\\/bfnrtu'))
 

@@ -176,9 +176,8 @@ function integer(from: JsonObject | undefined, name: string, min: number, max: n
 function seconds(from: JsonObject | undefined, name: string): number | undefined {
   const value = from?.[name] ?? undefined
   if (value === undefined) return undefined
-  const number = Number(value)
-  if ((typeof value !== 'number' && typeof value !== 'bigint') || !Number.isFinite(number))
-    throw refused(`${name} must be a number`)
+  const number = typeof value === 'number' || typeof value === 'bigint' ? Number(value) : Number.NaN
+  if (!Number.isFinite(number)) throw refused(`${name} must be a number`)
   return Math.max(0, number)
 }
 

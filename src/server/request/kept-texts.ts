@@ -17,9 +17,23 @@ const shortBytes = 6 * shortUnits
 const slowBytes = 256
 
 const [quote, backslash, colon] = [0x22, 0x5c, 0x3a]
+/** With the bit that tells them from `[` and `]`. */
+const [openBrace, closeBrace] = [0x7b, 0x7d]
+
+/** Most bodies have fewer names and texts than any bound on them. */
+export interface Outline {
+  /** Names and texts, of whatever length. */
+  texts: number
+  /** Deepest nesting; the outermost object counts. */
+  depth: number
+  /** Of the longest name that is not short; some bytes. */
+  nameBytes: number
+}
 
 /** The new texts of one body. */
 export class NewTexts {
+  /** Of all that was admitted. */
+  readonly outline: Outline = { texts: 0, depth: 0, nameBytes: 0 }
   readonly #table: KeptTable
   #left = newMax
 
@@ -31,7 +45,7 @@ export class NewTexts {
   admits(bytes: Uint8Array, from = 0, to: number = bytes.length): boolean {
     const table = this.#table
     let toKeep = 0
-    const isAdmitted = everyText(bytes, from, to, table.seed, (hash) => {
+    const isAdmitted = everyText(bytes, from, to, table.seed, this.outline, (hash) => {
       const newness = hash === undefined ? 'new' : table.look(hash)
       if (newness === 'kept') return true
       toKeep++
@@ -39,7 +53,7 @@ export class NewTexts {
       return this.#left >= 0 && table.hasRoom(toKeep)
     })
     if (isAdmitted && toKeep > 0)
-      everyText(bytes, from, to, table.seed, (hash) => {
+      everyText(bytes, from, to, table.seed, undefined, (hash) => {
         table.keep(hash)
         return true
       })
@@ -53,10 +67,22 @@ function everyText(
   from: number,
   to: number,
   seed: number,
+  outline: Outline | undefined,
   visit: (hash: number | undefined) => boolean,
 ): boolean {
+  let texts = 0
+  let open = 0
+  let depth = 0
+  let nameBytes = 0
   for (let at = from; at < to; at++) {
-    if (bytes[at] !== quote) continue
+    const byte = bytes[at]!
+    if (byte !== quote) {
+      if ((byte | 0x20) === openBrace) open++
+      else if ((byte | 0x20) === closeBrace) open--
+      if (open > depth) depth = open
+      continue
+    }
+    texts++
     const first = ++at
     const shortEnd = Math.min(to, first + shortBytes)
     let hash = seed
@@ -71,7 +97,13 @@ function everyText(
     if (isLong) at = endOfText(bytes, at, to)
     const isShort = at - first <= (isPlain ? shortUnits : shortBytes)
     if (!isShort && !isName(bytes, at + 1, to)) continue
+    if (isLong && at - first > nameBytes) nameBytes = at - first
     if (!visit(isLong ? undefined : hash)) return false
+  }
+  if (outline) {
+    outline.texts += texts
+    outline.depth = Math.max(outline.depth, depth)
+    outline.nameBytes = Math.max(outline.nameBytes, nameBytes)
   }
   return true
 }
@@ -81,18 +113,6 @@ export function textsLeft(bytes: Uint8Array, from: number, to: number, left: num
   for (let at = bytes.indexOf(quote, from); at >= 0 && at < to && left >= 0; at = bytes.indexOf(quote, at + 1)) {
     left--
     at = endOfText(bytes, at + 1, to)
-  }
-  return left
-}
-
-/** The same for a value that was parsed. */
-export function textsLeftBy(value: unknown, left: number): number {
-  if (typeof value === 'string') return left - 1
-  if (typeof value !== 'object' || value === null) return left
-  const names = Array.isArray(value) ? 0 : 1
-  for (const item of Object.values(value)) {
-    left = textsLeftBy(item, left - names)
-    if (left < 0) break
   }
   return left
 }

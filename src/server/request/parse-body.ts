@@ -9,11 +9,12 @@ import { parseUnkeptJson, unkept } from '../../core/protocol/index.js'
 import { invalidBody, parseObject } from '../http/read-body.js'
 import { KeptTable } from '../kept-table.js'
 import type { FieldSpan } from '../scan-fields.js'
-import { FieldScan, fieldsMax, longBytes, walkInSteps } from '../scan-fields.js'
+import { FieldScan, fieldsMax, longBytes, nameBytesMax, skipMark, walkInSteps } from '../scan-fields.js'
 import type { Steps } from '../steps.js'
 import { checkJson } from './check-json.js'
 import { countTexts } from './count-texts.js'
-import { NewTexts, steeringTextsMax, textsLeft, textsLeftBy } from './kept-texts.js'
+import type { Outline } from './kept-texts.js'
+import { NewTexts, steeringTextsMax, textsLeft } from './kept-texts.js'
 import { listsMax, readIds } from './read-ids.js'
 
 /** Stands for a field that was not parsed. */
@@ -49,32 +50,29 @@ export interface ParsedBody {
 /** Throws `WR_INVALID_BODY`. */
 export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
   const isShort = bytes.length <= wholeBytesMax
-  if (isShort && new NewTexts().admits(bytes)) {
-    const body = parseObject(bytes, depthMax)
-    if (bytes.length > fieldsMax) refuseManyTexts(body)
-    return { body, isWhole: true, isLight: true, fields: undefined }
+  const all = new NewTexts()
+  if (isShort && all.admits(bytes)) {
+    const body = parseObject(bytes)
+    const fields = mayBeTooMuch(all.outline) ? scanShort(bytes) : undefined
+    if (all.outline.depth > depthMax) throw tooDeep(depthMax)
+    return { body, isWhole: true, isLight: true, fields }
   }
   if (isShort) KeptTable.ofProcess.unkept.body++
   if (!(yield* isUnicode(bytes))) throw invalidBody('the body is not UTF-8')
+  if (isShort) yield* refuseUnparsable(bytes)
   const scan = new FieldScan(bytes)
   yield* walkInSteps(scan)
   const { fields } = scan
   if (!fields) throw invalidBody(scan.problem)
-  if (scan.depth > depthMax) throw invalidBody(`nested deeper than ${depthMax}`)
-  if (isShort && (yield* checkJson(bytes, depthMax)) !== 'json') throw invalidBody('the body is not JSON') // as when it is parsed
+  refuseManyTexts(bytes, fields)
+  if (scan.depth > depthMax) throw tooDeep(depthMax)
   const body = new Map<string, unknown>()
   const texts = new NewTexts()
-  let steering = steeringTextsMax
   let parsedBytes = 0
   for (const { name, valueStart, valueEnd } of fields) {
     const size = valueEnd - valueStart
     const sizeMax = longFields.has(name) && isText(bytes, valueStart) ? fieldBytesMax : parsedBytesMax
     const isSteering = readFields.has(name)
-    if (isSteering) {
-      if (size > parsedBytesMax) throw invalidBody(`${name} has more than ${parsedBytesMax} bytes`)
-      steering = textsLeft(bytes, valueStart, valueEnd, steering)
-      if (steering < 0) throw manyTexts(name)
-    }
     const isUnkept = isSteering || bytes[valueStart] === 0x22
     const isLeft = size > sizeMax || !(isUnkept || texts.admits(bytes, valueStart, valueEnd))
     if (!isSteering && isLeft) {
@@ -99,18 +97,39 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
   }
 }
 
-/** As a body is refused whose fields are read one by one: what is said of it must not hang on what came before it. */
-function refuseManyTexts(body: Readonly<Record<string, unknown>>): void {
-  if (Object.keys(body).length > fieldsMax) throw invalidBody(`the body has more than ${fieldsMax} fields`)
+/** What is said of a body must not hang on what came before it: one that is parsed is refused as one whose fields are read one by one. */
+function mayBeTooMuch({ texts, nameBytes }: Outline): boolean {
+  const isLong = nameBytes + 2 > nameBytesMax // with its quotes
+  return isLong || texts > Math.min(fieldsMax, steeringTextsMax)
+}
+
+function scanShort(bytes: Buffer): readonly FieldSpan[] {
+  const scan = new FieldScan(bytes)
+  scan.walkTo(bytes.length)
+  if (!scan.fields) throw invalidBody(scan.problem)
+  refuseManyTexts(bytes, scan.fields)
+  return scan.fields
+}
+
+/** And the other way round. */
+function* refuseUnparsable(bytes: Buffer): Steps<void> {
+  if ((yield* checkJson(bytes, bytes.length)) !== 'json') throw invalidBody('the body is not JSON')
+  const first = bytes.subarray(skipMark(bytes)).find((byte) => byte > 0x20)
+  if (first !== 0x7b) throw invalidBody('the body is not an object')
+}
+
+function refuseManyTexts(bytes: Buffer, fields: readonly FieldSpan[]): void {
   let steering = steeringTextsMax
-  for (const name of readFields) {
-    steering = textsLeftBy(body[name], steering)
-    if (steering < 0) throw manyTexts(name)
+  for (const { name, valueStart, valueEnd } of fields) {
+    if (!readFields.has(name)) continue
+    if (valueEnd - valueStart > parsedBytesMax) throw invalidBody(`${name} has more than ${parsedBytesMax} bytes`)
+    steering = textsLeft(bytes, valueStart, valueEnd, steering)
+    if (steering < 0) throw invalidBody(`${name} has more than ${steeringTextsMax} names and texts`)
   }
 }
 
-function manyTexts(name: string): Error {
-  return invalidBody(`${name} has more than ${steeringTextsMax} names and texts`)
+function tooDeep(depthMax: number): Error {
+  return invalidBody(`nested deeper than ${depthMax}`)
 }
 
 /** Prompts that are not read are counted all the same: each is a sequence of its own. */

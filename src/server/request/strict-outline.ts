@@ -19,7 +19,7 @@ export function* outlineBody(
   if (isWhole) return body
   const outline = new Map(entriesOf(body))
   for (const { name, valueStart, valueEnd } of fields)
-    if (outline.get(name) === unread) outline.set(name, yield* outlineField(name, bytes, valueStart, valueEnd))
+    if (body[name] === unread) outline.set(name, yield* outlineField(name, bytes, valueStart, valueEnd))
   return unkept(outline)
 }
 

@@ -48,7 +48,9 @@ export function isCheckedStrictly({ endpoint }: EndpointRow): boolean {
 /** Throws `WR_INVALID_BODY`, or `WR_NOT_IMPLEMENTED` for the old function calls. */
 export function validateStrictly(row: EndpointRow, body: Body): void {
   if (!isCheckedStrictly(row)) return
-  const unknown = Array.from(entriesOf(body), ([name]) => name).filter((name) => !known.has(name))
+  const unknown = Array.from(entriesOf(body), ([name]) => name)
+    .filter((name) => !known.has(name))
+    .sort((one, other) => placeOf(one) - placeOf(other))
   if (unknown.length > 0)
     throw refused(`Unsupported parameter(s): ${unknown.map((name) => `\`${name}\``).join(', ')}`, unknown[0]!)
   for (const [name, range] of Object.entries(ranges)) checkRange(name, body[name], range)
@@ -57,6 +59,13 @@ export function validateStrictly(row: EndpointRow, body: Body): void {
   checkTools(body['tools'])
   checkNvext(body['nvext'])
 }
+
+/** An object that was parsed has names that are indexes before all others: which way a body was read must not show. */
+function placeOf(name: string): number {
+  return /^(?:0|[1-9]\d{0,9})$/.test(name) ? Math.min(Number(name), indexMax) : indexMax
+}
+
+const indexMax = 2 ** 32 - 1
 
 function checkRange(name: string, value: unknown, { min, max, isOpen = false, isWhole = false }: Range): void {
   if (value === undefined || value === null) return
