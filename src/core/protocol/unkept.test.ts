@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { parseLosslessJson, parseUnkeptJson } from './lossless-json.js'
@@ -65,6 +67,19 @@ it.each(['', '{', '{"a"}', '{"a":1,}', '[1,]', '"\u0001"', '"\\x"', '01', 'nul',
     expect(() => parseUnkeptJson(text, { depthMax: 2 })).toThrow(expect.objectContaining({ code: 'WR_INVALID_JSON' }))
   },
 )
+
+// Goal: whoever keeps one text does not keep all that it came in, which is views of texts as V8 makes them. Method: the heap behind a collection.
+it('a text that is held holds nothing else', () => {
+  setFlagsFromString('--expose-gc')
+  const heapUsed = (): number => (runInNewContext('gc')() as undefined) ?? process.memoryUsage().heapUsed
+  const before = heapUsed()
+  const held = Array.from({ length: 1000 }, (_, at) => {
+    const read = parseUnkeptJson(Buffer.from(`{"id":"what is held, ${at}","pad":"${'x'.repeat(20_000)}"}`).toString())
+    return (read as { readonly id: string }).id
+  })
+  expect(heapUsed() - before).toBeLessThan(5_000_000)
+  expect(held.at(-1)).toBe('what is held, 999')
+})
 
 /** Without prototypes, as what is read has none. */
 function plain(value: unknown): unknown {

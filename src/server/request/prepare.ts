@@ -1,6 +1,6 @@
 /** From a request's bytes to what routing and dispatch need of it. Parses once, a long body in steps; the bytes stay as they came. */
 import type { IncomingMessage } from 'node:http'
-import { WarmrouteError } from '../../core/protocol/index.js'
+import { entriesOf, unkept, WarmrouteError } from '../../core/protocol/index.js'
 import type { EngineKind } from '../../engines/index.js'
 import type { GatewayContext } from '../context.js'
 import { invalidBody, parseObject } from '../http/read-body.js'
@@ -161,7 +161,9 @@ function asLongCompletion(
   removed: ReadonlySet<string> | undefined,
 ): Pick<PromptRequest, 'body' | 'bytes'> | LoadOnly {
   const { body, bytes } = prepared
-  const unknown = whyMoreThanText(removed?.has('session_params') ? { ...body, session_params: undefined } : body)
+  const isWithoutSession = removed?.has('session_params') ?? false
+  const seen = isWithoutSession ? unkept(new Map(entriesOf(body)).set('session_params', undefined)) : body
+  const unknown = whyMoreThanText(seen)
   if (unknown) return unknown
   const text = prepared.fields().findLast(({ name }) => name === 'text')
   if (!text || text.valueEnd - text.valueStart > cutBytesMax) return tooLong

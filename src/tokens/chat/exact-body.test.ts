@@ -1,6 +1,6 @@
 // What is too much to make a prompt of on the loop, where nobody looks at a clock while a body is read: a thread has it then. Issue 7.
 import { describe, expect, it } from 'vitest'
-import { exactBody } from './exact-body.js'
+import { exactBody, isMuchToBuild, readBody } from './exact-body.js'
 import type { Body, Route } from './request.js'
 
 const call = (args: string): Body => ({ id: 'c', type: 'function', function: { name: 'f', arguments: args } })
@@ -73,11 +73,18 @@ describe('on the loop', () => {
   it.each(much)('no prompt is made of $says', ({ route, body }) => {
     expect(exactBody(route, body, undefined)).toBeUndefined()
     expect(exactBody(route, body, Buffer.from(JSON.stringify(body)))).toBeUndefined()
+    expect(isMuchToBuild(route, readBody(JSON.stringify(body), { isUnkept: true }))).toBe(isMuchToBuild(route, body))
   })
 
   it.each(little)('a prompt is made of $says', ({ route, body }) => {
     expect(exactBody(route, body, undefined)).toBe(body)
   })
+})
+
+it('reads a body behind a byte order mark', () => {
+  const text = '\ufeff{"messages":[{"role":"user","content":"a"}],"tools":[1.0]}'
+  expect(readBody(text, { isUnkept: true })['tools']).toEqual(readBody(text.slice(1))['tools'])
+  expect(exactBody('chat', JSON.parse(text.slice(1)) as Body, new TextEncoder().encode(text))).toBeDefined()
 })
 
 it('reads a body again for what a part has besides its text: a template may print it', () => {

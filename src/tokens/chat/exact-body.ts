@@ -22,8 +22,10 @@ export function exactBody(route: Route, body: Body, raw: Uint8Array | undefined)
   return mayDifferFromPython(text) ? readBody(text) : body
 }
 
+/** Behind a byte order mark, which Python passes over. */
 export function readBody(text: string, reading?: JsonReading): Body {
-  return asRecord(parsePythonJson(text, reading)) ?? malformed('a request is an object')
+  const json = text.charCodeAt(0) === 0xfeff ? text.slice(1) : text
+  return asRecord(parsePythonJson(json, reading)) ?? malformed('a request is an object')
 }
 
 /** Whether a body holds values that a template may print: numbers and keys whose spelling `JSON.parse` loses. */
@@ -31,8 +33,8 @@ function carriesValues(body: Body): boolean {
   if (body['tools'] || body['chat_template_kwargs'] || body['documents']) return true
   const { messages, input } = body
   // SGLang takes a call of a response whose arguments are not spelled as a text.
-  if (listOf(input).some((item) => typeof item?.['arguments'] === 'object')) return true
-  return Array.isArray(messages) && messages.some((message) => carriesCalls(message as Body | null))
+  if (listOf(input).some((item) => typeof fieldOf(item, 'arguments') === 'object')) return true
+  return Array.isArray(messages) && messages.some((message) => carriesCalls(message as Value))
 }
 
 /** What calls were made with is JSON in a text, or becomes one, and is read where a prompt is built. Nobody looks at a clock there. */
@@ -41,10 +43,12 @@ export function isMuchToBuild(route: Route, body: Body): boolean {
   if (sizeOf(body['chat_template_kwargs']) > kwargsMax || listOf(body['input']).length > itemsMax) return true
   let left = loopReparseMax
   for (const item of listOf(body['messages'] ?? body['input'])) {
-    for (const call of listOf(item?.['tool_calls'])) left = weightLeft(call, left)
-    for (const block of listOf(item?.['content'])) if (block?.['type'] === 'tool_use') left = weightLeft(block, left)
-    if (callTypes.has(item?.['type'])) left = weightLeft(item?.['arguments'] ?? item?.['input'], left)
-    const sealed = item?.['encrypted_content']
+    for (const call of listOf(fieldOf(item, 'tool_calls'))) left = weightLeft(call, left)
+    for (const block of listOf(fieldOf(item, 'content')))
+      if (fieldOf(block, 'type') === 'tool_use') left = weightLeft(block, left)
+    if (callTypes.has(fieldOf(item, 'type')))
+      left = weightLeft(fieldOf(item, 'arguments') ?? fieldOf(item, 'input'), left)
+    const sealed = fieldOf(item, 'encrypted_content')
     if (typeof sealed === 'string') left -= sealed.length * sealedShare
     if (left < 0) return true
   }
@@ -58,14 +62,20 @@ function sizeOf(value: Value): number {
   return typeof value === 'object' && value !== null ? Object.keys(value).length : 0
 }
 
-function listOf(value: Value): readonly (Body | null)[] {
-  return Array.isArray(value) ? (value as readonly (Body | null)[]) : []
+function listOf(value: Value): readonly Value[] {
+  return Array.isArray(value) ? (value as readonly Value[]) : []
+}
+
+/** Of an object, or of a map that stands for one. */
+function fieldOf(item: Value, name: string): Value {
+  if (item instanceof Map) return item.get(name) as Value
+  return typeof item === 'object' && item !== null ? (item as Body)[name] : undefined
 }
 
 /** Calls and tools of a chat, or calls that Anthropic's messages have among their content, or what else a part has, which templates see. */
-function carriesCalls(message: Body | null): boolean {
-  if (message?.['tool_calls'] || message?.['tools']) return true
-  const content = message?.['content']
+function carriesCalls(message: Value): boolean {
+  if (fieldOf(message, 'tool_calls') || fieldOf(message, 'tools')) return true
+  const content = fieldOf(message, 'content')
   return Array.isArray(content) && content.some((part) => hasMoreThanText(part as Value))
 }
 

@@ -105,13 +105,17 @@ describe.each(['vllm', 'sglang'] as const)('%s', (dialect) => {
     ({ route, token_ids: ids }) => route !== undefined && route !== 'chat' && ids,
   )
 
-  async function asked({ template, route, request }: (typeof cases)[number], tells = false): Promise<unknown> {
+  /** `isUnkept`: the body was left unread for what V8 would keep of it. */
+  async function asked(
+    { template, route, request }: (typeof cases)[number],
+    { tells = false, isUnkept = false } = {},
+  ): Promise<unknown> {
     server.template = template
     server.tells = tells
     const engine = new EngineTokens({ url: server.url, dialect }, { dialect, reasoningParser: null })
     if (tells) expect(await engine.learn(parse)).toBe(false)
     const raw = new TextEncoder().encode(JSON.stringify(request))
-    return engine.tokenize(route, request, { raw }).then(
+    return engine.tokenize(route, isUnkept ? undefined : request, { raw }).then(
       ({ ids, exactness }) => (tells ? [...ids] : { ids: [...ids], exactness }),
       ({ reason }: { reason?: string }) => reason,
     )
@@ -122,11 +126,13 @@ describe.each(['vllm', 'sglang'] as const)('%s', (dialect) => {
     const isUntold = untold[dialect].test(`${recorded.route}: ${recorded.name}`)
     const reason = dialect === 'vllm' ? 'engine-settings' : 'no-tokenizer'
     expect(said).toEqual(isUntold ? reason : { ids: recorded.token_ids, exactness: 'expected' })
+    expect(await asked(recorded, { isUnkept: true })).toEqual(said)
   })
 
   if (dialect === 'vllm')
     it.each(cases)('that tells its template, $template: $route: $name', async (recorded) => {
-      expect(await asked(recorded, true)).toEqual(recorded.token_ids)
+      expect(await asked(recorded, { tells: true })).toEqual(recorded.token_ids)
+      expect(await asked(recorded, { tells: true, isUnkept: true })).toEqual(recorded.token_ids)
     })
 })
 
