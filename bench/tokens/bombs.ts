@@ -32,7 +32,9 @@ export function textBombs(model: BombedModel): Readonly<Record<string, (bytes: n
     'joined emoji': full('👩\u200d'),
     'lone surrogates': full('\ud83d'),
     'marks of words': full('▁'),
+    'marks in the worst order': full('\u0315\u0316'),
     'an added token': full(addedToken),
+    'letters between added tokens': full(`a${addedToken}`),
     'the start of an added token': full(addedToken.slice(0, -1)),
     'the first character of an added token': full(addedToken[0]!),
   }

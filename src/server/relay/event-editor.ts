@@ -54,9 +54,10 @@ export class EventEditor {
 
 function endOfEvent(buffer: Buffer, start: number): number {
   const plain = buffer.indexOf('\n\n', start)
-  const strict = buffer.indexOf('\r\n\r\n', start)
-  if (plain < 0 || (strict >= 0 && strict < plain)) return strict < 0 ? -1 : strict + 4
-  return plain + 2
+  const before = plain < 0 ? buffer : buffer.subarray(0, plain) // not to the end again for every event
+  const strict = before.indexOf('\r\n\r\n', start)
+  if (strict >= 0) return strict + 4
+  return plain < 0 ? -1 : plain + 2
 }
 
 /**

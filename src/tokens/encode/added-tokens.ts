@@ -37,8 +37,8 @@ export class AddedTokenFinder {
   readonly #edges = new Map<number, number>()
   /** The token that ends at a node. */
   readonly #ends: (Candidate | undefined)[] = [undefined]
-  /** The first byte of every token, where it is the same, else -1. A text is followed by it, so that a search ends there. */
-  readonly onlyFirst: number
+  /** The first byte of every token, where it is the same, else -1. */
+  readonly #onlyFirst: number
   readonly #classes: Uint8Array
   /** Whether a token begins with white space. */
   readonly #isSpaced: boolean
@@ -48,7 +48,7 @@ export class AddedTokenFinder {
     const candidates = tokens.map((entry) => ({ bytes: encoder.encode(entry.content), entry }))
     for (const candidate of candidates) this.#plant(candidate)
     const firsts = new Set(candidates.map((candidate) => candidate.bytes[0]!))
-    this.onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
+    this.#onlyFirst = firsts.size === 1 ? [...firsts][0]! : -1
     this.count = candidates.length
     const alone = candidates.filter(({ entry }) => entry.single_word)
     this.#alone = new Set(alone.map(({ bytes }) => bytes[0]!))
@@ -64,10 +64,13 @@ export class AddedTokenFinder {
    */
   find(bytes: Uint8Array, start: number, from: number, end: number, searched: number): boolean {
     if (this.count === 0) return false
+    const onlyFirst = this.#onlyFirst
+    const rest = onlyFirst < 0 ? bytes : bytes.subarray(searched, end) // a search must not go on behind it
     for (let at = searched; at < end; at++) {
-      if (this.onlyFirst >= 0) {
-        at = bytes.indexOf(this.onlyFirst, at)
-        if (at < 0 || at >= end) return false
+      if (onlyFirst >= 0) {
+        const found = rest.indexOf(onlyFirst, at - searched)
+        if (found < 0) return false
+        at = searched + found
       }
       if (this.#firsts[bytes[at]!] === 0) continue
       const candidate = this.#longestAt(bytes, at, end)

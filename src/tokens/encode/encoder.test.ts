@@ -290,3 +290,23 @@ it.each([
   const { pieces, segments } = encoder.counts
   expect(Math.min(pieces.hits, pieces.evictions, segments.hits, segments.evictions)).toBeGreaterThan(0)
 })
+
+// A search that goes on behind its section takes quadratic time where there are many: 15 s for 512 KB. Counted in bytes, as time tells nothing.
+it.each(realNames)('%s: searches each byte a few times, however many added tokens there are', (name) => {
+  const real = realTokenizer(name)
+  const token = real.file.added_tokens!.at(-1)!.content
+  const text = `a${token}`.repeat(3000)
+  const usual = Uint8Array.prototype.indexOf
+  let searched = 0
+  Uint8Array.prototype.indexOf = function (this: Uint8Array, byte: number, from = 0) {
+    const found = usual.call(this, byte, from)
+    searched += (found < 0 ? this.length : found) - from
+    return found
+  }
+  try {
+    real.newEncoder().encode(text)
+  } finally {
+    Uint8Array.prototype.indexOf = usual
+  }
+  expect(searched).toBeLessThan(10 * Buffer.byteLength(text))
+})

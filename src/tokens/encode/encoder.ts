@@ -189,11 +189,7 @@ export class Encoder {
     if (this.#ids.length < room) this.#ids = new Uint32Array(Math.max(room, this.#ids.length * 2))
     else if (this.#ids.length > 1 << 20 && room < 1 << 18) this.#ids = new Uint32Array(1 << 18)
     if (from > 0) this.#isContinued = true
-    // Sentinels: a search for an added token stops behind the text, not at the end of the scratch memory.
-    const end = textStart + this.#length
-    if (this.#raw.onlyFirst >= 0) this.#bytes[end] = this.#raw.onlyFirst
-    if (this.#normalized.onlyFirst >= 0) this.#bytes[end + 1] = this.#normalized.onlyFirst
-    const whole = this.#encodeRange(textStart + from, end)
+    const whole = this.#encodeRange(textStart + from, textStart + this.#length)
     this.#merger.shrink()
     return whole
   }
@@ -489,8 +485,9 @@ function hasNfcRisk(bytes: Uint8Array, from: number, end: number, nfcRisk: Uint8
 
 /** Whether U+2581 is among the bytes. */
 function includesMark(bytes: Uint8Array, from: number, end: number): boolean {
-  for (let at = bytes.indexOf(0xe2, from); at >= 0 && at + 2 < end; at = bytes.indexOf(0xe2, at + 1)) {
-    if (bytes[at + 1] === 0x96 && bytes[at + 2] === 0x81) return true
+  const section = bytes.subarray(from, end) // a search must not go on behind it: a text may have a section every few bytes
+  for (let at = section.indexOf(0xe2); at >= 0; at = section.indexOf(0xe2, at + 1)) {
+    if (section[at + 1] === 0x96 && section[at + 2] === 0x81) return true
   }
   return false
 }
