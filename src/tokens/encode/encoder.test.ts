@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { prose } from '../../../bench/tokens/texts.js'
 import { corpora, mixtures } from '../corpora.case.js'
 import type { RealName, RealTokenizer } from '../real-tokenizers.case.js'
@@ -296,17 +296,13 @@ it.each(realNames)('%s: searches each byte a few times, however many added token
   const real = realTokenizer(name)
   const token = real.file.added_tokens!.at(-1)!.content
   const text = `a${token}`.repeat(3000)
-  const usual = Uint8Array.prototype.indexOf
   let searched = 0
-  Uint8Array.prototype.indexOf = function (this: Uint8Array, byte: number, from = 0) {
-    const found = usual.call(this, byte, from)
-    searched += (found < 0 ? this.length : found) - from
-    return found
+  const searches = vi.spyOn(Uint8Array.prototype, 'indexOf')
+  real.newEncoder().encode(text)
+  for (const [at, { value }] of searches.mock.results.entries()) {
+    const [bytes, from = 0] = [searches.mock.contexts[at]!, searches.mock.calls[at]![1]]
+    searched += ((value as number) < 0 ? bytes.length : (value as number)) - from
   }
-  try {
-    real.newEncoder().encode(text)
-  } finally {
-    Uint8Array.prototype.indexOf = usual
-  }
+  searches.mockRestore()
   expect(searched).toBeLessThan(10 * Buffer.byteLength(text))
 })
