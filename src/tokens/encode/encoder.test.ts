@@ -300,7 +300,7 @@ it.each(realNames)('%s: searches each byte a few times, however many added token
   const searches = vi.spyOn(Uint8Array.prototype, 'indexOf')
   real.newEncoder().encode(text)
   for (const [at, { value }] of searches.mock.results.entries()) {
-    const [bytes, from = 0] = [searches.mock.contexts[at]!, searches.mock.calls[at]![1]]
+    const [bytes, from = 0] = [searches.mock.contexts[at] as Uint8Array, searches.mock.calls[at]![1]]
     searched += ((value as number) < 0 ? bytes.length : (value as number)) - from
   }
   searches.mockRestore()
