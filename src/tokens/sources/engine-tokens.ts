@@ -17,7 +17,15 @@ import type { TemplateHabits } from '../chat/converted.js'
 import { UntoldHabitError } from '../chat/converted.js'
 import { refuseMediaBesideIds } from '../chat/media.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
-import { addsSpecialTokens, carriedIds, LoadOnlyError, readTruncation, toIds, truncate } from '../chat/request.js'
+import {
+  addsSpecialTokens,
+  carriedIds,
+  isCutAtLimit,
+  LoadOnlyError,
+  readTruncation,
+  toIds,
+  truncate,
+} from '../chat/request.js'
 import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
 import { copyInSlices, nextTurn, sliceIds } from '../next-turn.js'
 import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
@@ -151,7 +159,8 @@ export class EngineTokens implements TokenSource {
     if (carried) {
       refuseMediaBesideIds(body)
       const ids = truncate(carried, readTruncation(body, this.#endpoint.dialect))
-      return new Tokens({ ids, source: 'request', exactness: 'proven' })
+      const exactness = isCutAtLimit(body, this.#endpoint.dialect) ? 'expected' : 'proven'
+      return new Tokens({ ids, source: 'request', exactness })
     }
     if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, options.raw, options)
     const request = readRequest(body, options.raw, given !== undefined)

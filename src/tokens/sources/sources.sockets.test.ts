@@ -192,6 +192,17 @@ describe('an engine', () => {
     expect(await idsOf('b', 'completions', { prompt: [7, 8] })).toEqual([7, 8])
   })
 
+  it.each([
+    [{}, 'proven'],
+    [{ truncate_prompt_tokens: 2 }, 'proven'],
+    [{ truncate_prompt_tokens: -1 }, 'expected'], // cut at a limit that only the engine knows
+  ])('is not asked for ids that a request brings, with %j', async (more, exactness) => {
+    const url = await listen((_, __, response) => void response.writeHead(404).end())
+    await service.setModel('ids', { engine: { url, dialect: 'vllm' } })
+    const body = { prompt: [1, 2, 3], ...more }
+    expect(await service.tokenizeRequest('ids', 'completions', body)).toMatchObject({ source: 'request', exactness })
+  })
+
   it('is asked to tokenize where it does not render, and once for one request', async () => {
     const asked: string[] = []
     const answer = replay('A')
