@@ -1,10 +1,12 @@
-/** `npm run fuzz:tokens -- parity|caches|memory [--cases N] [--seed S]`: prints a ledger entry. */
+/** `npm run fuzz:tokens -- parity|caches|memory|stalls [--cases N] [--seed S]`: prints a ledger entry. */
 import { parseArgs } from 'node:util'
+import { fuzzStalls } from '../src/tokens/fuzz-stalls.case.js'
 import { fuzzCaches, fuzzMemory, fuzzParity } from '../src/tokens/fuzz.case.js'
 
 const runs = {
   parity: { what: 'tokens: ids equal the Rust binding on random texts, each tokenizer', run: fuzzParity },
   caches: { what: 'tokens: cached equals uncached under random edits, ids and hashes', run: fuzzCaches },
+  stalls: { what: 'tokens: the longest turns of the loop under hostile chats at random', run: fuzzStalls },
   memory: { what: 'tokens: 32 MB of caches under distinct texts', run: fuzzMemory },
 }
 const { values: flags, positionals } = parseArgs({
