@@ -1,7 +1,8 @@
 /**
  * Objects whose names V8 does not keep. It has the names of all objects in one table until a full collection, and a table that is full is
  * built anew in one go, which holds the loop (docs/decisions/0273). Here they lie in a map. The object is read by names that the code knows
- * (`body['stream']`, `Object.hasOwn`); whoever goes over all of them asks `entriesOf`, as `Object.keys` would have V8 keep them after all.
+ * (`body['stream']`, `Object.hasOwn`); whoever goes over all of them asks `entriesOf`, as `Object.keys` would have V8 keep them after all. So
+ * would being asked by a name out of a request, of any object: V8 keeps the name even where nothing is found.
  */
 type Fields<T> = Readonly<Record<string, T>>
 

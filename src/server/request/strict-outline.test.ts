@@ -1,7 +1,9 @@
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import type { WarmrouteError } from '../../core/protocol/index.js'
+import { unkept } from '../../core/protocol/index.js'
 import { endpointByPath } from './endpoints.js'
-import { parseBody } from './parse-body.js'
+import { scanFields } from '../scan-fields.js'
+import { parseBody, unread } from './parse-body.js'
 import { validateStrictly } from './strict.js'
 import { outlineBody } from './strict-outline.js'
 
@@ -77,4 +79,15 @@ it('a tool with thousands of fields is refused, since nobody looks for its name 
   const fields = Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`field ${at}`, 1]))
   const steps = outlined(Buffer.from(JSON.stringify({ tools: [fields] })))
   expect(verdict(() => void [...steps])).toBe('tools: the body has more than 256 fields')
+})
+
+// V8 keeps a name by which an object is asked, too (docs/decisions/0273).
+it('no object is asked by a name that came with a request', () => {
+  const bytes = Buffer.from('{"a name":{"b":1},"nvext":{"c":1},"nvext":{"d":1}}')
+  const given = new Map<string, unknown>([['a name', unread], ['nvext', unread]]) // biome-ignore format: short
+  const asked = vi.spyOn(given, 'get')
+  const parsed = { body: unkept(given), isWhole: false, isLight: false, fields: scanFields(bytes)! }
+  const { value } = outlineBody(bytes, parsed).next()
+  expect(asked).not.toHaveBeenCalled()
+  expect(JSON.stringify(value)).toBe('{"a name":{},"nvext":{"d":true}}')
 })

@@ -17,9 +17,10 @@ export function* outlineBody(
   { body, isWhole, fields = [] }: ParsedBody,
 ): Steps<Readonly<Record<string, unknown>>> {
   if (isWhole) return body
-  const outline = new Map(entriesOf(body))
+  const given = new Map(entriesOf(body)) // V8 would keep every name by which the object itself is asked
+  const outline = new Map(given)
   for (const { name, valueStart, valueEnd } of fields)
-    if (body[name] === unread) outline.set(name, yield* outlineField(name, bytes, valueStart, valueEnd))
+    if (given.get(name) === unread) outline.set(name, yield* outlineField(name, bytes, valueStart, valueEnd))
   return unkept(outline)
 }
 
