@@ -11,6 +11,7 @@ import { randomInt } from 'node:crypto'
 const shareMax = 1 << 16
 /** Times between collections are told apart as long as so many are remembered. */
 const agesMax = 63
+const placeMask = (1 << 17) - 1
 
 export type Newness = 'kept' | 'known' | 'new'
 
@@ -28,7 +29,7 @@ export class KeptTable {
   /** What every hash begins with: nobody can tell which texts look alike here. */
   readonly seed: number = randomInt(2 ** 32)
   /** Of each text its hash, with the age in which V8 got it in place of the lowest bits; none: it need not have it. */
-  readonly #lately = new Uint32Array(1 << 17)
+  readonly #lately = new Uint32Array(placeMask + 1)
   readonly #share: number
   #kept = 0
   #age = 1
@@ -40,7 +41,7 @@ export class KeptTable {
   /** Known: it came lately, but V8 need not have it. A new one is known from now on. */
   look(hash: number): Newness {
     const mixed = finish(hash)
-    const place = mixed % this.#lately.length
+    const place = mixed & placeMask
     const found = this.#lately[place]!
     if ((found | agesMax) === (mixed | agesMax)) return (found & agesMax) === this.#age ? 'kept' : 'known'
     this.#lately[place] = mixed & ~agesMax
@@ -55,7 +56,7 @@ export class KeptTable {
   keep(hash: number | undefined): void {
     if (hash !== undefined) {
       const mixed = finish(hash)
-      const place = mixed % this.#lately.length
+      const place = mixed & placeMask
       const text = (mixed & ~agesMax) | this.#age
       if (this.#lately[place] === text >>> 0) return
       this.#lately[place] = text

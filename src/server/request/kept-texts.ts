@@ -24,6 +24,8 @@ const [openBrace, closeBrace] = [0x7b, 0x7d]
 export interface Outline {
   /** Names and texts, of whatever length. */
   texts: number
+  /** Of the outermost object, as many as were written: names may come twice. */
+  fields: number
   /** Deepest nesting; the outermost object counts. */
   depth: number
   /** Of the longest name that is not short; some bytes. */
@@ -33,7 +35,7 @@ export interface Outline {
 /** The new texts of one body. */
 export class NewTexts {
   /** Of all that was admitted. */
-  readonly outline: Outline = { texts: 0, depth: 0, nameBytes: 0 }
+  readonly outline: Outline = { texts: 0, fields: 0, depth: 0, nameBytes: 0 }
   readonly #table: KeptTable
   #left = newMax
 
@@ -74,6 +76,7 @@ function everyText(
   let open = 0
   let depth = 0
   let nameBytes = 0
+  let fields = 0
   for (let at = from; at < to; at++) {
     const byte = bytes[at]!
     if (byte !== quote) {
@@ -85,27 +88,40 @@ function everyText(
     texts++
     const first = ++at
     const shortEnd = Math.min(to, first + shortBytes)
-    let hash = seed
     let isPlain = true
     for (; at < shortEnd && bytes[at] !== quote; at++) {
-      const byte = bytes[at]!
-      if (byte === backslash) at++
-      if (byte === backslash || byte >= 0x80) isPlain = false
-      hash = KeptTable.mix(hash, byte, bytes[at]!)
+      if (bytes[at] === backslash) at++
+      else if (bytes[at]! < 0x80) continue
+      isPlain = false
     }
     const isLong = at >= shortEnd
     if (isLong) at = endOfText(bytes, at, to)
     const isShort = at - first <= (isPlain ? shortUnits : shortBytes)
-    if (!isShort && !isName(bytes, at + 1, to)) continue
+    if (open === 1 || !isShort) {
+      const isNamed = isName(bytes, at + 1, to)
+      if (isNamed && open === 1) fields++
+      if (!isShort && !isNamed) continue
+    }
     if (isLong && at - first > nameBytes) nameBytes = at - first
-    if (!visit(isLong ? undefined : hash)) return false
+    if (!visit(isLong ? undefined : hashOf(bytes, first, at, seed))) return false
   }
   if (outline) {
     outline.texts += texts
+    outline.fields += fields
     outline.depth = Math.max(outline.depth, depth)
     outline.nameBytes = Math.max(outline.nameBytes, nameBytes)
   }
   return true
+}
+
+function hashOf(bytes: Uint8Array, first: number, end: number, seed: number): number {
+  let hash = seed
+  for (let at = first; at < end; at++) {
+    const byte = bytes[at]!
+    if (byte === backslash) at++
+    hash = KeptTable.mix(hash, byte, bytes[at]!)
+  }
+  return hash
 }
 
 /** What so much of a body leaves of so many names and texts, of whatever kind; less than nothing where it has more. */

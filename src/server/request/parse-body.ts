@@ -53,7 +53,7 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
   const all = new NewTexts()
   if (isShort && all.admits(bytes)) {
     const body = parseObject(bytes)
-    const fields = mayBeTooMuch(all.outline) ? scanShort(bytes) : undefined
+    const fields = mayBeTooMuch(all.outline, body) ? scanShort(bytes) : undefined
     if (all.outline.depth > depthMax) throw tooDeep(depthMax)
     return { body, isWhole: true, isLight: true, fields }
   }
@@ -97,10 +97,16 @@ export function* parseBody(bytes: Buffer, depthMax: number): Steps<ParsedBody> {
   }
 }
 
-/** What is said of a body must not hang on what came before it: one that is parsed is refused as one whose fields are read one by one. */
-function mayBeTooMuch({ texts, nameBytes }: Outline): boolean {
-  const isLong = nameBytes + 2 > nameBytesMax // with its quotes
-  return isLong || texts > Math.min(fieldsMax, steeringTextsMax)
+/**
+ * What is said of a body must not hang on what came before it: one that is parsed is refused as one whose fields are read one by one. Most have
+ * too few texts for that, or no place for them.
+ */
+function mayBeTooMuch({ texts, fields, nameBytes }: Outline, body: Readonly<Record<string, unknown>>): boolean {
+  if (fields > fieldsMax || nameBytes + 2 > nameBytesMax) return true // with its quotes
+  if (texts <= steeringTextsMax) return false
+  if (Object.keys(body).length < fields) return true // one comes twice
+  for (const name of readFields) if (typeof body[name] === 'object' && body[name] !== null) return true
+  return false
 }
 
 function scanShort(bytes: Buffer): readonly FieldSpan[] {
