@@ -4,6 +4,7 @@ import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import type { Body } from '../chat/request.js'
 import { TokenPool } from '../pool/pool.js'
 import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
+import { parseTemplate } from '../template/parse.js'
 import type { Value } from '../template/values.js'
 import { Float } from '../template/values.js'
 import { turnsDuring } from '../turns.case.js'
@@ -171,3 +172,40 @@ it('counts the caches of the threads that there are, and not of one that was end
     await own.close()
   }
 }, 60_000)
+
+// Neither would be done before the test is given up.
+describe('a request that is gone ends the work of a thread for it', () => {
+  const endless = '{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}'
+  const rendering = {
+    ...qwen,
+    key: 'gone',
+    templates: [{ name: 'default', source: endless, parsed: parseTemplate(endless) }],
+  }
+  const raw = new TextEncoder().encode(JSON.stringify({ messages: [{ role: 'user', content: 'hi' }] }))
+  const limits = { deadlineMs: 600_000 }
+
+  it.each<[string, (signal: AbortSignal) => Promise<unknown>]>([
+    ['a text', (signal) => new ModelTokens(qwen, pool).encode('q'.repeat(3_900_000), false, { ...limits, signal })],
+    ['a chat', (signal) => new ModelTokens(rendering, pool).tokenize('chat', undefined, { ...limits, raw, signal })],
+  ])('%s', async (_says, work) => {
+    const stop = new AbortController()
+    const held = expect(work(stop.signal)).rejects.toThrow('gone')
+    setTimeout(() => stop.abort(new Error('gone')), 20)
+    await held
+    expect(pool.running).toBe(0)
+  })
+})
+
+it.each<['chat' | 'completions', Body]>([
+  ['chat', { messages: [{ role: 'user', content: 'one two three four' }], add_special_tokens: true }],
+  ['completions', { prompt: 'one two three four five' }],
+])('what is cut keeps the special tokens around it: %s', async (route, body) => {
+  const template = '{{ messages[0].content }}'
+  const begun = loadModel(tinyllamaFolder, 'cut')
+  const templates = [{ name: 'default', source: template, parsed: parseTemplate(template) }]
+  const model = new ModelTokens({ ...begun, templates }, pool)
+  const whole = (await model.tokenize(route, body)).ids
+  const cut = (await model.tokenize(route, { ...body, truncate_prompt_tokens: 3 })).ids
+  expect([...cut]).toEqual([whole[0], ...whole.slice(-2)])
+  expect(whole[0]).toBe(1)
+})

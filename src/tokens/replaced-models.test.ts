@@ -1,0 +1,40 @@
+// What a model is served by that is replaced while it runs, and what engines of another kind than the usual one are told.
+import { afterAll, expect, it } from 'vitest'
+import { prose, tokenizerFolder } from '../../bench/tokens/texts.js'
+import { tinyllamaFolder } from './real-tokenizers.case.js'
+import { TokenService } from './token-service.js'
+
+const service = new TokenService({ threads: 1 })
+afterAll(() => service.close())
+
+it('a request is read by the rules of the engine that it is for', async () => {
+  await service.setModel('two kinds', { path: tinyllamaFolder, rules: { dialect: 'vllm' } })
+  service.setOther('two kinds', 'sglang', {})
+  const body = { prompt: [5, 6, 7], truncate_prompt_tokens: 2 } // which SGLang does not know
+  const asked = (['vllm', 'sglang'] as const).map((dialect) =>
+    service.tokenizeRequest('two kinds', 'completions', body, {}, dialect === 'vllm' ? undefined : dialect),
+  )
+  expect(await Promise.all(asked)).toMatchObject([{ ids: Uint32Array.of(6, 7) }, { ids: Uint32Array.of(5, 6, 7) }])
+}, 60_000)
+
+it('a model stays as it is where the named path does not serve, or only a source behind its own', async () => {
+  const gpt2 = tokenizerFolder('gpt2')
+  const refused = { code: 'WR_TOKENS_BAD_TOKENIZER' }
+  await service.setModel('kept', { model: tinyllamaFolder })
+  await expect(service.replaceModel('kept', { path: '/nowhere', model: gpt2 })).rejects.toMatchObject(refused)
+  expect(service.status('kept')).toMatchObject({ source: 'folder', from: tinyllamaFolder })
+  await service.replaceModel('kept', { path: tinyllamaFolder })
+  await expect(service.replaceModel('kept', { model: gpt2 })).rejects.toMatchObject(refused)
+  expect(service.status('kept')).toMatchObject({ source: 'configured', from: tinyllamaFolder })
+}, 60_000)
+
+it('a model has caches of the size that it was given, and texts no longer than it may have', async () => {
+  await service.setModel('bounded', { path: tinyllamaFolder, cacheBytes: 100_000, textMax: 5000 })
+  for (let seed = 0; seed < 40; seed++)
+    await service.tokenizeRequest('bounded', 'completions', { prompt: prose(4900, seed) }, { deadlineMs: 60_000 })
+  const { cacheBytes, texts } = service.counts.models['bounded']!
+  expect(cacheBytes).toBeLessThanOrEqual(100_000)
+  expect(texts.evictions).toBeGreaterThan(0)
+  const long = await service.tokenizeRequest('bounded', 'completions', { prompt: prose(5001, 1) })
+  expect(long).toMatchObject({ loadOnly: 'too-long' })
+}, 60_000)
