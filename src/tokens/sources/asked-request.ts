@@ -39,6 +39,8 @@ export interface AskedRequest {
   readonly text: string | Uint8Array<ArrayBuffer> | undefined
   /** Writes parts of the body as the client did; undefined where only the whole text has them. */
   readonly spell: ((value: Value) => string) | undefined
+  /** It is known by its bytes: spelling it takes long. */
+  readonly isUnread?: boolean
 }
 
 /** One that was left unread for what V8 would keep of it. */
@@ -49,7 +51,7 @@ export function readShort(raw: Uint8Array | undefined): Body | undefined {
 export function readRequest(body: Body, raw: Uint8Array | undefined, isParsed: boolean): AskedRequest {
   if (raw === undefined) return { body, text: undefined, spell: JSON.stringify }
   const text = textOf(raw)
-  if (!isParsed) return { body, text, spell: dumps }
+  if (!isParsed) return { body, text, spell: dumps, isUnread: true }
   if (!mayDifferFromPython(text)) return { body, text, spell: JSON.stringify }
   if (raw.length > reparsedBytesMax) return { body, text, spell: undefined }
   return { body: readBody(text), text, spell: dumps }
@@ -60,9 +62,9 @@ function textOf(raw: Uint8Array): string {
 }
 
 /** By what it says, and by the time that a template may show. */
-export function keyOf(route: Route, { body, text, spell }: AskedRequest, day: string): string {
+export function keyOf(route: Route, { body, text, spell, isUnread = false }: AskedRequest, day: string): string {
   const hash = createHash('sha256').update(`${route} ${day} `)
-  if (!spell) return hash.update(text ?? '').digest('base64')
+  if (!spell || isUnread) return hash.update(text ?? '').digest('base64')
   const telling = [...entriesOf(body)].filter(([name]) => !quietFields.has(name))
   return hash.update(spell(telling)).digest('base64')
 }
