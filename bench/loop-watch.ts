@@ -107,3 +107,25 @@ export class LoopWatch {
 function sharedMs({ startTime, duration }: PerformanceEntry, { from, to }: Stretch): number {
   return Math.max(0, Math.min(to, startTime + duration) - Math.max(from, startTime))
 }
+
+/** The most time that one turn of the loop takes while `work` runs. */
+export async function longestTurn(watch: LoopWatch, work: () => Promise<unknown>): Promise<LongestStretch> {
+  let isOver = false
+  const turn = (): void => {
+    watch.look()
+    if (!isOver) setImmediate(turn)
+  }
+  await nextTurn()
+  watch.look() // the first new text behind a collection has V8's table of texts built anew (docs/decisions/0273)
+  watch.reset()
+  setImmediate(turn)
+  await work()
+  turn()
+  isOver = true
+  await nextTurn() // so that its collections are told
+  return watch.longest()!
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+}

@@ -6,7 +6,7 @@ import { Tokens } from '../../src/tokens/tokens.js'
 import type { Bench, BenchContext } from '../harness.js'
 import { defineBench, summarise } from '../harness.js'
 import type { LongestStretch } from '../loop-watch.js'
-import { LoopWatch } from '../loop-watch.js'
+import { longestTurn, LoopWatch } from '../loop-watch.js'
 import type { BombedModel } from './bombs.js'
 import { bombedModels, chatBombs, parsedBombs, textBombs } from './bombs.js'
 import type { Message } from './texts.js'
@@ -18,28 +18,6 @@ const names = Object.keys(bombedModels) as BombedModel[]
 
 /** What is longer is explained on the spot: seen once, nobody could tell later. */
 const longMs = 8
-
-/** The most time that one turn of the loop takes while `work` runs. */
-async function longestTurn(watch: LoopWatch, work: () => Promise<unknown>): Promise<LongestStretch> {
-  let isOver = false
-  const turn = (): void => {
-    watch.look()
-    if (!isOver) setImmediate(turn)
-  }
-  await nextTurn()
-  watch.look() // the first new text behind a collection has V8's table of texts built anew (docs/decisions/0273)
-  watch.reset()
-  setImmediate(turn)
-  await work()
-  turn()
-  isOver = true
-  await nextTurn() // so that its collections are told
-  return watch.longest()!
-}
-
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
-}
 
 interface Phase {
   /** The compiler needs the first two. */

@@ -2,7 +2,7 @@
 import type { BombedModel } from '../../bench/tokens/bombs.js'
 import { bombedModels } from '../../bench/tokens/bombs.js'
 import type { LongestStretch } from '../../bench/loop-watch.js'
-import { LoopWatch } from '../../bench/loop-watch.js'
+import { longestTurn, LoopWatch } from '../../bench/loop-watch.js'
 import { randomFrom } from '../../bench/tokens/texts.js'
 import type { Body } from './chat/request.js'
 import { TokenService } from './token-service.js'
@@ -41,27 +41,6 @@ export async function fuzzStalls(seed: number, cases: number): Promise<string> {
   }
   await service.close()
   return lines.join('\n')
-}
-
-async function longestTurn(watch: LoopWatch, work: () => Promise<unknown>): Promise<LongestStretch> {
-  let isOver = false
-  const turn = (): void => {
-    watch.look()
-    if (!isOver) setImmediate(turn)
-  }
-  await twoTurns()
-  watch.look()
-  watch.reset()
-  setImmediate(turn)
-  await work()
-  turn()
-  isOver = true
-  await twoTurns()
-  return watch.longest()!
-}
-
-function twoTurns(): Promise<void> {
-  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
 }
 
 function chat(random: Random): object {
