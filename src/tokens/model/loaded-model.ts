@@ -54,7 +54,7 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
     templates,
     templateProblem,
     specials: readSpecials(folder, config),
-    idMax: idMaxOf(file, modelConfig),
+    idMax: idMaxOf(file, config, modelConfig),
     ownRenderers: ownRenderersOf(modelConfig, names),
     isEncodedAgain: isUsuallyEncodedAgain(modelConfig),
   }

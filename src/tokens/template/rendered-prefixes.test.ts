@@ -6,27 +6,13 @@ import { gunzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { tokenizerFolder } from '../../../bench/tokens/texts.js'
-import type { Rendering } from './rendered-prefixes.js'
-import { RenderedPrefixes, wholeText } from './rendered-prefixes.js'
+import { RenderedPrefixes } from './rendered-prefixes.js'
 import { parseTemplate } from './parse.js'
-import { newConstants, Template } from './template.js'
+import type { Kept, Variables } from './renderings.case.js'
+import { constants, conversation, keep, options, roomy } from './renderings.case.js'
+import { Template } from './template.js'
 import type { Value } from './values.js'
 import { float } from './values.js'
-
-interface Kept {
-  readonly bytes: Uint8Array
-}
-type Variables = Readonly<Record<string, Value>>
-
-const roomy = { stepsMax: Infinity, outputMax: 1 << 20, deadlineMs: 10_000 }
-const options = { limits: roomy, now: () => 0, date: () => new Date(2026, 10, 5) }
-const constants = newConstants({ bos_token: '<s>', eos_token: '</s>' })
-
-function keep(rendering: Rendering<Kept>): string {
-  const text = wholeText(rendering)
-  rendering.keep?.({ bytes: new TextEncoder().encode(text) })
-  return text
-}
 
 /** What it renders, or that it throws. */
 function outcome(render: () => string): string {
@@ -197,10 +183,6 @@ describe.each(Object.keys(templates))('%s', (name) => {
     )
   })
 })
-
-function conversation(length: number): Variables[] {
-  return Array.from({ length }, (_, index) => ({ role: index % 2 ? 'assistant' : 'user', content: `turn ${index}` }))
-}
 
 /** Loop turns that were taken over when a conversation goes on by one turn of each side. */
 function turnsTaken(source: string, extra: Variables = {}): number {
@@ -387,128 +369,6 @@ it('compares in what the first rendering left of its time, and not at all where 
   render(11)
   expect(given).toEqual([4, 4, 1, 4])
   expect(prefixes.counts).toMatchObject({ hits: 2, compared: 1, refuted: 0 })
-})
-
-describe('what is kept', () => {
-  const template = new Template(parseTemplate('{% for m in messages %}{{ m.content }}{% endfor %}'))
-  const noted = (note: string): Value => conversation(9).map((message) => ({ ...(message as Variables), note }))
-
-  it('counts what messages hold that is not printed', () => {
-    const [plain, heavy] = ['', 'x'.repeat(1000)].map((note) => {
-      const prefixes = new RenderedPrefixes<Kept>(1 << 20)
-      keep(prefixes.render(template, { messages: noted(note) }, options))
-      return prefixes.byteLength
-    })
-    expect(heavy! - plain!).toBeGreaterThanOrEqual(9 * 1000)
-  })
-
-  it('counts messages that no loop goes through', () => {
-    const rest = new Template(
-      parseTemplate('{% set rest = messages[1:] %}{% for m in rest %}{{ m.content }}{% endfor %}'),
-    )
-    const [short, long] = ['x', 'x'.repeat(1001)].map((content) => {
-      const prefixes = new RenderedPrefixes<Kept>(1 << 20)
-      keep(prefixes.render(rest, { messages: [{ role: 'system', content }, ...conversation(9)] }, options))
-      return prefixes.byteLength
-    })
-    expect(short).toBeGreaterThan(0)
-    expect(long! - short!).toBeGreaterThanOrEqual(1000)
-  })
-
-  it('is found by nothing where it was too large to be kept', () => {
-    const prefixes = new RenderedPrefixes<Kept>(1000)
-    expect(keep(prefixes.render(template, { messages: conversation(9) }, options))).toMatch(/^turn 0/)
-    expect([prefixes.byteLength, prefixes.markCount, prefixes.counts.evictions]).toEqual([0, 0, 0])
-  })
-
-  it('counts all that its text holds, which nobody else may hold any more', () => {
-    const sizes = [undefined, (text: Kept) => text.bytes.length + 5000].map((sizeOfText) => {
-      const prefixes = new RenderedPrefixes<Kept>(1 << 20, sizeOfText ? { sizeOfText } : {})
-      keep(prefixes.render(template, { messages: conversation(9) }, options))
-      return prefixes.byteLength
-    })
-    expect(sizes[1]! - sizes[0]!).toBe(5000)
-  })
-
-  it('counts what its text has grown by since, and forgets others for it', () => {
-    const sizes = new Map<Kept, number>()
-    const sizeOfText = (text: Kept): number => sizes.get(text) ?? 100
-    const prefixes = new RenderedPrefixes<Kept>(20_000, { sizeOfText })
-    const texts = ['a', 'b', 'c'].map((start) => {
-      const messages = [{ role: 'user', content: start }, ...conversation(9)]
-      const text = { bytes: new TextEncoder().encode(start) }
-      prefixes.render(template, { messages }, options).keep!(text)
-      return text
-    })
-    const grow = (text: Kept, size: number): void => {
-      sizes.set(text, size)
-      prefixes.measure(text)
-    }
-    const before = prefixes.byteLength
-    grow(texts[0]!, 1100)
-    grow(texts[0]!, 1100) // that it was measured before counts once
-    grow({ bytes: new Uint8Array(9) }, 5000) // it is not kept
-    expect(prefixes.byteLength).toBe(before + 1000)
-    grow(texts[1]!, 5100) // the third is the one that was not used
-    expect([prefixes.byteLength, prefixes.markCount]).toEqual([(2 * before) / 3 + 6000, 20])
-    grow(texts[1]!, 12_000) // too large to be kept
-    grow(texts[1]!, 100)
-    expect([prefixes.byteLength, prefixes.markCount]).toEqual([before / 3 + 1000, 10])
-    expect(prefixes.counts.evictions).toBe(2)
-  })
-
-  it('takes the place of what it goes on from, and of nothing else', () => {
-    const kept = (...chats: Value[]): number[] => {
-      const prefixes = new RenderedPrefixes<Kept>(1 << 20)
-      for (const messages of chats) keep(prefixes.render(template, { messages }, options))
-      return [prefixes.byteLength, prefixes.markCount]
-    }
-    const edited = [...conversation(8), { role: 'user', content: 'edited' }, ...conversation(4)]
-    const [alone, other] = [kept(conversation(11)), kept(edited)]
-    expect(kept(conversation(9), conversation(10), conversation(11))).toEqual(alone)
-    expect(kept(conversation(11), edited)[0]).toBe(alone[0]! + other[0]!)
-  })
-
-  it('is forgotten within its bytes, and counted', () => {
-    const first = new RenderedPrefixes<Kept>(1 << 20)
-    const render = (prefixes: RenderedPrefixes<Kept>, start: string): string =>
-      keep(prefixes.render(template, { messages: [{ role: 'user', content: start }, ...conversation(9)] }, options))
-    render(first, 'a')
-    const bytesMax = Math.floor(first.byteLength * 2.5)
-    const prefixes = new RenderedPrefixes<Kept>(bytesMax)
-    for (const start of ['a', 'b', 'c']) render(prefixes, start)
-    expect(prefixes.counts).toMatchObject({ hits: 0, misses: 3, evictions: 1 })
-    expect(prefixes.byteLength).toBeLessThanOrEqual(bytesMax)
-    expect(prefixes.markCount).toBe(20) // of two that are kept, for each length
-  })
-
-  it('is so many turns of a loop, and no more', () => {
-    const prefixes = new RenderedPrefixes<Kept>(1 << 24, { comparedFirst: 0 })
-    for (const length of [5000, 5001]) {
-      const messages = conversation(length)
-      expect(keep(prefixes.render(template, { messages }, options))).toBe(template.render({ messages }, options))
-    }
-    expect(prefixes.counts).toMatchObject({ hits: 1, turns: 4096 })
-  })
-
-  it('is found by the beginning that it shares with one that was forgotten', () => {
-    const render = (prefixes: RenderedPrefixes<Kept>, end: string): string =>
-      keep(prefixes.render(template, { messages: [...conversation(9), { role: 'user', content: end }] }, options))
-    const first = new RenderedPrefixes<Kept>(1 << 20)
-    render(first, 'a')
-    const prefixes = new RenderedPrefixes<Kept>(Math.floor(first.byteLength * 2.5))
-    for (const end of ['a', 'b', 'c', 'd']) render(prefixes, end)
-    expect(prefixes.counts).toMatchObject({ hits: 3, misses: 1, turns: 27, evictions: 2 })
-  })
-
-  it('is nothing of what cannot be measured', () => {
-    let deep: Value = 1
-    for (let level = 0; level < 1000; level++) deep = [deep]
-    const prefixes = new RenderedPrefixes<Kept>(1 << 20)
-    const messages = conversation(9).map((message) => ({ ...(message as Variables), deep }))
-    expect(keep(prefixes.render(template, { messages }, options))).toMatch(/^turn 0/)
-    expect(prefixes.byteLength).toBe(0)
-  })
 })
 
 it('takes no turn over whose condition can no longer be read', () => {

@@ -5,7 +5,11 @@ import type { AddedTokenEntry, TokenizerFile } from './tokenizer-file.js'
 const added = (id: number): AddedTokenEntry => ({ id, content: `<${id}>` }) as AddedTokenEntry
 
 function idMax(vocab: unknown, ids: readonly number[], config?: unknown): number | undefined {
-  return idMaxOf({ model: { vocab }, added_tokens: ids.map(added) } as unknown as TokenizerFile, config)
+  return idMaxOf(fileOf(vocab, ids), {}, config)
+}
+
+function fileOf(vocab: unknown, ids: readonly number[]): TokenizerFile {
+  return { model: { vocab }, added_tokens: ids.map(added) } as unknown as TokenizerFile
 }
 
 it.each([
@@ -45,4 +49,9 @@ it.each([
   { says: 'nobody', vocab: {}, ids: [], config: [], max: undefined },
 ])('the highest id is that of $says', ({ vocab, ids, config, max }) => {
   expect(idMax(vocab, ids, config)).toBe(max)
+})
+
+it('counts tokens that only tokenizer_config.json has', () => {
+  const config = { added_tokens_decoder: { 5: { content: '<new>' } }, eos_token: '<end>' }
+  expect(idMaxOf(fileOf({ a: 0, b: 1 }, []), config, undefined)).toBe(3)
 })
