@@ -2,7 +2,8 @@
  * Remembers the ids of byte strings, within a fixed number of bytes. Used for pieces (many, short) and for segments (few, long).
  *
  * Two generations of flat tables: a full young one becomes the old one and the old one is forgotten, so what is used
- * stays and nothing is ever scanned. An entry read from the old one moves to the young one.
+ * stays and nothing is ever scanned. An entry read from the old one moves to the young one. Both are made at their full size, as growing
+ * would hold the loop for as long as it takes to copy them; memory that nobody has written to is none yet. The two then take turns.
  *
  *   slots   u32[2^k]      place of an entry in `data`, in words, plus 1; 0 for empty
  *   data    u32[]         hash, byte length, id count, ids..., bytes...
@@ -18,9 +19,7 @@ const headerWords = 3
 
 export class IdsCache {
   readonly counts: CacheCounts = { hits: 0, misses: 0, evictions: 0 }
-  readonly #wordsMax: number
   readonly #entryWordsMax: number
-  readonly #slotCountMax: number
   #young: Generation
   #old: Generation
   /** Entries of the old generation that the young one has, too: they are not forgotten with it. */
@@ -29,12 +28,12 @@ export class IdsCache {
   /** `bytesMax` bounds both generations together; `entryBytesMax` is the longest key that is kept. */
   constructor(bytesMax: number, entryBytesMax: number) {
     const share = Math.max(1024, Math.floor(bytesMax / 2))
-    // A third for slots, two thirds for data; both start small and grow to their share.
-    this.#slotCountMax = 2 ** Math.floor(Math.log2(share / 3 / 4))
-    this.#wordsMax = Math.floor((share - this.#slotCountMax * 4) / 4)
-    this.#entryWordsMax = Math.min(this.#wordsMax, headerWords + Math.ceil(entryBytesMax / 4) + entryBytesMax)
-    this.#young = new Generation(Math.min(1024, this.#slotCountMax), Math.min(4096, this.#wordsMax))
-    this.#old = new Generation(16, 0)
+    // A third for slots, two thirds for data.
+    const slotCount = 2 ** Math.floor(Math.log2(share / 3 / 4))
+    const wordCount = Math.floor((share - slotCount * 4) / 4)
+    this.#entryWordsMax = Math.min(wordCount, headerWords + Math.ceil(entryBytesMax / 4) + entryBytesMax)
+    this.#young = new Generation(slotCount, wordCount)
+    this.#old = new Generation(slotCount, wordCount)
   }
 
   get byteLength(): number {
@@ -68,11 +67,13 @@ export class IdsCache {
   write(hash: number, key: Uint8Array, from: number, to: number, ids: Uint32Array, at: number, count: number): void {
     const words = headerWords + count + ((to - from + 3) >>> 2)
     if (words > this.#entryWordsMax) return
-    if (!this.#young.hasRoom(words) && !this.#young.grow(words, this.#slotCountMax, this.#wordsMax)) {
+    if (!this.#young.hasRoom(words)) {
       this.counts.evictions += this.#old.count - this.#moved
       this.#moved = 0
+      const forgotten = this.#old
+      forgotten.clear()
       this.#old = this.#young
-      this.#young = new Generation(this.#old.slotCount, Math.max(words, this.#old.wordCount))
+      this.#young = forgotten
     }
     this.#young.add(hash, key, from, to, ids, at, count)
   }
@@ -85,8 +86,8 @@ export class IdsCache {
   }
 
   clear(): void {
-    this.#young = new Generation(Math.min(1024, this.#slotCountMax), Math.min(4096, this.#wordsMax))
-    this.#old = new Generation(16, 0)
+    this.#young.clear()
+    this.#old.clear()
     this.#moved = 0
   }
 }
@@ -94,10 +95,10 @@ export class IdsCache {
 class Generation {
   count = 0
   #used = 0
-  #slots: Uint32Array
-  #mask: number
-  #data: Uint32Array
-  #bytes: Uint8Array
+  readonly #slots: Uint32Array
+  readonly #mask: number
+  readonly #data: Uint32Array
+  readonly #bytes: Uint8Array
 
   constructor(slotCount: number, wordCount: number) {
     this.#slots = new Uint32Array(slotCount)
@@ -106,45 +107,19 @@ class Generation {
     this.#bytes = new Uint8Array(this.#data.buffer)
   }
 
-  get slotCount(): number {
-    return this.#slots.length
-  }
-
-  get wordCount(): number {
-    return this.#data.length
-  }
-
+  /** Of what it holds. */
   get byteLength(): number {
-    return this.#slots.byteLength + this.#data.byteLength
+    return this.count === 0 ? 0 : this.#slots.byteLength + this.#used * 4
   }
 
   hasRoom(words: number): boolean {
     return this.#used + words <= this.#data.length && this.count * 4 < this.#slots.length * 3
   }
 
-  /** Doubles what is short, within the bounds; false when the bounds are reached. */
-  grow(words: number, slotCountMax: number, wordsMax: number): boolean {
-    if (this.#used + words > this.#data.length) {
-      if (this.#used + words > wordsMax) return false
-      const larger = new Uint32Array(Math.min(wordsMax, Math.max(this.#data.length * 2, this.#used + words)))
-      larger.set(this.#data.subarray(0, this.#used))
-      this.#data = larger
-      this.#bytes = new Uint8Array(larger.buffer)
-    }
-    if (this.count * 4 >= this.#slots.length * 3) {
-      if (this.#slots.length * 2 > slotCountMax) return false
-      const slots = new Uint32Array(this.#slots.length * 2)
-      const mask = slots.length - 1
-      for (const entry of this.#slots) {
-        if (entry === 0) continue
-        let slot = this.#data[entry - 1]! & mask
-        while (slots[slot] !== 0) slot = (slot + 1) & mask
-        slots[slot] = entry
-      }
-      this.#slots = slots
-      this.#mask = mask
-    }
-    return true
+  clear(): void {
+    if (this.count > 0) this.#slots.fill(0)
+    this.count = 0
+    this.#used = 0
   }
 
   find(hash: number, key: Uint8Array, from: number, to: number): number {
