@@ -1,6 +1,7 @@
 /** CPU of the loop's thread while thousands of small requests bring what is new to V8: see floods.ts. */
 import { defineBench } from '../harness.js'
 import type { BenchContext } from '../harness.js'
+import type { Started } from './children.js'
 import { ask, compileSources, sources, startChild } from './children.js'
 import { floodNames, floodRequest, newsOf } from './floods.js'
 import { send } from './send.js'
@@ -18,9 +19,12 @@ async function floods(bench: BenchContext): Promise<void> {
   const only = process.env['BENCH_ONLY']
   let worst = 0
   let answered = 0
+  let gateway: Started<{ port: number }> | undefined
   for (const name of floodNames) {
     if (only !== undefined && !name.includes(only)) continue
-    const { child, first } = await startChild<{ port: number }>(code, './gateway.child.ts', options) // none has the table of another
+    if (!bench.isSmoke) gateway?.child.disconnect() // so that none has the table of another
+    if (!bench.isSmoke || !gateway) gateway = await startChild<{ port: number }>(code, './gateway.child.ts', options)
+    const { child, first } = gateway
     const rounds = bench.size(2, Math.ceil(newsInAll / newsOf(name)))
     for (let round = 0; round < rounds; round++) {
       if (round === Math.min(20, rounds - 1)) await ask<Use>(child, 'watch') // the compiler needs some
@@ -34,8 +38,8 @@ async function floods(bench: BenchContext): Promise<void> {
         `  ${rounds} of ${name}: ${busyMaxMs.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} pages, ${stolen} left out`,
       )
     worst = Math.max(worst, busyMaxMs)
-    child.disconnect()
   }
+  gateway?.child.disconnect()
   engines.child.disconnect()
   bench.report({ id: 'gateway.flood_stall_max_ms', value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
 }
