@@ -1,14 +1,17 @@
 /**
  * How the command begins. The rest of it is some hundred files that Node opens at once; where so many may not be open it must still be
- * possible to say so, so this file imports nothing.
+ * possible to say so, so this file imports nothing that lies in a file.
  */
+import { setFlagsFromString } from 'node:v8'
+
 export interface Commands {
   runCommand(): Promise<void>
 }
 
 /** Rejects with whatever else is wrong with the files. */
-export async function begin(load: () => Promise<Commands>): Promise<void> {
+export async function begin(load: () => Promise<Commands>, command = process.argv[2]): Promise<void> {
   let commands: Commands
+  if (command === 'serve') compileAtOnce()
   try {
     commands = await load()
   } catch (error) {
@@ -21,4 +24,12 @@ export async function begin(load: () => Promise<Commands>): Promise<void> {
     return
   }
   await commands.runCommand()
+}
+
+/**
+ * Functions are compiled when they are loaded, not when they are first called: the first request of a process held the loop for up to 12 ms,
+ * most of it the compiler's (docs/decisions/0279-code-is-compiled-before-it-serves.md).
+ */
+export function compileAtOnce(): void {
+  setFlagsFromString('--no-lazy')
 }
