@@ -18,16 +18,23 @@ import { observeTokens } from './telemetry/token-meters.js'
 
 const open = houseOfEachTest()
 const service = new TokenService({ threads: 1 })
+/** One thread, and nobody waits for it. */
+const narrow = new TokenService({ threads: 1, queueMax: 0 })
 const failing = mkdtempSync(join(tmpdir(), 'warmroute-failing-'))
+const endless = mkdtempSync(join(tmpdir(), 'warmroute-endless-'))
 beforeAll(async () => {
+  cpSync('test/fixtures/tinyllama', endless, { recursive: true })
+  const loop = '{% for a in range(99999) %}'
+  writeFileSync(join(endless, 'chat_template.jinja'), loop + loop + '{% endfor %}{% endfor %}')
+  await narrow.setModel('endless', { path: endless })
   cpSync('test/fixtures/tinyllama', failing, { recursive: true })
   writeFileSync(join(failing, 'chat_template.jinja'), "{{ raise_exception('no: ' + messages[0].content) }}")
   await service.setModel('good', { path: 'test/fixtures/tinyllama' })
   await service.setModel('failing', { path: failing })
 })
 afterAll(async () => {
-  await service.close()
-  rmSync(failing, { recursive: true })
+  await Promise.all([service.close(), narrow.close()])
+  for (const folder of [failing, endless]) rmSync(folder, { recursive: true })
 })
 
 interface Said {
@@ -138,6 +145,27 @@ it.each(['are not to be shown', 'take turns, so that nobody looks at prompts'])(
     expect([...answer.headers.keys()].filter((it) => /^x-warmroute-(tokens|load-only)/.test(it))).toEqual([])
   },
 )
+
+it('tokens that are not made in time, and threads that are all at work, are said as well', async () => {
+  const late = createServiceTokenizer(narrow, { model: 'endless', deadlineMs: 300 })
+  const stop = new AbortController()
+  const said: (string | null)[] = []
+  const ask = async (url: string): Promise<void> => {
+    const answer = await post(url, '/v1/chat/completions', chatBody())
+    await answer.text()
+    said.push(answer.headers.get('x-warmroute-load-only'))
+  }
+  const { url } = await openKv({ tokenizer: late })
+  await ask(url)
+  const raw = Buffer.from(chatBody())
+  const other = narrow.tokenizeRequest('endless', 'chat', undefined, { raw, signal: stop.signal, deadlineMs: 60_000 })
+  await ask(url)
+  stop.abort(new Error('enough'))
+  await expect(other).rejects.toThrow('enough')
+  expect(said).toEqual(['deadline', 'busy'])
+  const { loadOnly } = narrow.counts.prompts['endless']!
+  expect(loadOnly).toMatchObject({ deadline: 1, busy: 1 })
+})
 
 async function openKv(
   model: Partial<ModelSpec>,
