@@ -37,7 +37,7 @@ function recorded(name: string): unknown {
 }
 
 const chats = recorded('chats') as RecordedChats
-const atRandom = ['random', 'numbers'].map((name) => ({
+const atRandom = ['random', 'numbers', 'typed', 'statements'].map((name) => ({
   name,
   ...(recorded(name) as { readonly values: Values; readonly cases: readonly Case[] }),
 }))

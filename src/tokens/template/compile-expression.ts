@@ -132,6 +132,7 @@ function compileName(name: string): Expression {
     const value = constants[name]
     return () => value
   }
+  if (name === 'self') throw new TemplateSyntaxError('a template that speaks of itself is not known')
   const number = numberOf(name)
   return (scope) => scope.get(number)
 }

@@ -21,6 +21,7 @@ const loopName = numberOf('loop')
 const callerName = numberOf('caller')
 const kwargsName = numberOf('kwargs')
 const varargsName = numberOf('varargs')
+const noNames: ReadonlyMap<string, Value> = new Map()
 
 /** `plans` are the loops whose turns may be replayed; those below are found only from the top of a template. */
 export function compileBlock(nodes: unknown, plans?: TurnPlans): Statement {
@@ -166,7 +167,7 @@ function compileSite(plan: TurnPlan | undefined, body: unknown): { body: Stateme
 
 function compileTarget(node: Node): (scope: Scope, value: Value, run: Run) => void {
   if (node.type === 'Identifier') {
-    const name = numberOf(node['value'] as string)
+    const name = numberOf(ownName(nameOf(node)))
     return (scope, value) => scope.set(name, value)
   }
   if (node.type === 'TupleLiteral') {
@@ -207,6 +208,14 @@ function compileSet(node: Node): Statement {
   }
 }
 
+/** Names that jinja2 sets. A block in which the template sets one, too, is not told of it, also where it reads it before. */
+const namesOfJinja = new Set(['caller', 'kwargs', 'loop', 'self', 'varargs'])
+
+function ownName(name: string): string {
+  if (namesOfJinja.has(name)) throw new TemplateSyntaxError(`what it means to set ${name} is not known`)
+  return name
+}
+
 /** What a block writes, instead of writing it. */
 function capture(body: Statement, scope: Scope, run: Run): string {
   run.step()
@@ -219,7 +228,7 @@ function capture(body: Statement, scope: Scope, run: Run): string {
 }
 
 function compileMacro(node: Node): Statement {
-  const name = numberOf((node['name'] as { readonly value: string }).value)
+  const name = numberOf(ownName(nameOf(node['name'])))
   const make = compileCallable(node['args'], node['body'])
   return (scope, run) => {
     scope.set(name, make(scope, run))
@@ -231,8 +240,8 @@ function compileMacro(node: Node): Statement {
 function compileCallable(args: unknown, body: unknown): (scope: Scope, run: Run) => Callable {
   const parameters = ((args ?? []) as readonly Node[]).map((node) =>
     node.type === 'Identifier'
-      ? { name: node['value'] as string, fallback: undefined }
-      : { name: (node['key'] as Node)['value'] as string, fallback: compile(node['value']) },
+      ? { name: ownName(nameOf(node)), fallback: undefined }
+      : { name: ownName(nameOf(node['key'])), fallback: compile(node['value']) },
   )
   for (const { name } of parameters) numberOf(name)
   const block = compileBlock(body)
@@ -283,15 +292,15 @@ function compileCallStatement(node: Node): Statement {
 
 /** To jinja2 it is the body of a call: what it sets is gone with it. */
 function compileGeneration(node: Node): Statement {
-  const body = compileBlock(node['body'])
+  const make = compileCallable([], node['body'])
   return (scope, run) => {
-    run.write(capture(body, new Scope(scope), run))
+    run.write(str(make(scope, run)([], noNames)))
     return goesOn
   }
 }
 
 function compileWith(node: Node): Statement {
-  const names = (node['names'] as readonly string[]).map(numberOf)
+  const names = (node['names'] as readonly string[]).map(ownName).map(numberOf)
   const values = (node['values'] as readonly Node[]).map(compile)
   const body = compileBlock(node['body'])
   return (scope, run) => {
@@ -306,7 +315,8 @@ function compileFilterStatement(node: Node): Statement {
   const body = compileBlock(node['body'])
   const apply = compileFilter(node['filter'] as Node)
   return (scope, run) => {
-    run.write(str(apply(capture(body, new Scope(scope), run), scope, run)))
+    const inner = new Scope(scope) // the filter's arguments are read where the block ends
+    run.write(str(apply(capture(body, inner, run), inner, run)))
     return goesOn
   }
 }

@@ -10,6 +10,7 @@ import {
   compare,
   dictEntries,
   dictGet,
+  dictHas,
   DictView,
   isDict,
   isEqual,
@@ -159,8 +160,7 @@ const dict: Readonly<Record<string, Method<Dict>>> = {
   ),
   get: method({ key: needed, default: null }, (self, [key, fallback]) => {
     if (!isHashable(key)) throw new TemplateError('unhashable type')
-    const found = dictGet(self, key)
-    return found === undefined ? fallback : found
+    return dictHas(self, key) ? dictGet(self, key) : fallback
   }),
   copy: method(none, (self) => self),
 }

@@ -9,6 +9,7 @@ import type { Value } from './values.js'
 import {
   compare,
   dictGet,
+  dictHas,
   DictView,
   float,
   isDict,
@@ -78,12 +79,20 @@ function addEscaped(left: Value, right: Value): Markup {
 const repeatMax = 1_000_000
 
 function multiply(left: Value, right: Value): Value {
-  const [text, times] = typeof left === 'string' ? [left, right] : [right, left]
-  if (typeof text === 'string' && typeof times === 'number' && Number.isInteger(times)) {
-    if (text.length * times > repeatMax) throw new TemplateError('a repeated string is too long')
-    return text.repeat(Math.max(0, times))
-  }
-  return arithmetic(left, right, '*')
+  return repeated(left, right) ?? repeated(right, left) ?? arithmetic(left, right, '*')
+}
+
+/** A text or list so many times, where this is one. */
+function repeated(whole: Value, times: Value): Value {
+  if (typeof whole !== 'string' && !(isList(whole) && !(whole instanceof DictView))) return undefined
+  const count = isFloat(times) || typeof times === 'bigint' ? undefined : toNumber(times)
+  if (count === undefined) return undefined
+  const length = whole.length * Math.max(0, count)
+  if (length > repeatMax) throw new TemplateError('what is repeated is too long')
+  if (typeof whole === 'string') return whole.repeat(Math.max(0, count))
+  spend(length >>> 3)
+  const kind = whole instanceof Tuple ? Tuple : Array
+  return kind.from({ length }, (_, index) => whole[index % whole.length])
 }
 
 /** `object.name`: an attribute first, then an item. */
@@ -111,10 +120,7 @@ export function itemOf(object: Value, key: Value): Value {
       return surrogates.test(object) ? charsOf(object).at(index) : object.at(index)
     }
   }
-  if (isDict(object)) {
-    const found = dictGet(object, key)
-    if (found !== undefined) return found
-  }
+  if (isDict(object) && dictHas(object, key)) return dictGet(object, key)
   return typeof key === 'string' ? attributeOf(object, key) : undefined
 }
 

@@ -72,6 +72,10 @@ function respell(tokens: readonly LexToken[]): LexToken[] {
   function refuseChosenItems(): void {
     let first = at
     while (tokens[first] && !isName(tokens[first], 'in')) first++
+    const { group } = tokens[at]!
+    for (let place = first; tokens[place] && tokens[place]!.type !== 'CloseStatement'; place++)
+      if (isName(tokens[place], 'else') && tokens[place]!.group === group)
+        throw new TemplateSyntaxError('a choice of items stands in parentheses')
     const last = ends.get(first + 1)
     if (tokens[first + 1]?.type !== 'OpenParen' || last === undefined) return
     if (isLoneChoice(tokens.slice(first + 2, last)))

@@ -61,6 +61,9 @@ describe('renders what Python renders', () => {
 
 // What Python would render and we do not know how: no text is better than another one.
 it.each([
+  '{{ self }}',
+  '{% set loop = 1 %}',
+  '{% macro m(caller) %}{% endmacro %}',
   "{{ '%05.2f' % f }}",
   "{{ '%x' % i }}",
   "{{ '%d' % g }}",
@@ -214,3 +217,20 @@ it('joins lists up to a length', () => {
   expect(render(source, { lists: [long, [2]] })).toBe('40001')
   expect(outcome(source, { lists: [long, long] })).toEqual({ error: true })
 })
+
+// As jinja2 3.1.6 renders them.
+it.each([
+  ['{{ [1, 2] * 2 }}{{ -1 * [1] }}{{ (1, 2) * true }}{{ true * "a" }}', '[1, 2, 1, 2][](1, 2)a'],
+  ['{{ {"a": missing, "items": missing}.get("a") }}|{{ {"items": missing}["items"] }}', '|'],
+  ['{% filter replace("a", x) %}a{% set x = "c" %}{% endfilter %}', 'c'],
+  ['{% generation %}{{ kwargs }}{{ varargs }}{% endgeneration %}', '{}()'],
+])('%s', (source, text) => {
+  expect(render(source, { x: 'b' })).toBe(text)
+})
+
+it.each(['{{ dict(missing, a=1) }}', '{{ [0] * 600000 * 2 }}', '{% for x in y if y else [1] %}{% endfor %}'])(
+  'refuses what jinja2 refuses, and what is too long: %s',
+  (source) => {
+    expect(outcome(source, {})).toEqual({ error: true })
+  },
+)

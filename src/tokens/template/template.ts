@@ -91,7 +91,7 @@ function range(args: readonly Value[], named: ReadonlyMap<string, Value>): Value
 
 /** `dict(...)`: of a mapping, then of names. */
 function dictOf(args: readonly Value[], named: ReadonlyMap<string, Value>): Map<Value, Value> {
-  const [first = {}, ...more] = args
+  const [first, ...more] = args.length === 0 ? [{}] : args
   if (!isDict(first) || more.length > 0) throw new TemplateError('dict wants a mapping')
   return new Map<Value, Value>([...dictEntries(first), ...named])
 }
