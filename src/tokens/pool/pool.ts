@@ -154,8 +154,8 @@ export class TokenPool {
   /** A thread that a task took with it may still answer until it has ended, and would be given another task. */
   async #free(slot: Tinypool, thread: Thread | undefined): Promise<void> {
     const isLost = thread !== undefined && !hasThread(slot, thread)
+    this.#watch(slot) // now: one that is there in its place may end before it
     if (isLost) await thread.terminate() // it does already; this says when it has
-    this.#watch(slot)
     const [begin] = this.#waiting
     if (!begin) {
       if (isLost) this.#idle.unshift(slot)
