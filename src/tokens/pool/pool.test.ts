@@ -2,7 +2,7 @@
 import { getEventListeners, once } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
-import { afterEach, expect, it, vi } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import { plainRules } from '../chat/build-prompt.js'
 import type { LoadedModel } from '../model/loaded-model.js'
