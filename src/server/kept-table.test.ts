@@ -27,6 +27,28 @@ it('ages are told apart for longer than anybody needs', () => {
   }
 })
 
+it('a text that V8 need not have is known in every age, and not kept', () => {
+  const table = new KeptTable()
+  const hash = hashOf(table, 'a text')
+  table.look(hash)
+  for (let age = 1; age < 130; age++) {
+    table.collected()
+    expect(table.look(hash)).toBe('known')
+  }
+})
+
+it('the share of all requests is 65,536', () => {
+  const table = new KeptTable()
+  expect([table.hasRoom(65_536), table.hasRoom(65_537)]).toEqual([true, false])
+})
+
+it('each of many texts counts once, whatever its hash', () => {
+  const table = new KeptTable(64)
+  for (let text = 0; text < 64; text++)
+    for (let again = 0; again < 3; again++) table.keep(hashOf(table, `text ${text}`))
+  expect([table.hasRoom(0), table.hasRoom(1)]).toEqual([true, false])
+})
+
 it('a text counts once between two collections, and one that has no hash each time', () => {
   const table = new KeptTable(3)
   const hash = hashOf(table, 'a text')

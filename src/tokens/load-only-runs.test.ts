@@ -26,11 +26,15 @@ it('a few in a row without tokens are a model without tokens, until as many had 
 it('what lies with the request says nothing of the model', () => {
   const ofRequests = [
     'media-image',
+    'media-audio',
+    'media-video',
+    'media-other',
     'embeddings',
     'stored-response',
     'request-template',
     'malformed',
     'too-long',
+    'other-route',
   ] as const
   for (const reason of ofRequests) expect(saidAfter(Array.from({ length: 9 }, () => reason)).at(-1)).toBeUndefined()
   expect(saidAfter(['template-failed', 'media-image', 'template-failed', 'malformed', 'template-failed']).at(-1)).toBe(
@@ -39,6 +43,7 @@ it('what lies with the request says nothing of the model', () => {
 })
 
 it('keeps the reason by which it began, whatever else goes wrong meanwhile', () => {
+  expect(saidAfter(['deadline', 'deadline', 'busy']).at(-1)).toBe('chat: busy')
   expect(saidAfter(['deadline', 'deadline', 'deadline', 'busy', 'deadline', 'busy']).at(-1)).toBe('chat: deadline')
 })
 

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { isLongBody, spellInSlices, weightLeft } from './long-body.js'
 import { parsePythonJson } from './template/python-json.js'
 import { Float } from './template/values.js'
+import { turnsDuring } from './turns.case.js'
 
 const spelled = async (body: object, chunk?: number): Promise<string> =>
   Buffer.from(await spellInSlices(body, chunk === undefined ? {} : { chunk })).toString('utf8')
@@ -103,6 +104,42 @@ describe('a body that is spelled in slices', () => {
     await expect(spellInSlices(wide)).rejects.toMatchObject({ code: 'WR_TOKENS_TEXT_TOO_LONG' })
   })
 
+  it('is deep up to a bound, and long up to another', async () => {
+    const nested = (depth: number): unknown[] => {
+      let list: unknown[] = []
+      for (let at = 1; at < depth; at++) list = [list]
+      return list
+    }
+    expect(await spelled(nested(10_000))).toBe('['.repeat(10_000) + ']'.repeat(10_000))
+    await expect(spelled(nested(10_001))).rejects.toThrow(RangeError)
+    const long = 'x'.repeat((16 << 20) - 4)
+    expect(await spellInSlices([long])).toHaveLength(16 << 20)
+    await expect(spellInSlices([`${long}x`])).rejects.toMatchObject({ code: 'WR_TOKENS_TEXT_TOO_LONG' })
+  })
+
+  it('has all of its characters, however many bytes they take', async () => {
+    const body = { a: '好'.repeat(400_000), b: Array.from({ length: 50_000 }, () => 'é好') }
+    expect(await spelled(body)).toBe(JSON.stringify(body))
+  })
+
+  it('lets others have their turn before, while and after it is spelled', async () => {
+    let isRead = false
+    const watched = {
+      get a() {
+        return (isRead = true)
+      },
+    }
+    const spelling = spelled(watched)
+    expect(isRead).toBe(false)
+    expect(await spelling).toBe('{"a":true}')
+    // Values that are left out: of them no text grows by which anybody would look at the clock.
+    const left = Object.fromEntries(Array.from({ length: 2000 }, (_, at) => [`key ${at}`, undefined]))
+    const looked = await turnsDuring(() => spelled(Array.from({ length: 300 }, () => left)))
+    expect(looked.turns).toBeGreaterThan(4)
+    const joined = await turnsDuring(() => spellInSlices(['x'.repeat(15 << 20)]))
+    expect(joined.turns).toBeGreaterThanOrEqual(30) // a block of 512 KB for each
+  })
+
   it('ends when nobody wants it any more', async () => {
     const stop = new AbortController()
     const spelling = spellInSlices(
@@ -130,6 +167,13 @@ describe('a body is long', () => {
     { says: '1,000 messages', body: { messages: many(1000, { role: 'user', content: 'a' }) }, isLong: false },
   ])('by $says: $isLong', ({ body, isLong }) => {
     expect(isLongBody(body)).toBe(isLong)
+  })
+
+  it('by one unit or byte more than its bound', () => {
+    const units = (512 << 10) - 64 - 6 - 16 - 16 // an object, the name of a field, its text
+    const texts = [units, units + 1].map((length) => isLongBody({ prompt: 'x'.repeat(length) }))
+    const bytes = [512 << 10, (512 << 10) + 1].map((length) => isLongBody({}, new Uint8Array(length)))
+    expect([texts, bytes]).toEqual([[false, true], [false, true]]) // biome-ignore format: short
   })
 
   it('by its bytes alone, where it has any', () => {

@@ -12,6 +12,7 @@ it('is read as the object would be', () => {
   expect(object['toString']).toBeUndefined()
   expect('stream' in object).toBe(true)
   expect('toString' in object).toBe(false)
+  expect(Symbol('a') in unkept(new Map([['Symbol(a)', 1]]))).toBe(false)
   expect(Object.hasOwn(object, 'constructor')).toBe(true)
   expect(Object.hasOwn(object, 'hasOwnProperty')).toBe(false)
   const { stream, ...rest } = object

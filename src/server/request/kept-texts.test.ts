@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { KeptTable } from '../kept-table.js'
 import { NewTexts, textsLeft } from './kept-texts.js'
 
 let cases = 0
@@ -37,6 +38,36 @@ it('texts of more than ten characters do not count, whatever is in them', () => 
   expect(admits(freshOf(2000, (text) => `${text}, and`))).toBe(true)
   expect(admits(freshOf(2000, (text) => `${'\\"'.repeat(60)}${text}`))).toBe(true)
   expect(admits(freshOf(500, (text) => `${'"'.repeat(700)}${text}`))).toBe(true)
+})
+
+it('texts that differ in what is escaped are different ones', () => {
+  const escapes = ['\\n', '\\t', '\\r', '\\b', '\\f']
+  const texts = escapes.flatMap((a) => escapes.flatMap((b) => escapes.map((c) => `"${a}${b}${c}"`)))
+  const ofThree = (count: number): boolean =>
+    new NewTexts(new KeptTable()).admits(Buffer.from(`[${texts.slice(0, count).join()}]`))
+  expect([ofThree(64), ofThree(65)]).toEqual([true, false])
+})
+
+it('a name is one, however far from its colon', () => {
+  const named = (count: number): boolean => {
+    const fields = freshOf(count, (name) => `"a longer name ${name}" \t\n : 1`)
+    return new NewTexts(new KeptTable()).admits(Buffer.from(`{${fields.join()}}`))
+  }
+  expect([named(64), named(65)]).toEqual([true, false])
+})
+
+it('a long text ends where it does, also behind a backslash', () => {
+  const bytes = Buffer.from(JSON.stringify([`${'x'.repeat(80)}\\`, 'b', `${'x'.repeat(80)}\\"`, 'c']))
+  expect(textsLeft(bytes, 0, bytes.length, 10)).toBe(6)
+  expect(textsLeft(bytes, 0, bytes.length, 1)).toBe(-1) // where that is settled nobody reads on
+})
+
+it('the outline has the fields of all parts, and the longest name', () => {
+  const texts = new NewTexts()
+  const part = (...names: number[]): Buffer =>
+    Buffer.from(JSON.stringify(Object.fromEntries(names.map((length) => ['n'.repeat(length), 1]))))
+  expect(texts.admits(part(100, 80)) && texts.admits(part(70))).toBe(true)
+  expect(texts.outline).toMatchObject({ fields: 3, nameBytes: 100 })
 })
 
 it('the parts of a body have one measure together', () => {

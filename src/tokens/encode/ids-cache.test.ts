@@ -95,3 +95,17 @@ it('keeps what is used, however much else comes and goes', () => {
   expect([...out.subarray(0, 2)]).toEqual([5, 6])
   expect(cache.counts.evictions).toBeGreaterThan(4000)
 })
+
+it('has nothing any more once it is cleared', () => {
+  const cache = new IdsCache(4096, 64)
+  const keyOf = (index: number): Uint8Array => Uint8Array.of(index, index >>> 8)
+  const out = new Uint32Array(8)
+  const read = (index: number): number => cache.read(index, keyOf(index), 0, 2, out, 0)
+  for (let index = 0; index < 100; index++) cache.write(index, keyOf(index), 0, 2, out, 0, 1)
+  for (let index = 0; index < 5; index++) expect(read(index)).toBe(1) // these move to the young ones
+  expect(cache.counts.evictions).toBe(0)
+  cache.clear()
+  expect([cache.entryCount, cache.byteLength, read(1), read(99)]).toEqual([0, 0, -1, -1])
+  cache.write(1, keyOf(1), 0, 2, out, 0, 1)
+  expect(cache.entryCount).toBe(1)
+})

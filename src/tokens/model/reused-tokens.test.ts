@@ -184,6 +184,7 @@ it('a text that is too long to be looked at on the loop has the special tokens a
   expect(specialsBefore).toHaveLength(1)
   expect(Buffer.from(wrapped.buffer, 4).equals(Buffer.from(bare.buffer))).toBe(true)
   expect(wrapped[0]).toBe(specialsBefore[0])
+  expect(model.counts.texts).toEqual({ hits: 0, misses: 0, evictions: 0 }) // nor is it looked for
 }, 60_000)
 
 describe('a text that its normaliser changes', () => {

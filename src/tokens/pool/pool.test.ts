@@ -71,6 +71,16 @@ async function bothThreads(pool: CountedPool): Promise<void> {
     await Promise.all([1, 2, 3, 4].map((at) => encode(pool, prose(20_000, at))))
 }
 
+/** Until the thread is the one that gets the next task where both are free. */
+async function makeNext(pool: CountedPool, { threadId }: Worker): Promise<void> {
+  for (let isNext = false; !isNext; ) {
+    await Promise.all([encode(pool, 'hello'), encode(pool, prose(200_000, 1))]) // they change places
+    const before = pool.encodedBy.get(threadId)!
+    await encode(pool, 'hello')
+    isNext = pool.encodedBy.get(threadId) !== before
+  }
+}
+
 it('each of many texts at once gets its own ids, in its own model, from two threads', async () => {
   const pool = open({ threads: 2, queueMax: 100 })
   const encoders = { tiny: realTokenizer('tinyllama').newEncoder(), gpt2: realTokenizer('gpt2').newEncoder() }
@@ -166,13 +176,7 @@ it('a task goes to a thread that is there, and not to one that has yet to start 
   const stop = new AbortController()
   await bothThreads(pool)
   const [first] = threads // the one that is replaced at once
-  const id = first!.threadId
-  for (let isNext = false; !isNext; ) {
-    await Promise.all([encode(pool, 'hello'), encode(pool, prose(200_000, 1))]) // they change places
-    const before = pool.encodedBy.get(id)!
-    await encode(pool, 'hello')
-    isNext = pool.encodedBy.get(id) !== before
-  }
+  await makeNext(pool, first!)
   const held = expect(hold(pool, { signal: stop.signal })).rejects.toThrow('gone')
   const exit = once(first!, 'exit')
   stop.abort(new Error('gone'))
@@ -180,6 +184,46 @@ it('a task goes to a thread that is there, and not to one that has yet to start 
   await setImmediate()
   await encode(pool, 'hello')
   expect(pool.encodedBy.size).toBe(2)
+}, 60_000)
+
+it('a task goes to a thread that is there, and not to one that ended while it had nothing to do', async () => {
+  const threads = startedThreads()
+  const pool = open({ threads: 2 })
+  await bothThreads(pool)
+  await makeNext(pool, threads[1]!) // the one that is not replaced before it is needed
+  await threads[1]!.terminate()
+  await encode(pool, 'hello')
+  expect(threads).toHaveLength(2)
+}, 60_000)
+
+it('a thread that ends before its first task is replaced, and so is the one in its place', async () => {
+  const threads = startedThreads()
+  const pool = open({ threads: 1 })
+  await setImmediate()
+  await threads[0]!.terminate()
+  const wanted = await encode(pool, 'hello')
+  threads.at(-1)!.emit('error', new Error('lost with nothing to do'))
+  await setImmediate()
+  await threads.at(-1)!.terminate()
+  expect(await encode(pool, 'hello')).toEqual(wanted)
+}, 20_000)
+
+it('a thread is watched once, however many tasks it has', async () => {
+  const threads = startedThreads()
+  const pool = open({ threads: 1 })
+  await encode(pool, 'the thread is there')
+  const listeners = (): number => threads[0]!.listenerCount('exit')
+  const before = listeners()
+  for (let round = 0; round < 3; round++) await encode(pool, 'hello')
+  expect([before > 0, listeners()]).toEqual([true, before])
+}, 60_000)
+
+it('64 tasks may wait where nothing else is said', async () => {
+  const pool = open({ threads: 1 })
+  const gone = Promise.allSettled(Array.from({ length: 65 }, () => hold(pool)))
+  await expect(hold(pool)).rejects.toMatchObject({ code: 'WR_TOKENS_BUSY', details: { waiting: 65 } })
+  await pool.close()
+  await gone
 }, 60_000)
 
 it('a thread that ends without a word fails its task at once, and is replaced also where it had none', async () => {

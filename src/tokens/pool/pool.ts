@@ -69,7 +69,7 @@ export class TokenPool {
       })
       this.#watch(slot)
     }
-    this.#idle = this.#slots.toReversed()
+    this.#idle = [...this.#slots]
   }
 
   /** Tasks that run or wait. */
@@ -83,7 +83,6 @@ export class TokenPool {
     options: TaskOptions,
   ): Promise<TaskTypes[Name]['result']> {
     options.signal?.throwIfAborted()
-    if (this.#isClosed) throw closed()
     if (this.#running >= (options.isSmall ? this.#tasksMax * smallShare : this.#tasksMax)) {
       this.counts.refused++
       throw new WarmrouteError('WR_TOKENS_BUSY', { waiting: this.#running })
@@ -137,11 +136,7 @@ export class TokenPool {
 
   /** Waits for a thread. */
   #turn(signal: AbortSignal): Promise<Tinypool> {
-    return new Promise((resolve, reject) => {
-      const begin = (slot: Tinypool): void => {
-        signal.removeEventListener('abort', leave)
-        resolve(slot)
-      }
+    return new Promise((begin, reject) => {
       const leave = (): void => {
         this.#waiting.delete(begin)
         reject(signal.reason as Error)

@@ -130,6 +130,32 @@ it('a text that goes on from another has its own marks behind what they share', 
   }
 })
 
+it.each([
+  [1, 0],
+  [0, 1],
+])('and those of a text with special tokens around it: %d, %d', (specialsBefore, specialsAfter) => {
+  // biome-ignore format: short
+  const texts = new RememberedTexts(1 << 20)
+  const bytes = bytesOf(300)
+  const stored = texts.add({ ...remembered(bytes), specialsBefore, specialsAfter }, texts.find(bytes, true))
+  const other = bytes.slice()
+  other[50]! ^= 1
+  expect(texts.findAfter(stored, other, 50).marks).toEqual(texts.find(other, true).marks)
+})
+
+it('a short text is not kept, and a longer one with its marks is not taken for it', () => {
+  const texts = new RememberedTexts(1 << 20)
+  const short = bytesOf(127)
+  texts.add(remembered(short), texts.find(short, false))
+  expect(texts.count).toBe(0)
+  const long = bytesOf(5000)
+  texts.add(remembered(long.slice(0, 1500)), texts.find(long, false))
+  expect(texts.count).toBe(1)
+  expect(texts.find(long, false).match?.common).toBe(1500)
+  texts.clear()
+  expect([texts.count, texts.markCount]).toEqual([0, 0])
+})
+
 it('a text that only begins like another leaves it where it is; one that goes on from it takes its place', () => {
   const texts = new RememberedTexts(1 << 20)
   const bytes = bytesOf(3000)

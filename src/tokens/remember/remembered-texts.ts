@@ -144,7 +144,6 @@ export class RememberedTexts {
 
   clear(): void {
     this.#texts.clear()
-    this.#byMark.clear()
   }
 
   #forget(text: RememberedText, key: number, reason: string): void {

@@ -20,6 +20,12 @@ describe('what is kept', () => {
     expect(heavy! - plain!).toBeGreaterThanOrEqual(9 * 1000)
   })
 
+  it('is nothing where it may have no bytes, and nothing is looked for', () => {
+    const prefixes = new RenderedPrefixes<Kept>(0)
+    const { keep: keeps } = prefixes.render(template, { messages: noted('') }, options)
+    expect([keeps, prefixes.counts.misses]).toEqual([undefined, 0])
+  })
+
   it('counts messages that no loop goes through', () => {
     const rest = new Template(
       parseTemplate('{% set rest = messages[1:] %}{% for m in rest %}{{ m.content }}{% endfor %}'),
