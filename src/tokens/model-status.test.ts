@@ -26,7 +26,7 @@ function engineWith(trouble: string | undefined): EngineTokens {
   return engine
 }
 const [well, mute] = [engineWith(undefined), engineWith('it answers 500')]
-const whole = { asks: 'whole', reason: well.wholeReason }
+const whole: Partial<ModelStatus> = { asks: 'whole', reason: well.wholeReason }
 
 it.each<{ says: string; source: TokenSource | undefined; status?: Partial<ModelStatus>; wanted: Partial<ModelStatus> }>(
   [
