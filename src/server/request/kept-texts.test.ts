@@ -59,6 +59,7 @@ it('a name is one, however far from its colon', () => {
 it('a long text ends where it does, also behind a backslash', () => {
   const bytes = Buffer.from(JSON.stringify([`${'x'.repeat(80)}\\`, 'b', `${'x'.repeat(80)}\\"`, 'c']))
   expect(textsLeft(bytes, 0, bytes.length, 10)).toBe(6)
+  expect(admits([`${'x'.repeat(80)}\\`, ...freshOf(65)])).toBe(false) // or they would be taken for what stands between them
   expect(textsLeft(bytes, 0, bytes.length, 1)).toBe(-1) // where that is settled nobody reads on
 })
 
