@@ -38,3 +38,26 @@ it('a model has caches of the size that it was given, and texts no longer than i
   const long = await service.tokenizeRequest('bounded', 'completions', { prompt: prose(5001, 1) })
   expect(long).toMatchObject({ loadOnly: 'too-long' })
 }, 60_000)
+
+it('what was counted of a model outlives its source, and what was shown of that does not', async () => {
+  await service.setModel('counted', { path: tinyllamaFolder })
+  await service.tokenizeRequest('counted', 'completions', { prompt: 'a few words' })
+  for (let prompt = 0; prompt < 4; prompt++) service.counted('counted', 1, 2)
+  expect(service.status('counted').trouble).toContain('otherwise')
+  await service.setModel('counted', { path: tinyllamaFolder })
+  expect(service.status('counted').trouble).toBeUndefined()
+  expect(service.counts.prompts['counted']).toMatchObject({
+    tokenized: { 'tokenizer/proven': 1 },
+    counted: { different: 4 },
+  })
+  service.removeModel('counted')
+  await service.setModel('counted', { path: tinyllamaFolder })
+  expect(service.counts.prompts['counted']).toMatchObject({ tokenized: {}, counted: { different: 0 } })
+})
+
+it('a model that was removed is not brought back by what still searches for it', async () => {
+  const searching = service.setModel('removed', { path: tinyllamaFolder })
+  service.removeModel('removed')
+  expect(await searching).toMatchObject({ source: 'none' })
+  expect(service.modelNames).not.toContain('removed')
+})

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import type { RealTokenizer } from '../real-tokenizers.case.js'
 import { changedTokenizer, realTokenizer } from '../real-tokenizers.case.js'
 import type { AddedTokenEntry } from '../vocabulary/tokenizer-file.js'
-import { lastCut } from './boundaries.js'
+import { Boundaries, joinCuts, lastCut } from './boundaries.js'
 
 function added(id: number, content: string, flags: Partial<AddedTokenEntry>): AddedTokenEntry {
   return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true, ...flags }
@@ -182,4 +182,24 @@ it('a word mark costs the sections before it no boundary', () => {
   encoder.encode(`${words}</s>▁`)
   expect([...encoder.boundaries.take()]).toEqual(wanted)
   expect(wanted.length).toBeGreaterThan(0)
+})
+
+it('finds the last cut that is not behind a limit', () => {
+  const cuts = Uint32Array.of(10, 3, 60, 9)
+  expect([9, 10, 59, 60, 61].map((limit) => lastCut(cuts, limit))).toEqual([-1, 0, 0, 1, 1])
+})
+
+it('moves the cuts of a rest behind those that are kept', () => {
+  const [known, rest] = [Uint32Array.of(10, 3, 60, 9), Uint32Array.of(5, 2, 7, 4, 9, 9)]
+  expect([...joinCuts(known, 0, rest, 2, 10)]).toEqual([10, 3, 15, 5, 17, 7])
+  expect([...joinCuts(known, -1, rest, 2, 0)]).toEqual([5, 2, 7, 4])
+})
+
+it('keeps any number of boundaries, and none that lies close behind another', () => {
+  const boundaries = new Boundaries()
+  for (let at = 0; at < 40_000; at += 24) boundaries.add(at, at / 24)
+  const pairs = [...boundaries.take()]
+  const offsets = pairs.filter((_, index) => index % 2 === 0)
+  expect([offsets.length, offsets[0], offsets.at(-1)]).toEqual([272, 24, 39_816])
+  expect(pairs.filter((_, index) => index % 2 === 1)).toEqual(offsets.map((at) => at / 24))
 })
