@@ -15,7 +15,8 @@ const newsInAll = 1_200_000
 async function floods(bench: BenchContext): Promise<void> {
   const code = bench.isSmoke ? sources : compileSources()
   const engines = await startChild<{ ports: number[] }>(code, './engines.child.ts')
-  const options = { ports: engines.first.ports, isExact: true }
+  const asked = await startChild<{ urls: Readonly<Record<string, string>> }>(code, './asked-engines.child.ts')
+  const options = { ports: engines.first.ports, isExact: true, askedUrls: asked.first.urls }
   const only = process.env['BENCH_ONLY']
   let worst = 0
   let answered = 0
@@ -32,14 +33,23 @@ async function floods(bench: BenchContext): Promise<void> {
       if (status !== 200) throw new Error(`a flood of ${name}: status ${status}`)
       answered++
     }
-    const { busyMaxMs = 0, collectedMs, faults, stolen } = await ask<Use>(child, 'use')
+    const { busyMaxMs = 0, collectedMs, faults, stolen, prompts } = await ask<Use>(child, 'use')
     if (!bench.isSmoke)
       console.error(
-        `  ${rounds} of ${name}: ${busyMaxMs.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} pages, ${stolen} left out`,
+        `  ${rounds} of ${name}: ${busyMaxMs.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} pages, ${stolen} left out, ${shown(prompts)}`,
       )
     worst = Math.max(worst, busyMaxMs)
   }
   gateway?.child.disconnect()
   engines.child.disconnect()
+  asked.child.disconnect()
   bench.report({ id: 'gateway.flood_stall_max_ms', value: worst, unit: 'ms', spread: 0, checksum: String(answered) })
+}
+
+/** What became of their tokens: a flood that is refused would measure something else. */
+function shown(prompts: Use['prompts']): string {
+  return Object.entries(prompts)
+    .filter(([, count]) => count > 0)
+    .map(([what, count]) => `${count} ${what}`)
+    .join(', ')
 }

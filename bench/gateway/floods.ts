@@ -1,21 +1,11 @@
 /** Small requests, each of which brings V8 texts and names that it never had: one is nothing, and thousands fill the table in which it keeps them. */
 import { randomFrom } from '../tokens/texts.js'
+import { askedKinds } from './asked-floods.js'
+import type { Fresh, Kind } from './flood.js'
+import { ask } from './flood.js'
 import type { Sent } from './send.js'
 
 const [chat, completions] = ['/v1/chat/completions', '/v1/completions']
-
-/** Words that nobody had before, and what is made of them. */
-interface Fresh {
-  readonly words: <T>(count: number, make: (word: string) => T) => T[]
-  readonly named: (count: number, value: unknown) => object
-  readonly messages: readonly object[]
-}
-
-interface Kind {
-  /** New ones in a request. */
-  readonly news: number
-  readonly make: (fresh: Fresh, news: number) => Sent
-}
 
 /** By what is new in them. */
 const kinds: Readonly<Record<string, Kind>> = {
@@ -92,7 +82,9 @@ const kinds: Readonly<Record<string, Kind>> = {
   },
 }
 
-export const floodNames: readonly string[] = Object.keys(kinds)
+const allKinds: Readonly<Record<string, Kind>> = { ...kinds, ...askedKinds }
+
+export const floodNames: readonly string[] = Object.keys(allKinds)
 
 /** Another one for every seed. */
 export function floodRequest(name: string, seed: number): Sent {
@@ -100,16 +92,12 @@ export function floodRequest(name: string, seed: number): Sent {
   const word = (): string => Array.from({ length: 7 }, () => String.fromCharCode(0x61 + random(26))).join('')
   const words: Fresh['words'] = (count, make) => Array.from({ length: count }, () => make(word()))
   const named: Fresh['named'] = (count, value) => Object.fromEntries(words(count, (name) => [name, value]))
-  const { news, make } = kinds[name]!
+  const { news, make } = allKinds[name]!
   return make({ words, named, messages: [{ role: 'user', content: `hello ${word()}` }] }, news)
 }
 
 export function newsOf(name: string): number {
-  return kinds[name]!.news
-}
-
-function ask(path: string, body: object, headers?: Sent['headers']): Sent {
-  return { path, body: Buffer.from(JSON.stringify({ model: 'm', ...body })), ...(headers && { headers }) }
+  return allKinds[name]!.news
 }
 
 function toolOf(properties: object): object {

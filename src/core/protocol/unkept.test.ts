@@ -3,7 +3,7 @@ import { runInNewContext } from 'node:vm'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { parseLosslessJson, parseUnkeptJson } from './lossless-json.js'
-import { entriesOf, unkept } from './unkept.js'
+import { entriesOf, fieldsBehind, filtered, merged, unkept } from './unkept.js'
 
 it('is read as the object would be', () => {
   const object = unkept(new Map<string, unknown>([['stream', true], ['__proto__', 1], ['constructor', undefined]])) // biome-ignore format: short
@@ -41,6 +41,22 @@ it('says its names, as a usual object does', () => {
   const entries = [['b', 1], ['a', 2], ['7', 3]] as const // biome-ignore format: short
   expect([...entriesOf(unkept(new Map(entries)))]).toEqual(entries) // in the order in which they came
   expect([...entriesOf({ b: 1, a: 2 })]).toEqual([['b', 1], ['a', 2]]) // biome-ignore format: short
+})
+
+it('is merged with others as usual objects are', () => {
+  const [base, more] = [
+    { a: 1, b: 2 },
+    { c: 3, a: 4 },
+  ]
+  const asMap = (object: object): Readonly<Record<string, number>> => unkept(new Map(Object.entries(object)))
+  expect(fieldsBehind(merged(base, more))).toBeUndefined()
+  for (const all of [merged(base, more), merged(asMap(base), more), merged(base, asMap(more))])
+    expect([...entriesOf(all)]).toEqual([['a', 4], ['b', 2], ['c', 3]]) // biome-ignore format: short
+  expect(fieldsBehind(merged(base, asMap(more)))).toBeInstanceOf(Map)
+  for (const object of [base, asMap(base)])
+    expect([...entriesOf(filtered(object, (name, value) => name !== 'a' && value === 2))]).toEqual([['b', 2]])
+  expect(fieldsBehind(filtered(base, () => true))).toBeUndefined()
+  expect(fieldsBehind(filtered(asMap(base), () => true))).toBeInstanceOf(Map)
 })
 
 // Goal: nothing is read otherwise than `JSON.parse`, or the lossless reader, would. Method: any JSON, spelled by JSON.stringify, with and without spaces.

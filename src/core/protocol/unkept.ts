@@ -14,8 +14,24 @@ export function unkept<T>(fields: ReadonlyMap<string, T>): Fields<T> {
 
 /** Names and values, of a usual object, too. */
 export function entriesOf<T>(object: Fields<T>): Iterable<readonly [name: string, value: T]> {
-  const fields = (object as { readonly [fieldsOf]?: ReadonlyMap<string, T> })[fieldsOf]
-  return fields ?? Object.entries(object)
+  return fieldsBehind(object) ?? Object.entries(object)
+}
+
+/** The map that it stands for; undefined of a usual object. */
+export function fieldsBehind<T>(object: Fields<T>): ReadonlyMap<string, T> | undefined {
+  return (object as { readonly [fieldsOf]?: ReadonlyMap<string, T> })[fieldsOf]
+}
+
+/** `{ ...base, ...more }`: of what was in a map V8 keeps nothing here either. */
+export function merged<T>(base: Fields<T>, more: Fields<T>): Fields<T> {
+  if (!fieldsBehind(base) && !fieldsBehind(more)) return { ...base, ...more }
+  return unkept(new Map([...entriesOf(base), ...entriesOf(more)]))
+}
+
+/** Those of its fields that `isWanted` says yes to. */
+export function filtered<T>(object: Fields<T>, isWanted: (name: string, value: T) => boolean): Fields<T> {
+  const wanted = [...entriesOf(object)].filter(([name, value]) => isWanted(name, value))
+  return fieldsBehind(object) ? unkept(new Map(wanted)) : Object.fromEntries(wanted)
 }
 
 /** One for all: nothing is ever written to it. */

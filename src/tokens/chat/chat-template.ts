@@ -1,4 +1,5 @@
 /** The chat templates of one model: which one a request takes, and what every rendering of it is given. */
+import { merged } from '../../core/protocol/index.js'
 import type { Node } from '../template/node.js'
 import type { RenderedPrefixes, Rendering } from '../template/rendered-prefixes.js'
 import type { RenderOptions } from '../template/template.js'
@@ -10,6 +11,7 @@ import type { Value } from '../template/values.js'
 import type { ContentFormats } from './content-format.js'
 import type { TemplateHabits } from './converted.js'
 import type { Dialect } from './request.js'
+import { asRecord, asValue } from './request.js'
 import { habitsOf } from './template-habits.js'
 import { detectContentFormats } from './content-format.js'
 
@@ -111,7 +113,10 @@ function variablesOf(
     ? markFinal(input.messages)
     : { messages: input.messages, final: undefined }
   const { kwargs, tools, documents, addGenerationPrompt } = input
-  return { variables: { ...kwargs, messages, tools, documents, add_generation_prompt: addGenerationPrompt }, final }
+  return {
+    variables: merged(kwargs, { messages, tools, documents, add_generation_prompt: addGenerationPrompt }),
+    final,
+  }
 }
 
 /** transformers appends a mark to the last message and cuts the text there, so that what follows the message is left out. */
@@ -122,11 +127,12 @@ function markFinal(messages: RenderInput['messages']): { messages: RenderInput['
     return { messages: [...messages.slice(0, -1), { ...last, content: content + tag }], final: content }
   }
   if (Array.isArray(content)) {
-    const parts = content as readonly Readonly<Record<string, Value>>[]
-    const at = parts.findLastIndex((part) => typeof part['text'] === 'string')
-    if (at >= 0) {
-      const final = parts[at]!['text'] as string
-      const marked = parts.with(at, { ...parts[at], text: final + tag })
+    const parts = content as readonly Value[]
+    const at = parts.findLastIndex((part) => typeof asRecord(part)?.['text'] === 'string')
+    const part = asRecord(parts[at])
+    if (part) {
+      const final = part['text'] as string
+      const marked = parts.with(at, asValue(merged(part, { text: final + tag })))
       return { messages: [...messages.slice(0, -1), { ...last, content: marked }], final }
     }
   }

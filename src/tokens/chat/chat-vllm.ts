@@ -1,11 +1,12 @@
 /** How vLLM shapes a chat before its template sees it. Follows vLLM 0.32.0; every rule here is in the recorded requests. */
+import { filtered, merged } from '../../core/protocol/index.js'
 import { JsonError, parsePythonJson } from '../template/python-json.js'
 import type { Value } from '../template/values.js'
 import { isDict } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
 import { mediaError } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
-import { asList, asRecord, asSwitch, isCutAtLimit, malformed, readTruncation } from './request.js'
+import { asList, asRecord, asSwitch, asValue, isCutAtLimit, malformed, readTruncation } from './request.js'
 
 /**
  * `/v1/chat/completions`, or a route that was turned into one. What comes as a chat is parsed by a schema, which puts the fields of a
@@ -56,8 +57,10 @@ function kwargsOf(body: Body): Body {
           reasoning_effort: effort,
           ...(Object.hasOwn(own, 'enable_thinking') ? {} : { enable_thinking: effort !== 'none' }),
         }
-  const given = Object.entries({ ...own, ...implied }).filter(([, value]) => value !== null && value !== 'auto')
-  return Object.fromEntries(given.filter(([name]) => !renderingSettings.has(name)))
+  return filtered(
+    merged(own, implied),
+    (name, value) => value !== null && value !== 'auto' && !renderingSettings.has(name),
+  )
 }
 
 /** Arguments of `apply_chat_template` itself: it takes them for its own, and no template sees them. */
@@ -110,10 +113,11 @@ export function shapeTools(value: Value): Value {
 function shapeOwnTools(value: Value): Value {
   if (value === undefined || value === null) return null
   return asList(value, 'tools').map((entry) => {
-    const { function: called, type, ...more } = asRecord(entry) ?? malformed('a tool is an object')
-    const it = asRecord(called) ?? malformed('a tool has a function')
+    const tool = asRecord(entry) ?? malformed('a tool is an object')
+    const it = asRecord(tool['function']) ?? malformed('a tool has a function')
     const names = ['name', 'description', 'parameters', 'strict'].filter((name) => it[name] !== undefined)
-    return { function: { ...Object.fromEntries(names.map((name) => [name, it[name]])), ...it }, type, ...more }
+    const called = asValue(merged(Object.fromEntries(names.map((name) => [name, it[name]])), it))
+    return asValue(merged({ function: called, type: tool['type'] }, without(tool, 'function', 'type')))
   })
 }
 
@@ -152,7 +156,7 @@ function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): B
   if (role === 'assistant') {
     const calls = message['tool_calls']
     if (Array.isArray(calls) && calls.length > 0)
-      shaped['tool_calls'] = calls.map((call: Value) => (isParsed ? ordered(call) : shapeToolCall(call)))
+      shaped['tool_calls'] = calls.map((call: Value) => (isParsed ? asValue(ordered(call)) : shapeToolCall(call)))
     const reasoning = message['reasoning'] ?? message['reasoning_content']
     if (reasoning !== undefined && reasoning !== null) {
       shaped['reasoning'] = reasoning
@@ -167,14 +171,20 @@ function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): B
 /** As the schema of a call has it, which takes no call without its type or arguments. */
 function ordered(value: Value): Body {
   if (asRecord(value)?.['type'] === undefined) malformed('a tool call has a type')
-  const { id, function: it, type, ...rest } = shapeToolCall(value)
-  const { arguments: given, name, ...more } = it as Body
-  return {
+  const call = shapeCall(value)
+  const { id, type } = call
+  const it = call['function'] as Body
+  const called = merged({ arguments: it['arguments'], name: it['name'] }, it)
+  const first = {
     ...(id === undefined ? {} : { id }),
-    function: { arguments: given, name, ...more },
+    function: asValue(called),
     ...(type === undefined ? {} : { type }),
-    ...rest,
   }
+  return merged(first, without(call, 'id', 'function', 'type'))
+}
+
+function without(body: Body, ...names: readonly string[]): Body {
+  return filtered(body, (name) => !names.includes(name))
 }
 
 /** Claude Code's line; it changes with every request, and vLLM leaves it out of system texts. */
@@ -187,7 +197,7 @@ function withoutBilling(part: Value): Value {
   if (typeof text !== 'string' || !text.startsWith(billingHeader)) return part
   const end = text.indexOf('\n')
   const rest = end < 0 ? '' : text.slice(end + 1)
-  return rest === '' ? undefined : it ? { ...it, text: rest } : rest
+  return rest === '' ? undefined : it ? asValue(merged(it, { text: rest })) : rest
 }
 
 /** As the template wants it; what a tool says is a text for every template, but for references. */
@@ -203,7 +213,8 @@ function shapeContent(content: Value, role: string, format: ContentFormat): Valu
       .map(textOf)
       .filter((text) => text !== '')
       .join('\n')
-  return role === 'tool' && parts.every(({ type }) => type === 'text') ? parts.map(textOf).join('\n') : parts
+  if (role === 'tool' && parts.every(({ type }) => type === 'text')) return parts.map(textOf).join('\n')
+  return parts.map(asValue)
 }
 
 function textOf(part: Body): string {
@@ -221,8 +232,10 @@ function shapePart(part: Value): Body | undefined {
     }
   const said = saidBy(it)
   if (said === undefined) return undefined
-  const more = Object.entries(it).filter(([name]) => !partFields.has(name))
-  return { type: 'text', text: said, ...Object.fromEntries(more) }
+  return merged(
+    { type: 'text', text: said },
+    filtered(it, (name) => !partFields.has(name)),
+  )
 }
 
 /** The text of a part; undefined where it is null. */
@@ -271,15 +284,18 @@ export function contentTexts(content: Value): string[] {
 }
 
 /** Arguments reach the template as an object, whether the client wrote them as one or as JSON. */
-export function shapeToolCall(value: Value): Body {
+function shapeToolCall(value: Value): Value {
+  const call = shapeCall(value)
+  return asValue(merged(call, { function: asValue(call['function'] as Body) }))
+}
+
+function shapeCall(value: Value): Body {
   const call = asRecord(value) ?? malformed('a tool call is an object')
   const it = asRecord(call['function']) ?? malformed('a tool call has a function')
   const written = it['arguments']
   const read = typeof written === 'string' ? parseArguments(written) : written
-  return {
-    ...call,
-    function: { ...it, arguments: isDict(read) ? read : malformed('the arguments of a call are an object') },
-  }
+  const given = isDict(read) ? read : malformed('the arguments of a call are an object')
+  return merged(call, { function: merged(it, { arguments: given }) })
 }
 
 /** What is no object counts as an empty one. */

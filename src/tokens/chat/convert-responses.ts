@@ -1,12 +1,13 @@
 /** `/v1/responses` as the chat that each engine makes of it: as recorded of vLLM 0.32.0 and SGLang 0.5.23. */
 import { inflateSync } from 'node:zlib'
+import { entriesOf, filtered, merged } from '../../core/protocol/index.js'
 import { dumps } from '../template/spell.js'
 import type { Value } from '../template/values.js'
 import { isDict } from '../template/values.js'
 import type { EngineRules, Message, TemplateHabits } from './converted.js'
 import { isText } from './converted.js'
 import type { Body } from './request.js'
-import { asList, asRecord, asSwitch, LoadOnlyError, malformed } from './request.js'
+import { asList, asRecord, asSwitch, asValue, LoadOnlyError, malformed } from './request.js'
 import { readStrictly } from './strict-json.js'
 
 /** The conversation may lie on the engine, and then nobody else knows its tokens. */
@@ -22,14 +23,14 @@ export function convertResponses(body: Body, { dialect }: EngineRules, habits: T
   const items = itemsOf(body['input'])
   const system: Message[] = isText(body['instructions']) ? [{ role: 'system', content: body['instructions'] }] : []
   const said = isSglang ? joinTurns(sglangMessages(items)) : vllmMessages(items)
-  const messages = [...system, ...said]
+  const messages: readonly Body[] = [...system, ...said]
   const tools = toolsOf(body['tools'], isSglang)
   // To vLLM's templates tools that run on the engine leave an empty list.
   const isShown = isSglang ? tools.length > 0 : listOf(body['tools']).length > 0
   const effort = effortOf(asRecord(body['reasoning']), isSglang)
   const isContinued = !isSglang && isUnfinished(items.at(-1))
   return {
-    messages: isSglang ? gatherSystem(messages, habits) : messages,
+    messages: (isSglang ? gatherSystem(messages, habits) : messages).map(asValue),
     ...(isShown ? { tools, tool_choice: choiceOf(body['tool_choice']) } : {}),
     ...(effort === undefined || effort === null ? {} : { reasoning_effort: effort }),
     ...kwargsOf(body, isSglang),
@@ -47,7 +48,7 @@ function kwargsOf({ reasoning, chat_template_kwargs: given }: Body, isSglang: bo
   const { effort, reasoning_effort: other } = asRecord(reasoning) ?? {}
   // By its second name SGLang only switches thinking off.
   if (isSglang && (effort ?? other) === 'none')
-    return { chat_template_kwargs: { thinking: false, enable_thinking: false, ...asRecord(given) } }
+    return { chat_template_kwargs: asValue(merged({ thinking: false, enable_thinking: false }, asRecord(given) ?? {})) }
   return given === undefined ? {} : { chat_template_kwargs: given }
 }
 
@@ -63,23 +64,30 @@ function typeOf(item: Body): Value {
 // ---- vLLM
 
 /** What belongs to one turn of the assistant becomes one message, as far as it has room for it. */
-function vllmMessages(items: readonly Body[]): Message[] {
-  const messages: Message[] = []
+function vllmMessages(items: readonly Body[]): Body[] {
+  const messages: Body[] = []
+  let turn: Message | undefined // of the assistant, who spoke last
+  const open = (said: Message): void => {
+    turn = { role: 'assistant', ...said }
+    messages.push(turn)
+  }
+  const add = (field: string, value: Value): void => {
+    if (turn && (turn[field] === undefined || turn[field] === null)) turn[field] = value
+    else open({ [field]: value })
+  }
+  const addOther = (message: Body): void => {
+    turn = undefined
+    messages.push(message)
+  }
   for (const item of items) {
-    const last = messages.at(-1)
-    const turn = last?.['role'] === 'assistant' ? last : undefined
-    const add = (field: string, value: Value): void => {
-      if (turn && (turn[field] === undefined || turn[field] === null)) turn[field] = value
-      else messages.push({ role: 'assistant', [field]: value })
-    }
     const call = callOf(item)
     if (call && turn) ((turn['tool_calls'] ??= []) as Value[]).push(call)
-    else if (call) messages.push({ role: 'assistant', tool_calls: [call] })
+    else if (call) open({ tool_calls: [call] })
     else if (typeOf(item) === 'reasoning') add('reasoning', vllmReasoning(item))
-    else if (isOutput(item)) messages.push({ role: 'tool', content: item['output'], tool_call_id: item['call_id'] })
+    else if (isOutput(item)) addOther({ role: 'tool', content: item['output'], tool_call_id: item['call_id'] })
     else if (typeOf(item) !== 'message') malformed('an input item of a type that vLLM refuses')
     else if (item['role'] === 'assistant') add('content', firstText(item))
-    else messages.push({ ...item })
+    else addOther(item)
   }
   return messages
 }
@@ -113,7 +121,7 @@ function isUnfinished(last: Body | undefined): boolean {
 
 const developerLabel = 'Developer instructions:'
 
-function sglangMessages(items: readonly Body[]): Message[] {
+function sglangMessages(items: readonly Body[]): Body[] {
   let bytesLeft = unsealedBytesMax
   const unseal = (sealed: string): string[] => {
     const text = unsealed(sealed, bytesLeft)
@@ -125,7 +133,7 @@ function sglangMessages(items: readonly Body[]): Message[] {
 
 type Unseal = (sealed: string) => string[]
 
-function sglangMessage(item: Body, unseal: Unseal): Message[] {
+function sglangMessage(item: Body, unseal: Unseal): Body[] {
   const call = callOf(item)
   if (call) return [{ role: 'assistant', tool_calls: [sglangCall(call, item)] }]
   if (isOutput(item)) {
@@ -141,13 +149,12 @@ function sglangMessage(item: Body, unseal: Unseal): Message[] {
   const isDeveloper = item['role'] === 'developer'
   const said = isDeveloper ? labelled(item['content']) : item['content']
   const content = Array.isArray(said) ? said.map(sglangPart) : said
-  const kept = Object.entries(item).filter(([name, value]) => !ownFields.has(name) && value !== null)
+  const kept = filtered(item, (name, value) => !ownFields.has(name) && value !== null)
   return [
-    {
-      ...Object.fromEntries(kept),
+    merged(kept, {
       ...(content === undefined || content === null ? {} : { content }),
       ...(isDeveloper ? { role: 'system' } : {}),
-    },
+    }),
   ]
 }
 
@@ -169,7 +176,7 @@ function labelled(content: Value): Value {
   const at = parts.findIndex((part) => typeof asRecord(part)?.['text'] === 'string')
   if (at < 0) return [{ type: 'text', text: developerLabel }, ...parts]
   const part = asRecord(parts[at])!
-  return parts.with(at, { ...part, text: `${developerLabel}\n${part['text'] as string}` })
+  return parts.with(at, asValue(merged(part, { text: `${developerLabel}\n${part['text'] as string}` })))
 }
 
 /** Arguments that are neither an object nor the JSON of one count as none. */
@@ -210,45 +217,81 @@ function textsOf(parts: Value): string[] {
 }
 
 /** Messages of the assistant in a row are one turn, unless they say that they belong to different phases of it. */
-function joinTurns(messages: readonly Message[]): Message[] {
-  const joined: Message[] = []
+function joinTurns(messages: readonly Body[]): Body[] {
+  const joined: JoinedTurn[] = []
   for (const message of messages) {
     const last = joined.at(-1)
-    if (last && mayJoin(last, message)) joined[joined.length - 1] = joinedTurn(last, message)
-    else joined.push(message)
+    if (last?.takes(message)) last.add(message)
+    else joined.push(new JoinedTurn(message))
   }
-  return joined
+  return joined.map((turn) => turn.message)
 }
 
-function mayJoin(last: Message, next: Message): boolean {
-  if (last['role'] !== 'assistant' || next['role'] !== 'assistant') return false
-  const isThought = Object.keys(last).every((name) => name === 'role' || name === 'reasoning_content')
-  return last['phase'] === next['phase'] || isThought
-}
+/** A message and what was joined to it, which is put together once: a turn may have a thousand calls. */
+class JoinedTurn {
+  readonly #first: Body
+  readonly #more: Message = {}
+  #calls: Value[] | undefined
+  #parts: Value[] | undefined
+  #hasOnlyThoughts: boolean | undefined
 
-function joinedTurn(last: Message, next: Message): Message {
-  const calls = [...listOf(last['tool_calls']), ...listOf(next['tool_calls'])]
-  const [before, after] = [last['reasoning_content'], next['reasoning_content']]
-  // No `join`, which would copy the thoughts of a long turn once for each of them.
-  const thoughts = isText(before) && isText(after) ? `${before}\n${after}` : isText(before) ? before : after
-  const content = joinedContent(last['content'], next['content'])
-  return {
-    ...last,
-    ...(next['phase'] === undefined ? {} : { phase: next['phase'] }),
-    ...(content === undefined ? {} : { content }),
-    ...(calls.length > 0 ? { tool_calls: calls } : {}),
-    ...(isText(thoughts) ? { reasoning_content: thoughts } : {}),
+  constructor(first: Body) {
+    this.#first = first
+  }
+
+  get message(): Body {
+    return this.#calls ? merged(this.#first, this.#more) : this.#first
+  }
+
+  takes(next: Body): boolean {
+    if (this.#field('role') !== 'assistant' || next['role'] !== 'assistant') return false
+    return this.#field('phase') === next['phase'] || this.#isThought
+  }
+
+  add(next: Body): void {
+    if (next['phase'] !== undefined) this.#more['phase'] = next['phase']
+    const content = this.#contentWith(next['content'])
+    if (content !== undefined) this.#more['content'] = content
+    this.#calls ??= [...listOf(this.#first['tool_calls'])]
+    for (const call of listOf(next['tool_calls'])) this.#calls.push(call)
+    if (this.#calls.length > 0) this.#more['tool_calls'] = this.#calls
+    const [before, after] = [this.#field('reasoning_content'), next['reasoning_content']]
+    // No `join`, which would copy the thoughts of a long turn once for each of them.
+    const thoughts = isText(before) && isText(after) ? `${before}\n${after}` : isText(before) ? before : after
+    if (isText(thoughts)) this.#more['reasoning_content'] = thoughts
+  }
+
+  #field(name: string): Value {
+    return Object.hasOwn(this.#more, name) ? this.#more[name] : this.#first[name]
+  }
+
+  get #isThought(): boolean {
+    this.#hasOnlyThoughts ??= isThought(this.#first)
+    return this.#hasOnlyThoughts && isThought(this.#more)
+  }
+
+  #contentWith(next: Value): Value {
+    const last = this.#field('content')
+    if (isNone(next)) return last
+    if (isNone(last)) return next
+    if (typeof last === 'string' && typeof next === 'string') return `${last}\n\n${next}`
+    this.#parts ??= [...partsOf(last)]
+    for (const part of partsOf(next)) this.#parts.push(part)
+    return this.#parts
   }
 }
 
-function joinedContent(last: Value, next: Value): Value {
-  const isNone = (content: Value): boolean => content === undefined || content === null || content === ''
-  if (isNone(next)) return last
-  if (isNone(last)) return next
-  if (typeof last === 'string' && typeof next === 'string') return `${last}\n\n${next}`
-  const parts = (content: Value): readonly Value[] =>
-    typeof content === 'string' ? [{ type: 'text', text: content }] : listOf(content)
-  return [...parts(last), ...parts(next)]
+function isThought(message: Body): boolean {
+  for (const [name] of entriesOf(message)) if (name !== 'role' && name !== 'reasoning_content') return false
+  return true
+}
+
+function isNone(content: Value): boolean {
+  return content === undefined || content === null || content === ''
+}
+
+function partsOf(content: Value): readonly Value[] {
+  return typeof content === 'string' ? [{ type: 'text', text: content }] : listOf(content)
 }
 
 function listOf(value: Value): readonly Value[] {
@@ -256,8 +299,8 @@ function listOf(value: Value): readonly Value[] {
 }
 
 /** Where the template takes one system message, at the beginning, all of them become that one. */
-function gatherSystem(messages: readonly Message[], habits: TemplateHabits): readonly Message[] {
-  const isSystem = (message: Message): boolean => message['role'] === 'system'
+function gatherSystem(messages: readonly Body[], habits: TemplateHabits): readonly Body[] {
+  const isSystem = (message: Body): boolean => message['role'] === 'system'
   const isGathered = messages.every((it, at) => !isSystem(it) || (at === 0 && typeof it['content'] === 'string'))
   if (isGathered || habits.takesLateSystem('sglang')) return messages
   const texts = messages

@@ -8,20 +8,23 @@ import { LoadOnlyError } from './request.js'
 
 export type MediaKind = 'image' | 'audio' | 'video' | 'other'
 
-const kinds: Readonly<Record<string, MediaKind>> = {
-  image: 'image',
-  image_url: 'image',
-  image_pil: 'image',
-  image_embeds: 'image',
-  input_image: 'image',
-  audio: 'audio',
-  audio_url: 'audio',
-  audio_embeds: 'audio',
-  input_audio: 'audio',
-  video: 'video',
-  video_url: 'video',
-  input_video: 'video',
-}
+/** A map: to be asked for a type, an object would have V8 keep it (docs/decisions/0273). */
+const kinds: ReadonlyMap<string, MediaKind> = new Map(
+  Object.entries<MediaKind>({
+    image: 'image',
+    image_url: 'image',
+    image_pil: 'image',
+    image_embeds: 'image',
+    input_image: 'image',
+    audio: 'audio',
+    audio_url: 'audio',
+    audio_embeds: 'audio',
+    input_audio: 'audio',
+    video: 'video',
+    video_url: 'video',
+    input_video: 'video',
+  }),
+)
 
 const why: Readonly<Record<MediaKind, string>> = {
   image: "an image takes as many tokens as the engine's processor makes of its size, and is hashed from its pixels",
@@ -32,7 +35,7 @@ const why: Readonly<Record<MediaKind, string>> = {
 
 /** Why a part of this type leaves the tokens unknown. */
 export function mediaError(type: string): LoadOnlyError {
-  const kind = Object.hasOwn(kinds, type) ? kinds[type]! : 'other'
+  const kind = kinds.get(type) ?? 'other'
   return new LoadOnlyError(`media-${kind}`, `${type}: ${why[kind]}`)
 }
 

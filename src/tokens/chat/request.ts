@@ -3,7 +3,7 @@
  * engine would refuse, or whose tokens cannot be known from outside, ends as a reason and never as a guess.
  * Follows spec `engines.md` 3.2 with Appendix C: vLLM 0.32.0 and SGLang 0.5.23 as recorded.
  */
-import { unkept } from '../../core/protocol/index.js'
+import { fieldsBehind, unkept } from '../../core/protocol/index.js'
 import type { Value } from '../template/values.js'
 import { Float } from '../template/values.js'
 import type { ChosenTemplate, RenderInput } from './chat-template.js'
@@ -219,6 +219,11 @@ export function toIds(value: Value): Uint32Array {
 export function asRecord(value: Value): Body | undefined {
   if (value instanceof Map) return unkept(value as ReadonlyMap<string, Value>)
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Body) : undefined
+}
+
+/** The other way round, for what a template prints or an engine is asked for. */
+export function asValue(record: Body): Value {
+  return fieldsBehind(record) ?? record
 }
 
 export function asList(value: Value, what: string): readonly Value[] {

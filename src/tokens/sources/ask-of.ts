@@ -1,11 +1,12 @@
 /** What an engine's tokenize endpoint is asked for: the chat that the engine itself makes of a request, as far as it can be asked for. */
+import { merged } from '../../core/protocol/index.js'
 import type { PromptRules } from '../chat/build-prompt.js'
 import { contentTexts } from '../chat/chat-vllm.js'
 import { convertMessages } from '../chat/convert-messages.js'
 import { convertResponses } from '../chat/convert-responses.js'
 import type { TemplateHabits } from '../chat/converted.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
-import { asList, asRecord, LoadOnlyError, readTruncation } from '../chat/request.js'
+import { asList, asRecord, asValue, LoadOnlyError, readTruncation } from '../chat/request.js'
 import type { Value } from '../template/values.js'
 
 export type ChatRoute = Exclude<Route, 'completions'>
@@ -47,7 +48,9 @@ function chatOf(route: ChatRoute, body: Body, rules: PromptRules, habits: Templa
         ? {}
         : { chat_template_kwargs: kwargs }
       : {
-          chat_template_kwargs: { reasoning_effort: effort, enable_thinking: effort !== 'none', ...asRecord(kwargs) },
+          chat_template_kwargs: asValue(
+            merged({ reasoning_effort: effort, enable_thinking: effort !== 'none' }, asRecord(kwargs) ?? {}),
+          ),
         }),
   }
 }
@@ -55,8 +58,9 @@ function chatOf(route: ChatRoute, body: Body, rules: PromptRules, habits: Templa
 /** A chat knows the parts of a response by other names. */
 function asChatMessage(value: Value): Value {
   const message = asRecord(value)
-  if (!Array.isArray(message?.['content'])) return value
-  return { ...message, content: contentTexts(message['content']).map((text) => ({ type: 'text', text })) }
+  if (!message || !Array.isArray(message['content'])) return value
+  const parts = contentTexts(message['content'] as Value).map((text) => ({ type: 'text', text }))
+  return asValue(merged(message, { content: parts }))
 }
 
 /** vLLM names a call's arguments before its name where it reads a chat, and behind it where it makes one of a response. */

@@ -5,7 +5,8 @@
 import { createServer } from 'node:http'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { unkept } from '../../core/protocol/index.js'
 import type { Body, Dialect, Route } from '../chat/request.js'
 import { recordedAsks, recordedRoutes } from '../chat/recorded-routes.case.js'
 import { loadModel } from '../model/loaded-model.js'
@@ -96,6 +97,26 @@ class AskedServer {
   }
 }
 
+/** Calls that tell V8 all names of an object that lies in a map: it would keep them (docs/decisions/0273). */
+const tellsNames = vi.spyOn(
+  handlerOf(() => unkept(new Map())),
+  'ownKeys',
+)
+afterEach(() => tellsNames.mockClear())
+
+/** Of all objects that lie in maps. */
+function handlerOf(make: () => unknown): { ownKeys(): string[] } {
+  let handler: object = {}
+  const Real = Proxy
+  vi.stubGlobal('Proxy', function (target: object, given: ProxyHandler<object>) {
+    handler = given
+    return new Real(target, given)
+  })
+  make()
+  vi.unstubAllGlobals()
+  return Object.getPrototypeOf(handler) as { ownKeys(): string[] }
+}
+
 describe.each(['vllm', 'sglang'] as const)('%s', (dialect) => {
   const server = new AskedServer(dialect)
   beforeAll(() => server.listen())
@@ -127,12 +148,14 @@ describe.each(['vllm', 'sglang'] as const)('%s', (dialect) => {
     const reason = dialect === 'vllm' ? 'engine-settings' : 'no-tokenizer'
     expect(said).toEqual(isUntold ? reason : { ids: recorded.token_ids, exactness: 'expected' })
     expect(await asked(recorded, { isUnkept: true })).toEqual(said)
+    expect(tellsNames).not.toHaveBeenCalled()
   })
 
   if (dialect === 'vllm')
     it.each(cases)('that tells its template, $template: $route: $name', async (recorded) => {
       expect(await asked(recorded, { tells: true })).toEqual(recorded.token_ids)
       expect(await asked(recorded, { tells: true, isUnkept: true })).toEqual(recorded.token_ids)
+      expect(tellsNames).not.toHaveBeenCalled()
     })
 })
 

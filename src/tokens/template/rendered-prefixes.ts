@@ -8,6 +8,7 @@
  * rendered in full from then on.
  */
 import { LRUCache } from 'lru-cache'
+import { merged } from '../../core/protocol/index.js'
 import type { CacheCounts } from '../encode/ids-cache.js'
 import type { Scope } from './run.js'
 import { TemplateLimitError } from './run.js'
@@ -120,7 +121,7 @@ export class RenderedPrefixes<Text extends KeptText> {
     const turns = new Turns(known)
     const shared = known ? takeEqual(messages, known.messages) : messages
     const startedAt = options.now()
-    const tail = template.render({ ...variables, messages: shared }, options, constants, turns)
+    const tail = template.render(merged(variables, { messages: shared }), options, constants, turns)
     this.#count(turns.reused)
     const head = known && turns.head > 0 ? { text: known.text, length: turns.head } : undefined
     const rendering = { head, tail, keep: (text: Text) => this.#keep(text, shared, turns, marks, known) }

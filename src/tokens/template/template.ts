@@ -1,4 +1,5 @@
 /** A chat template, ready to render: parsed, compiled, run within limits. */
+import { entriesOf } from '../../core/protocol/index.js'
 import type { Statement } from './compile.js'
 import { compileBlock } from './compile.js'
 import { metered, spend } from './meter.js'
@@ -47,7 +48,7 @@ export class Template {
         throw new TemplateError('strftime_now wants a format')
       return strftime(options.date(), format)
     })
-    for (const name in variables) scope.setNamed(name, variables[name])
+    for (const [name, value] of entriesOf(variables)) scope.setNamed(name, value)
     metered(run, () => this.#body(scope, run))
     return run.out
   }
