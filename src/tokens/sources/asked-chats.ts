@@ -42,6 +42,18 @@ export async function askedChats(
     }
 }
 
+/** All of them at once, but for the work of sending what is long. */
+export async function inTurns<T>(posts: readonly string[], ask: (post: string) => Promise<T>): Promise<T[]> {
+  const asked: Promise<T>[] = []
+  for (const post of posts) {
+    if (post.length > longUnits) await nextTurn()
+    const answer = ask(post)
+    answer.catch(() => undefined) // is told below, when all are asked
+    asked.push(answer)
+  }
+  return Promise.all(asked)
+}
+
 /** Where the engine would refuse the request, the refusal. */
 export function unlessMalformed(make: () => string): string | LoadOnlyError {
   try {

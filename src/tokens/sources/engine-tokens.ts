@@ -27,7 +27,7 @@ import {
   truncate,
 } from '../chat/request.js'
 import type { ModelCounts, TokenizeOptions } from '../model/model-tokens.js'
-import { copyInSlices, nextTurn, sliceIds } from '../next-turn.js'
+import { copyInSlices, nextTurn, sliceIds, Turn } from '../next-turn.js'
 import type { Lookup, Match, RememberedText } from '../remember/remembered-texts.js'
 import { RememberedTexts } from '../remember/remembered-texts.js'
 import type { Exactness } from '../tokens.js'
@@ -35,7 +35,7 @@ import { Tokens } from '../tokens.js'
 import type { Value } from '../template/values.js'
 import type { ChatRoute } from './ask-of.js'
 import { askOf, pick, refuseUnasked, UnaskableError } from './ask-of.js'
-import { askedChats, unlessMalformed } from './asked-chats.js'
+import { askedChats, inTurns, unlessMalformed } from './asked-chats.js'
 import type { Habit, HabitAsks } from './asked-habits.js'
 import { AskedHabits } from './asked-habits.js'
 import type { AskedRequest } from './asked-request.js'
@@ -82,6 +82,8 @@ const cacheBytesDefault = 32 << 20
 const bodyBytesMax = 1 << 20
 /** Of a request that is passed on as it is. */
 const longBytesMax = 16 << 20
+/** Of a request that was parsed for us: a millisecond or two. */
+const parsedLongBytes = 64 << 10
 const bytesHeld = 2000 // by an answer and its hashes, as measured: of a short one nothing else counts them
 const deadlineMsDefault = 2000
 const quarterMs = 15 * 60_000
@@ -149,7 +151,10 @@ export class EngineTokens implements TokenSource {
     }
   }
 
+  /** Reading a request, knowing it again and making a question of it are each short; between them others may have their turn. */
   async tokenize(route: Route, given: Body | undefined, options: TokenizeOptions): Promise<Tokens> {
+    const turn = new Turn()
+    if (given && options.raw && options.raw.length > parsedLongBytes) await turn.next() // parsing it had its part of this one
     const body = given ?? readShort(options.raw)
     if (!body) return this.#renderLong(route, options.raw ?? noBytes, options)
     if (route === 'responses') refuseStored(body)
@@ -163,7 +168,9 @@ export class EngineTokens implements TokenSource {
       return new Tokens({ ids, source: 'request', exactness })
     }
     if (options.raw && options.raw.length > bodyBytesMax) return this.#renderLong(route, options.raw, options)
+    if (turn.isOver) await turn.next()
     const request = readRequest(body, options.raw, given !== undefined)
+    if (turn.isOver) await turn.next()
     const key = keyOf(route, request, this.#day(route))
     const known = this.#answers.get(key)
     if (known) {
@@ -171,6 +178,7 @@ export class EngineTokens implements TokenSource {
       return this.#tokensOf(known, undefined)
     }
     this.#counts.misses++
+    if (turn.isOver) await turn.next()
     const said = await this.#answer(route, request, options)
     const era = this.#era
     const lookup = await this.#find(said)
@@ -182,7 +190,9 @@ export class EngineTokens implements TokenSource {
 
   async #answer(route: Route, request: AskedRequest, options: TokenizeOptions): Promise<Said> {
     const pieces = this.#pieces
+    const turn = new Turn()
     const prompt = request.spell && pieces?.textOf(route, request.body)
+    if (turn.isOver) await turn.next()
     const askWhole = async (): Promise<Said> =>
       (await this.#render(route, request, options)) ?? (await this.#tokenize(route, request, options, prompt))
     if (!pieces || !prompt) return askWhole()
@@ -341,7 +351,7 @@ export class EngineTokens implements TokenSource {
     await this.#refuseHarmony(route)
     if (options.signal) setMaxListeners(0, options.signal) // each ask listens to it until it is answered
     // The engine's is among them; where all have the same tokens, they are known.
-    const [first, ...others] = await Promise.all(posts.map((post) => this.#asks.tokenized(post, options)))
+    const [first, ...others] = await inTurns(posts, (post) => this.#asks.tokenized(post, options))
     if (others.some((ids) => !Buffer.from(bytesOf(ids)).equals(bytesOf(first!)))) throw new UntoldHabitError(open[0]!)
     return first!
   }
