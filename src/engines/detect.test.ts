@@ -112,6 +112,18 @@ it('orders the ranks of a data-parallel vLLM and counts blocks per rank', async 
   expect(facts.usableBlocks?.value).toBe(299) // the metric says 600, over both ranks
 })
 
+it('reads from the server info which prompts an SGLang builds by other templates', async () => {
+  const info = {
+    page_size: 1,
+    model_path: 'lmsys/vicuna-7b',
+    completion_template: 'star_coder',
+    enable_multimodal: true,
+  }
+  const facts = await detectEngine(recorded('sglang/probes.json', { '/server_info': ok(info) }))
+  expect(facts.otherTemplates?.value).toEqual({ chats: expect.any(String), texts: expect.any(String) })
+  expect(facts.takesMedia).toEqual({ value: true, source: '/server_info enable_multimodal' })
+})
+
 it('reads an SGLang from its server info', async () => {
   const facts = await detectEngine(recorded('sglang/probes.json'))
   expect(facts).toMatchObject({

@@ -1,5 +1,6 @@
 /** What a router must know of an engine before it sends the first request; each fact with where it was read. */
 
+import type { OtherTemplates } from './sglang/other-templates.js'
 import type { Connector } from './transfer/connector.js'
 
 export const engineKinds = ['vllm', 'sglang', 'trtllm', 'llamacpp', 'tgi', 'lmdeploy', 'ollama', 'unknown'] as const
@@ -62,6 +63,10 @@ export interface EngineFacts {
   readonly generates?: Fact<boolean>
   /** Of an SGLang, which writes thoughts as this parser reads them; null: it has none. */
   readonly reasoningParser?: Fact<string | null>
+  /** Of an SGLang: which prompts it does not build by the model's template. */
+  readonly otherTemplates?: Fact<OtherTemplates>
+  /** Of an SGLang that was told whether to take media. */
+  readonly takesMedia?: Fact<boolean>
   /** Differs between incarnations of the process. */
   readonly incarnation?: Fact<string>
 }

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import type { EngineKind } from '../../engines/index.js'
 import type { ModelSources, ModelStatus } from '../../tokens/index.js'
 import type { Joined } from './joined.js'
-import { preferredHost, TokenHosts } from './token-hosts.js'
+import { preferredHost, rulesOf, TokenHosts } from './token-hosts.js'
 
 function worker(id: bigint, kind: EngineKind) {
   return { keeper: { id }, facts: { kind: { value: kind, source: 'test' } } }
@@ -123,4 +123,14 @@ it('so it is with the engine that is asked for the workers of another kind, whic
   state.joined.splice(1, 1)
   hosts.left({ ...state.joined[0]!, keeper: { id: 2n } } as Joined)
   expect(others.get('sglang')).toBe('http://gpu3')
+})
+
+it('hands on what an engine tells of its templates and media', () => {
+  const told = <Value>(value: Value) => ({ value, source: '/server_info' })
+  const facts = { kind: told('sglang' as const), otherTemplates: told({ chats: 'so' }), takesMedia: told(false) }
+  expect(rulesOf(facts, 'sglang')).toMatchObject({
+    dialect: 'sglang',
+    otherTemplates: { chats: 'so' },
+    takesMedia: false,
+  })
 })

@@ -7,6 +7,7 @@
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { dialectOf } from './joined.js'
 import type { Joined } from './joined.js'
+import type { EngineFacts } from '../../engines/index.js'
 import type { TokenPlaces } from './token-places.js'
 import { placesFor } from './token-places.js'
 import type { OtherDialect } from '../../server/index.js'
@@ -232,9 +233,20 @@ export class TokenHosts {
       ...places,
       path: named ?? this.#named.get(model) ?? places.path,
       model: facts.tokenizer?.value,
-      rules: { dialect, reasoningParser: facts.reasoningParser?.value },
+      rules: rulesOf(facts, dialect),
       engine: { url, dialect, ...headers },
     }
+  }
+}
+
+/** How an engine builds its prompts, as far as it tells. */
+export function rulesOf(facts: EngineFacts, dialect: Dialect): NonNullable<ModelSources['rules']> {
+  const { reasoningParser, otherTemplates, takesMedia } = facts
+  return {
+    dialect,
+    reasoningParser: reasoningParser?.value,
+    otherTemplates: otherTemplates?.value,
+    takesMedia: takesMedia?.value,
   }
 }
 

@@ -4,6 +4,7 @@ import { fact, reachableEndpoint } from '../engine-facts.js'
 import type { JsonRecord } from '../json.js'
 import { asCount, asPort, asRecord, asText, parseRecord } from '../json.js'
 import type { Probe } from '../probe.js'
+import { otherTemplatesOf } from './other-templates.js'
 
 const source = '/server_info'
 /** Draft models of these families make the cache hash pairs of tokens. */
@@ -56,6 +57,10 @@ function factsOf(info: JsonRecord, host: string): Omit<EngineFacts, 'kind'> {
     }),
     ...(info['reasoning_parser'] !== undefined && {
       reasoningParser: fact(asText(info['reasoning_parser']) ?? null, `${source} reasoning_parser`),
+    }),
+    otherTemplates: fact(otherTemplatesOf(info), source),
+    ...(typeof info['enable_multimodal'] === 'boolean' && {
+      takesMedia: fact(info['enable_multimodal'], `${source} enable_multimodal`),
     }),
     isEagle: fact(bigramAlgorithms.has(String(info['speculative_algorithm'])), `${source} speculative_algorithm`),
     ...(batchTokens && { batchTokensMax: fact(batchTokens, source) }),

@@ -17,10 +17,12 @@ import {
 } from './request.js'
 
 export interface PromptRules extends EngineRules {
-  /** `--exclude-tools-when-tool-choice-none` of the engine. */
-  readonly excludesUnchosenTools: boolean
   /** Of a model that takes media, with SGLang. */
   readonly encodesAgain?: EncodesAgain | undefined
+  /** What an SGLang was told of media; undefined: nothing, and it goes by the model. */
+  readonly takesMedia?: boolean | undefined
+  /** Why an engine builds chats, or texts, by another template than the model's. */
+  readonly otherTemplates?: { readonly chats?: string; readonly texts?: string } | undefined
 }
 
 /**
@@ -36,7 +38,6 @@ export interface EncodesAgain {
 
 export const plainRules: PromptRules = {
   dialect: 'vllm',
-  excludesUnchosenTools: false,
 }
 
 export function buildPrompt(
@@ -49,7 +50,8 @@ export function buildPrompt(
   if (carried) refuseMediaBesideIds(body)
   const isProven = !isCutAtLimit(body, rules.dialect)
   if (carried) return { kind: 'ids', ids: [carried], truncation: readTruncation(body, rules.dialect), isProven }
-  if (route === 'completions') return readCompletion(body, rules.dialect)
+  if (route === 'completions') return readCompletionBy(body, rules)
+  refuseOther(rules.otherTemplates?.chats)
   if ((body['chat_template'] ?? asRecord(body['chat_template_kwargs'])?.['chat_template'] ?? null) !== null) {
     throw new LoadOnlyError('request-template', 'the request brings its own chat template')
   }
@@ -66,9 +68,21 @@ export function buildPrompt(
   return { ...chat, addSpecialTokens, isProven: chat.isProven && isProven }
 }
 
-function encodedAgain(chat: ChatPrompt, route: Route, { dialect, encodesAgain: again }: PromptRules): ChatPrompt {
+/** Ids go past the template of completions, too. */
+function readCompletionBy(body: Body, { dialect, otherTemplates }: PromptRules): TextPrompt | IdsPrompt {
+  const prompt = readCompletion(body, dialect)
+  if (prompt.kind === 'text' && body['is_rendered'] !== true) refuseOther(otherTemplates?.texts)
+  return prompt
+}
+
+function refuseOther(why: string | undefined): void {
+  if (why !== undefined) throw new LoadOnlyError('engine-settings', `not by the model's template: ${why}`)
+}
+
+function encodedAgain(chat: ChatPrompt, route: Route, rules: PromptRules): ChatPrompt {
+  const { dialect, encodesAgain: again, takesMedia } = rules
   if (dialect !== 'sglang' || !again || (!again.addsSpecials && route !== 'responses')) return chat
-  return { ...chat, addSpecialTokens: again.isUsual, isProven: false } // what was encoded and decoded need not be the same text
+  return { ...chat, addSpecialTokens: takesMedia ?? again.isUsual, isProven: false } // what was encoded and decoded need not be the same text
 }
 
 function habitsOf(choose: ChooseTemplate, engine: Dialect): TemplateHabits {
@@ -84,7 +98,6 @@ function habitsOf(choose: ChooseTemplate, engine: Dialect): TemplateHabits {
 
 function buildChat(body: Body, rules: PromptRules, choose: ChooseTemplate, isParsed = true): ChatPrompt {
   if (rules.dialect === 'sglang') return buildSglangChat(body, choose, isParsed)
-  const isUnchosen = rules.excludesUnchosenTools && body['tool_choice'] === 'none'
-  const chat = buildVllmChat(isUnchosen ? { ...body, tools: null } : body, choose, isParsed)
+  const chat = buildVllmChat(body, choose, isParsed)
   return rules.dialect === 'vllm' ? chat : { ...chat, isProven: false }
 }

@@ -68,6 +68,14 @@ it('is proven of a model that takes media where the tokenizer adds nothing, but 
   expect(await model.tokenize('responses', { input: 'Hello' })).toMatchObject({ exactness: 'expected' })
 })
 
+it.each([
+  { isUsual: true, takesMedia: false, wanted: once },
+  { isUsual: false, takesMedia: true, wanted: [1, ...once] },
+])('goes by what SGLang was told of media: $takesMedia', async ({ isUsual, takesMedia, wanted }) => {
+  const { ids } = await modelOf(isUsual).tokenize('chat', { messages }, { rules: { dialect: 'sglang', takesMedia } })
+  expect([...ids]).toEqual(wanted)
+})
+
 it('leaves vLLM and texts as they are', async () => {
   const { ids, exactness } = await modelOf(true, 'vllm').tokenize('chat', { messages })
   expect({ ids: [...ids], exactness }).toEqual({ ids: once, exactness: 'proven' })

@@ -75,3 +75,21 @@ it('says a low effort to SGLang by the argument that its template has for it', (
     low_effort: false,
   })
 })
+
+it.each([
+  { route: 'chat', body: { messages: [] } },
+  { route: 'responses', body: { input: 'a' } },
+  { route: 'messages', body: { messages: [], max_tokens: 1 } },
+] as const)('does not know $route of an engine that takes another template than the model has', ({ route, body }) => {
+  const rules = { ...plainRules, dialect: 'sglang', otherTemplates: { chats: 'it was started with one' } } as const
+  expect(() => buildPrompt(route, body, rules, none)).toThrow(expect.objectContaining({ reason: 'engine-settings' }))
+  expect(buildPrompt('completions', { prompt: 'a' }, rules, none)).toMatchObject({ texts: ['a'] })
+})
+
+it('does not know texts of an engine that has a template for them, but ids and what was rendered', () => {
+  const rules = { ...plainRules, dialect: 'sglang', otherTemplates: { texts: 'it was started with one' } } as const
+  const unknown = expect.objectContaining({ reason: 'engine-settings' })
+  expect(() => buildPrompt('completions', { prompt: 'a' }, rules, none)).toThrow(unknown)
+  expect(buildPrompt('completions', { prompt: [1] }, rules, none)).toMatchObject({ kind: 'ids' })
+  expect(buildPrompt('completions', { prompt: 'a', is_rendered: true }, rules, none)).toMatchObject({ kind: 'text' })
+})

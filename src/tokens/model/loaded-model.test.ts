@@ -180,3 +180,30 @@ it.each([
   if (config !== undefined) writeFileSync(join(folder, 'config.json'), config)
   expect(loadModel(folder, 'test').idMax).toBe(idMax)
 })
+
+// As transformers 5.19.0 reads such folders (`special_tokens_map` of the tokenizer).
+it.each([
+  { says: 'wins', decoder: {}, wanted: { bos_token: '[B]', eos_token: '</s>', image_token: '<img>' } },
+  {
+    says: 'is not read beside a list of added tokens',
+    decoder: { added_tokens_decoder: {} },
+    wanted: { bos_token: '<s>', eos_token: '</s>', image_token: '<img>' },
+  },
+])('what special_tokens_map.json says $says', ({ decoder, wanted }) => {
+  const other = mkdtempSync(join(tmpdir(), 'warmroute-special-map-'))
+  try {
+    const model = { type: 'BPE', vocab: { a: 0 }, merges: [] }
+    const file = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null, model }
+    const config = { bos_token: '<s>', eos_token: '</s>', extra_special_tokens: { image_token: '<img>' }, ...decoder }
+    const map = { bos_token: { content: '[B]', lstrip: true, rstrip: false, normalized: false, single_word: false } }
+    for (const [name, content] of Object.entries({
+      tokenizer: file,
+      tokenizer_config: config,
+      special_tokens_map: map,
+    }))
+      writeFileSync(join(other, `${name}.json`), JSON.stringify(content))
+    expect(loadModel(other, 'map').specials).toEqual(wanted)
+  } finally {
+    rmSync(other, { recursive: true })
+  }
+})

@@ -41,7 +41,7 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
   const file = readJson(folder, 'tokenizer.json') as TokenizerFile | undefined
   const problem = file === undefined ? 'there is no tokenizer.json' : whatIsWrongWith(file)
   if (file === undefined || problem) throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: problem, folder })
-  const config = (readJson(folder, 'tokenizer_config.json') ?? {}) as TokenizerConfigFile
+  const config = readConfig(folder)
   const built = buildOrRefuse(folder, () => planAndBuild(file, config, options))
   const names = namesOf(folder)
   const { templates, problem: templateProblem } = readTemplates(folder, names, config)
@@ -53,9 +53,9 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
     library: built.vocabulary ? undefined : share(JSON.stringify([file, config])),
     templates,
     templateProblem,
-    specials: readSpecials(folder, config),
+    specials: specialsOf(config),
     idMax: idMaxOf(file, config, modelConfig),
-    ownRenderers: ownRenderersOf(modelConfig, names),
+    ownRenderers: ownRenderersOf(modelConfig, names, templates[0]?.source),
     isEncodedAgain: isUsuallyEncodedAgain(modelConfig),
   }
 }
@@ -95,11 +95,19 @@ function planAndBuild(file: TokenizerFile, config: TokenizerConfigFile, options:
   return { plan: { kind: 'library', reason: vocabulary, specialsBefore, specialsAfter }, vocabulary: undefined }
 }
 
-/** `bos_token` and the like: every configured special token that has a text. */
-function readSpecials(folder: string, config: TokenizerConfigFile): Readonly<Record<string, string>> {
-  const map = (readJson(folder, 'special_tokens_map.json') ?? {}) as Record<string, unknown>
+/** With what older tools wrote beside it: that wins, or nobody reads it where the configuration lists its added tokens (transformers 5.19.0). */
+function readConfig(folder: string): TokenizerConfigFile {
+  const config = (readJson(folder, 'tokenizer_config.json') ?? {}) as TokenizerConfigFile
+  if (Object.hasOwn(config, 'added_tokens_decoder')) return config
+  return { ...config, ...(readJson(folder, 'special_tokens_map.json') as TokenizerConfigFile | undefined) }
+}
+
+/** `bos_token` and the like: every configured special token that has a text, and those that a model names itself. */
+function specialsOf(config: TokenizerConfigFile): Readonly<Record<string, string>> {
+  const { extra_special_tokens: extra } = config
+  const own = typeof extra === 'object' && extra !== null && !Array.isArray(extra) ? extra : {}
   const specials: Record<string, string> = {}
-  for (const [name, entry] of Object.entries({ ...map, ...config })) {
+  for (const [name, entry] of Object.entries({ ...config, ...own })) {
     const text = name.endsWith('_token') ? specialTokenText(entry) : undefined
     if (text !== undefined) specials[name] = text
   }

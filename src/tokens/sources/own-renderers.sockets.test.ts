@@ -157,6 +157,7 @@ it.each([
   { config: { architectures: ['DeepseekV32ForCausalLM'] }, engines: ['vllm', 'sglang'] },
   { config: { model_type: 'internvl_chat', architectures: ['InternVLChatModel'] }, engines: ['sglang'] },
   { config: { model_type: 'minicpmv4_6' }, engines: [] },
+  { config: { model_type: 'minimax_m3_vl' }, engines: ['sglang'] },
   { config: { architectures: ['DeepseekV4ForCausalLM'] }, engines: ['vllm', 'sglang'] },
   { config: { architectures: ['KimiK3ForConditionalGeneration'] }, engines: ['vllm', 'sglang'] },
   { config: { model_type: 'deepseek_v41' }, engines: ['sglang'] },
@@ -165,6 +166,17 @@ it.each([
   { config: { architectures: 'odd' }, engines: [] },
 ])('$config is rendered so by $engines', ({ config, engines }) => {
   expect(Object.keys(ownRenderersOf(config, []))).toEqual(engines)
+})
+
+it('knows GLM 5.3, which SGLang renders in Python, by its template', () => {
+  const template = "[gMASK]<sop>{{ 'Reasoning Effort: ' }}<tool_call><arg_key><arg_value>"
+  for (const name of ['GlmMoeDsaForCausalLM', 'Glm5NextForConditionalGeneration']) {
+    const config = { architectures: [name] }
+    expect(Object.keys(ownRenderersOf(config, [], template))).toEqual(['sglang'])
+    expect(ownRenderersOf(config, [], `${template}{{ enable_thinking }}`)).toEqual({})
+    expect(ownRenderersOf(config, [])).toEqual({})
+  }
+  expect(ownRenderersOf({ architectures: ['Glm4MoeForCausalLM'] }, [], template)).toEqual({})
 })
 
 it('knows a Mistral by its files', () => {

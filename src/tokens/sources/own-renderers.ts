@@ -30,6 +30,7 @@ const sglangTypes = new Set<unknown>([
   'internvl_chat',
   'minicpmo',
   'minicpmv',
+  'minimax_m3_vl', // its efforts and the order of results are settled first
   'moss_vl',
   'multi_modality',
   'paddleocr_vl',
@@ -48,8 +49,16 @@ export const harmonyMarks: readonly string[] = [
   '<|return|>',
 ]
 
-/** `fileNames`: of the model's folder. */
-export function ownRenderersOf(config: unknown, fileNames: readonly string[]): OwnRenderers {
+/** What the template of GLM 5.3 says, and those of its elders, which are of the same architecture, do not. */
+const glmSigns = ['[gMASK]<sop>', 'Reasoning Effort:', '<tool_call>', '<arg_key>', '<arg_value>']
+
+function isGlm53(name: string | undefined, template: string): boolean {
+  if (name !== 'GlmMoeDsaForCausalLM' && name !== 'Glm5NextForConditionalGeneration') return false
+  return glmSigns.every((sign) => template.includes(sign)) && !template.includes('enable_thinking')
+}
+
+/** `fileNames`: of the model's folder; `template`: the one that SGLang would take. */
+export function ownRenderersOf(config: unknown, fileNames: readonly string[], template = ''): OwnRenderers {
   const { model_type: type, architectures } = (config ?? {}) as { model_type?: unknown; architectures?: unknown }
   const names = Array.isArray(architectures) ? architectures.filter((it) => typeof it === 'string') : []
   const isHarmony = type === 'gpt_oss'
@@ -57,7 +66,8 @@ export function ownRenderersOf(config: unknown, fileNames: readonly string[]): O
     fileNames.some((name) => /^consolidated.*\.safetensors$/.test(name)) &&
     fileNames.some((name) => name === 'tekken.json' || name.startsWith('tokenizer.model.v'))
   const isVllms = isHarmony || isMistral || names.some((name) => vllmArchitectures.has(name))
-  const isSglangs = sglangTypes.has(type) || sglangArchitectures.some((part) => names[0]?.includes(part))
+  const isNamed = sglangArchitectures.some((part) => names[0]?.includes(part)) || isGlm53(names[0], template)
+  const isSglangs = isNamed || sglangTypes.has(type)
   return {
     ...(isVllms ? { vllm: chats } : {}),
     // Chats of gpt-oss SGLang renders by the template, and responses not.
