@@ -117,7 +117,10 @@ function shapeOwnTools(value: Value): Value {
     const it = asRecord(tool['function']) ?? malformed('a tool has a function')
     const names = ['name', 'description', 'parameters', 'strict'].filter((name) => it[name] !== undefined)
     const called = asValue(merged(Object.fromEntries(names.map((name) => [name, it[name]])), it))
-    return asValue(merged({ function: called, type: tool['type'] }, without(tool, 'function', 'type')))
+    const { type } = tool
+    return asValue(
+      merged({ function: called, ...(type === undefined ? {} : { type }) }, without(tool, 'function', 'type')),
+    )
   })
 }
 
@@ -242,7 +245,7 @@ function shapePart(part: Value): Body | undefined {
 function saidBy(it: Body): string | undefined {
   const { type } = it
   if (type === undefined) malformed('a content part has a type')
-  if (!textTypes.has(type)) throw mediaError(String(type as string))
+  if (!textTypes.has(type)) throw mediaError(type)
   if ((it['uuid'] ?? null) !== null) malformed('a text has no uuid')
   const text = it[type === 'refusal' ? 'refusal' : type === 'thinking' ? 'thinking' : 'text'] ?? null
   if (text === null && (type === 'text' || type === 'refusal')) return undefined

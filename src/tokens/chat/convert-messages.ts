@@ -274,7 +274,7 @@ function addBlock({ parts, calls }: Turn, block: Body): void {
     case 'redacted_thinking':
       break
     default:
-      throw mediaError(String(block['type'] as string))
+      throw mediaError(block['type'])
   }
 }
 

@@ -3,6 +3,8 @@
  * processor, so from outside such a prompt has no known tokens, whatever tokenizer is at hand. Only a vLLM server that
  * renders for us can say both (`sources/media-features.ts`).
  */
+import type { Value } from '../template/values.js'
+import { typeName } from '../template/values.js'
 import type { Body, LoadOnlyReason } from './request.js'
 import { LoadOnlyError } from './request.js'
 
@@ -34,9 +36,10 @@ const why: Readonly<Record<MediaKind, string>> = {
 }
 
 /** Why a part of this type leaves the tokens unknown. */
-export function mediaError(type: string): LoadOnlyError {
-  const kind = kinds.get(type) ?? 'other'
-  return new LoadOnlyError(`media-${kind}`, `${type}: ${why[kind]}`)
+export function mediaError(type: Value): LoadOnlyError {
+  const name = typeof type === 'string' ? type : typeName(type) // to spell an object, one of its own fields might be called
+  const kind = kinds.get(name) ?? 'other'
+  return new LoadOnlyError(`media-${kind}`, `${name}: ${why[kind]}`)
 }
 
 export function isMediaReason(reason: LoadOnlyReason): boolean {

@@ -5,7 +5,7 @@
  */
 import { fieldsBehind, unkept } from '../../core/protocol/index.js'
 import type { Value } from '../template/values.js'
-import { Float } from '../template/values.js'
+import { Float, isNumber } from '../template/values.js'
 import type { ChosenTemplate, RenderInput } from './chat-template.js'
 
 export type Dialect = 'vllm' | 'sglang' | 'trtllm'
@@ -141,7 +141,7 @@ function wholeOf(value: unknown): unknown {
 /** A switch as both engines read it from what a client wrote: `"yes"` and 1 are on. Undefined where it is not given. */
 export function asSwitch(value: Value, what: string): boolean | undefined {
   if (value === undefined || value === null || typeof value === 'boolean') return value ?? undefined
-  const word = typeof value === 'string' ? value.toLowerCase() : String(wholeOf(value))
+  const word = typeof value === 'string' ? value.toLowerCase() : isNumber(value) ? String(wholeOf(value)) : ''
   if (on.has(word)) return true
   return off.has(word) ? false : malformed(`${what} is true or false`)
 }
