@@ -68,11 +68,15 @@ export function buildPrompt(
   return { ...chat, addSpecialTokens, isProven: chat.isProven && isProven }
 }
 
-/** Ids go past the template of completions, too. */
-function readCompletionBy(body: Body, { dialect, otherTemplates }: PromptRules): TextPrompt | IdsPrompt {
-  const prompt = readCompletion(body, dialect)
-  if (prompt.kind === 'text' && body['is_rendered'] !== true) refuseOther(otherTemplates?.texts)
+function readCompletionBy(body: Body, rules: PromptRules): TextPrompt | IdsPrompt {
+  const prompt = readCompletion(body, rules.dialect)
+  refuseOtherTexts(body, rules)
   return prompt
+}
+
+/** SGLang puts ids into its template of completions, too, spelled as a text; a suffix that is empty, and not missing, keeps it away. */
+export function refuseOtherTexts(body: Body, { otherTemplates }: PromptRules): void {
+  if (body['is_rendered'] !== true && body['suffix'] !== '') refuseOther(otherTemplates?.texts)
 }
 
 function refuseOther(why: string | undefined): void {

@@ -86,10 +86,16 @@ it.each([
   expect(buildPrompt('completions', { prompt: 'a' }, rules, none)).toMatchObject({ texts: ['a'] })
 })
 
-it('does not know texts of an engine that has a template for them, but ids and what was rendered', () => {
+// It is put around ids, too, spelled as a text; a suffix that is empty, and not missing, keeps it away.
+it('does not know completions of an engine that has a template for them, but with an empty suffix and what was rendered', () => {
   const rules = { ...plainRules, dialect: 'sglang', otherTemplates: { texts: 'it was started with one' } } as const
   const unknown = expect.objectContaining({ reason: 'engine-settings' })
-  expect(() => buildPrompt('completions', { prompt: 'a' }, rules, none)).toThrow(unknown)
-  expect(buildPrompt('completions', { prompt: [1] }, rules, none)).toMatchObject({ kind: 'ids' })
+  for (const prompt of ['a', ['a'], [1], [[1]]]) {
+    expect(() => buildPrompt('completions', { prompt }, rules, none)).toThrow(unknown)
+    expect(() => buildPrompt('completions', { prompt, suffix: null }, rules, none)).toThrow(unknown)
+    expect(() => buildPrompt('completions', { prompt, suffix: 'b' }, rules, none)).toThrow(unknown)
+    const kind = typeof [prompt].flat(2)[0] === 'string' ? 'text' : 'ids'
+    expect(buildPrompt('completions', { prompt, suffix: '' }, rules, none)).toMatchObject({ kind })
+  }
   expect(buildPrompt('completions', { prompt: 'a', is_rendered: true }, rules, none)).toMatchObject({ kind: 'text' })
 })

@@ -382,3 +382,14 @@ it('asks SGLang for a text in its special tokens, as it encodes every completion
   await source.tokenize('completions', body, {}).catch(() => undefined) // this server knows only vLLM's path
   expect(asked.at(-1)).toMatchObject({ path: '/v1/tokenize', body: { prompt: 'a', add_special_tokens: true } })
 })
+
+it('a text that an SGLang puts into a template of its own is not asked for: it would tokenize the bare one', async () => {
+  const { url, asked } = await serve()
+  const otherTemplates = { texts: 'it was started with one' }
+  const source = new EngineTokens({ url, dialect: 'sglang' }, { dialect: 'sglang', otherTemplates })
+  for (const prompt of ['hi', [1, 2]])
+    await expect(source.tokenize('completions', { prompt }, {})).rejects.toMatchObject({ reason: 'engine-settings' })
+  expect(asked).toEqual([])
+  const { ids } = await source.tokenize('completions', { prompt: [1, 2], suffix: '' }, {})
+  expect([...ids]).toEqual([1, 2])
+})

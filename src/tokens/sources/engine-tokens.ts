@@ -11,7 +11,7 @@ import { LRUCache } from 'lru-cache'
 import type { MmExtraInfo } from '../../core/protocol/index.js'
 import { WarmrouteError } from '../../core/protocol/index.js'
 import type { PromptRules } from '../chat/build-prompt.js'
-import { plainRules } from '../chat/build-prompt.js'
+import { plainRules, refuseOtherTexts } from '../chat/build-prompt.js'
 import { refuseStored } from '../chat/convert-responses.js'
 import type { TemplateHabits } from '../chat/converted.js'
 import { UntoldHabitError } from '../chat/converted.js'
@@ -158,9 +158,9 @@ export class EngineTokens implements TokenSource {
     const body = given ?? readShort(options.raw)
     if (!body) return this.#renderLong(route, options.raw ?? noBytes, options)
     if (route === 'responses') refuseStored(body)
-    const carried =
-      carriedIds(route, body, this.#endpoint.dialect) ??
-      (route === 'completions' && isIds(body['prompt']) ? toIds(body['prompt']) : undefined)
+    const own = carriedIds(route, body, this.#endpoint.dialect)
+    if (!own && route === 'completions') refuseOtherTexts(body, this.#rules)
+    const carried = own ?? (route === 'completions' && isIds(body['prompt']) ? toIds(body['prompt']) : undefined)
     if (carried) {
       refuseMediaBesideIds(body)
       const ids = truncate(carried, readTruncation(body, this.#endpoint.dialect))
