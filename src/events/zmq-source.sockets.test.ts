@@ -23,6 +23,21 @@ afterEach(async () => {
 const decoder = new PlainDecoder()
 const store = (hash: bigint): PlainEvent => ({ kind: 'stored', hashes: [hash], tokens: [Number(hash), 1] })
 
+/**
+ * A free port may be given to two processes at once, as both sockets let others have their address until they listen: the later one fails and
+ * takes another. A port that is named is free when the one before it has let go of it.
+ */
+async function bound(bind: () => Promise<void>): Promise<void> {
+  for (let left = 200; ; left--) {
+    try {
+      return await bind()
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || left === 0) throw error
+      await new Promise((resolve) => setTimeout(resolve, 10))
+    }
+  }
+}
+
 /** A publisher with a replay socket, as engines have them; `framesPerReply` 3 is the older form. */
 class Engine {
   readonly pub: Publisher
@@ -40,12 +55,12 @@ class Engine {
   }
 
   async start(port = 0, replayPort = 0): Promise<this> {
-    await this.pub.bind(`tcp://127.0.0.1:${port || '*'}`)
-    await this.router.bind(`tcp://127.0.0.1:${replayPort || '*'}`)
+    closers.push(() => this.stop())
+    await bound(() => this.pub.bind(`tcp://127.0.0.1:${port || '*'}`))
+    await bound(() => this.router.bind(`tcp://127.0.0.1:${replayPort || '*'}`))
     this.endpoint = this.pub.lastEndpoint!
     this.replayEndpoint = this.router.lastEndpoint!
     this.#serving = this.#serve()
-    closers.push(() => this.stop())
     return this
   }
 
