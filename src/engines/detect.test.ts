@@ -124,6 +124,17 @@ it('reads from the server info which prompts an SGLang builds by other templates
   expect(facts.takesMedia).toEqual({ value: true, source: '/server_info enable_multimodal' })
 })
 
+it('knows an SGLang that serves the language model alone, which takes no media whatever else it was told', async () => {
+  for (const told of [null, true]) {
+    const info = { page_size: 1, enable_multimodal: told, language_model_only: true }
+    const { takesMedia } = await detectEngine(recorded('sglang/probes.json', { '/server_info': ok(info) }))
+    expect(takesMedia).toEqual({ value: false, source: '/server_info language_model_only' })
+  }
+  const info = { page_size: 1, enable_multimodal: null, language_model_only: false }
+  const { takesMedia } = await detectEngine(recorded('sglang/probes.json', { '/server_info': ok(info) }))
+  expect(takesMedia).toBeUndefined()
+})
+
 it('reads an SGLang from its server info', async () => {
   const facts = await detectEngine(recorded('sglang/probes.json'))
   expect(facts).toMatchObject({

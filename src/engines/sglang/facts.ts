@@ -59,9 +59,7 @@ function factsOf(info: JsonRecord, host: string): Omit<EngineFacts, 'kind'> {
       reasoningParser: fact(asText(info['reasoning_parser']) ?? null, `${source} reasoning_parser`),
     }),
     otherTemplates: fact(otherTemplatesOf(info), source),
-    ...(typeof info['enable_multimodal'] === 'boolean' && {
-      takesMedia: fact(info['enable_multimodal'], `${source} enable_multimodal`),
-    }),
+    ...mediaOf(info),
     isEagle: fact(bigramAlgorithms.has(String(info['speculative_algorithm'])), `${source} speculative_algorithm`),
     ...(batchTokens && { batchTokensMax: fact(batchTokens, source) }),
     ...(running && { runningRequestsMax: fact(running, source) }),
@@ -128,4 +126,11 @@ function launchConfig(info: JsonRecord): JsonRecord | undefined {
 
 function offsetPort(endpoint: string, rank: number): string {
   return endpoint.replace(/:(\d+)$/, (_, port: string) => `:${Number(port) + rank}`)
+}
+
+/** The language model alone takes none, whatever else was said. */
+function mediaOf(info: JsonRecord): Pick<EngineFacts, 'takesMedia'> {
+  if (info['language_model_only'] === true) return { takesMedia: fact(false, `${source} language_model_only`) }
+  const told = info['enable_multimodal']
+  return typeof told === 'boolean' ? { takesMedia: fact(told, `${source} enable_multimodal`) } : {}
 }

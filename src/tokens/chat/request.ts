@@ -21,7 +21,7 @@ export type LoadOnlyReason =
   | 'media-other'
   | 'embeddings' // the prompt is vectors
   | 'stored-response' // the conversation is kept by the engine
-  | 'engine-settings' // how the engine was started decides, and it does not tell
+  | 'engine-settings' // how the engine was started decides, and what it makes of a prompt then is not told
   | 'own-renderer' // the engine renders this model by code of its own
   | 'request-template' // the request brings a template that is not trusted
   | 'malformed' // the engine will refuse it
