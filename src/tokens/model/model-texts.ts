@@ -58,6 +58,8 @@ type KnownHead = NonNullable<Rendering<RememberedText>['head']>
 export const deadlineMsDefault = 5000
 
 const loopPieceMax = 2048
+/** Texts that have half the time on the loop: their code is not optimised yet, and what stands between two looks at the clock takes long. */
+const firstTexts = 12
 /** 3 ms at most, for characters of two and three bytes. */
 const turnUnitsMaxDefault = 256 << 10
 /** Longer texts are not remembered: one would take the place of all others. */
@@ -81,6 +83,7 @@ export class ModelTexts {
   /** By thread, the one that answered last at the end. */
   readonly #threadBytes = new Map<number, number>()
   #onLoop = 0
+  #begunOnLoop = 0
   #inThreads = 0
 
   constructor(plan: EncoderPlan | LibraryPlan, loaded: LoadedModel, pool: TokenPool, options: ModelTextsOptions) {
@@ -180,7 +183,8 @@ export class ModelTexts {
 
   /** False where it would take too long, or has. */
   #encodeOnLoop(from: number): boolean {
-    const endsAt = performance.now() + this.#options.loopMsMax
+    const isEarly = this.#begunOnLoop++ < firstTexts
+    const endsAt = performance.now() + this.#options.loopMsMax / (isEarly ? 2 : 1)
     return this.#encoder!.encodeFrom(from, loopPieceMax, () => performance.now() > endsAt)
   }
 

@@ -1,5 +1,5 @@
 // What is done on the loop and what in a thread, for requests in every form; that caches change nothing is in cached-tokens.test.ts.
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it, vi } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import type { Body } from '../chat/request.js'
 import { TokenPool } from '../pool/pool.js'
@@ -43,6 +43,19 @@ it('a parsed body whose values JSON has not has the same tokens in a thread', as
   const there = await new ModelTokens(qwen, pool, { loopMsMax: 0 }).tokenize('chat', body, { deadlineMs: 60_000 })
   expect(pool.counts.done).toBeGreaterThan(before)
   expect([...there.ids]).toEqual([...here.ids])
+}, 60_000)
+
+it("a model's first texts have half of the time on the loop", async () => {
+  const model = new ModelTokens(qwen, pool, { loopMsMax: 8 })
+  let ms = 0
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => (ms += 1))
+  const onLoop: number[] = []
+  for (let at = 0; at < 14; at++) {
+    await model.tokenize('completions', { prompt: prose(6000, 100 + at) }, { deadlineMs: 1e9 })
+    onLoop.push(model.counts.onLoop)
+  }
+  clock.mockRestore()
+  expect(onLoop).toEqual([...Array<number>(12).fill(0), 1, 2])
 }, 60_000)
 
 describe('a body that is only there as bytes', () => {
