@@ -20,7 +20,7 @@ export {
   stringifyLosslessJson,
 } from './lossless-json.js'
 export type { JsonInput, JsonObject, JsonValue } from './lossless-json.js'
-export { entriesOf, fieldsBehind, filtered, merged, unkept } from './unkept.js'
+export { entriesOf, fieldsBehind, filtered, merged, objectOf, unkept } from './unkept.js'
 export { newMatchColumns, resetMatchColumns } from './match-columns.js'
 export type { MatchColumns } from './match-columns.js'
 export { comparePairs, RankTable } from './rank-table.js'

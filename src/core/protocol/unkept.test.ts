@@ -3,7 +3,7 @@ import { runInNewContext } from 'node:vm'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { parseLosslessJson, parseUnkeptJson } from './lossless-json.js'
-import { entriesOf, fieldsBehind, filtered, merged, unkept } from './unkept.js'
+import { entriesOf, fieldsBehind, filtered, merged, objectOf, unkept } from './unkept.js'
 
 it('is read as the object would be', () => {
   const object = unkept(new Map<string, unknown>([['stream', true], ['__proto__', 1], ['constructor', undefined]])) // biome-ignore format: short
@@ -104,3 +104,17 @@ function plain(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
   return unkept(new Map(Object.entries(value).map(([name, item]) => [name, plain(item)])))
 }
+
+it('objects with many names have no shapes, which are made anew for each of them, and are the same otherwise', () => {
+  setFlagsFromString('--allow-natives-syntax')
+  const hasShape = runInNewContext('(object) => %HasFastProperties(object)') as (object: object) => boolean
+  const named = (count: number): [string, number][] => Array.from({ length: count }, (_, at) => [`n${at}`, at])
+  const [few, many] = [named(64), [...named(900), ['__proto__', 1], ['7', 2]] as [string, number][]]
+  const plain = Object.fromEntries(many)
+  const made = [objectOf(many), merged(plain, { n3: 4 }), filtered(plain, (name) => name !== 'n0')]
+  expect([objectOf(few), merged(objectOf(named(32)), objectOf(named(32)))].map(hasShape)).toEqual([true, true])
+  expect(made.map(hasShape)).toEqual([false, false, false])
+  const { n0: _, ...others } = plain
+  const wanted = [plain, { ...plain, n3: 4 }, others]
+  expect(made.map((object) => Object.entries(object))).toEqual(wanted.map((object) => Object.entries(object)))
+})

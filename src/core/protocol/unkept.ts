@@ -7,6 +7,7 @@
 type Fields<T> = Readonly<Record<string, T>>
 
 const fieldsOf = Symbol('fields')
+const usualFieldsMax = 64
 
 export function unkept<T>(fields: ReadonlyMap<string, T>): Fields<T> {
   return new Proxy(target, new FieldsHandler(fields)) as Fields<T>
@@ -24,14 +25,26 @@ export function fieldsBehind<T>(object: Fields<T>): ReadonlyMap<string, T> | und
 
 /** `{ ...base, ...more }`: of what was in a map V8 keeps nothing here either. */
 export function merged<T>(base: Fields<T>, more: Fields<T>): Fields<T> {
-  if (!fieldsBehind(base) && !fieldsBehind(more)) return { ...base, ...more }
-  return unkept(new Map([...entriesOf(base), ...entriesOf(more)]))
+  if (fieldsBehind(base) || fieldsBehind(more)) return unkept(new Map([...entriesOf(base), ...entriesOf(more)]))
+  if (Object.keys(base).length + Object.keys(more).length <= usualFieldsMax) return { ...base, ...more }
+  return objectOf([...Object.entries(base), ...Object.entries(more)])
+}
+
+/**
+ * `Object.fromEntries` for names out of a request. V8 has a shape for each name that is added, with a list of all those before it, up to a
+ * thousand of them: 3.5 ms and megabytes of garbage for every copy of such an object (docs/decisions/0280). One without a prototype has no shapes.
+ */
+export function objectOf<T>(entries: readonly (readonly [name: string, value: T])[]): Fields<T> {
+  if (entries.length <= usualFieldsMax) return Object.fromEntries(entries)
+  const object = Object.create(null) as Record<string, T>
+  for (const [name, value] of entries) object[name] = value
+  return object
 }
 
 /** Those of its fields that `isWanted` says yes to. */
 export function filtered<T>(object: Fields<T>, isWanted: (name: string, value: T) => boolean): Fields<T> {
   const wanted = [...entriesOf(object)].filter(([name, value]) => isWanted(name, value))
-  return fieldsBehind(object) ? unkept(new Map(wanted)) : Object.fromEntries(wanted)
+  return fieldsBehind(object) ? unkept(new Map(wanted)) : objectOf(wanted)
 }
 
 /** One for all: nothing is ever written to it. */

@@ -124,7 +124,7 @@ function markFinal(messages: RenderInput['messages']): { messages: RenderInput['
   const last = messages.at(-1)
   const content = last?.['content']
   if (typeof content === 'string') {
-    return { messages: [...messages.slice(0, -1), { ...last, content: content + tag }], final: content }
+    return { messages: [...messages.slice(0, -1), merged(last!, { content: content + tag })], final: content }
   }
   if (Array.isArray(content)) {
     const parts = content as readonly Value[]
@@ -133,7 +133,7 @@ function markFinal(messages: RenderInput['messages']): { messages: RenderInput['
     if (part) {
       const final = part['text'] as string
       const marked = parts.with(at, asValue(merged(part, { text: final + tag })))
-      return { messages: [...messages.slice(0, -1), { ...last, content: marked }], final }
+      return { messages: [...messages.slice(0, -1), merged(last!, { content: marked })], final }
     }
   }
   throw new Error('continue_final_message wants a last message with text')

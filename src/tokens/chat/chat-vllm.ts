@@ -135,8 +135,7 @@ function shapeMessages(value: Value, format: ContentFormat, knowsDeveloper: bool
 }
 
 function asSystem(message: Body): Body {
-  const kept = Object.entries(message).filter(([name]) => name !== 'tools')
-  return { ...Object.fromEntries(kept), role: 'system' }
+  return merged(without(message, 'tools'), { role: 'system' })
 }
 
 /** Where a developer became a system, several of them become one, at the beginning. */

@@ -1,4 +1,5 @@
 /** Anthropic's `/v1/messages` as the chat that each engine makes of it: as recorded of vLLM 0.32.0 and SGLang 0.5.23. */
+import { merged } from '../../core/protocol/index.js'
 import { dumps } from '../template/spell.js'
 import type { Value } from '../template/values.js'
 import { billingHeader, contentTexts } from './chat-vllm.js'
@@ -7,7 +8,7 @@ import { isText, notTold } from './converted.js'
 import { mediaError } from './media.js'
 import { reasoningParserOf } from './reasoning-parsers.js'
 import type { Body } from './request.js'
-import { asList, asRecord, asSwitch, LoadOnlyError, malformed } from './request.js'
+import { asList, asRecord, asSwitch, asValue, LoadOnlyError, malformed } from './request.js'
 
 export function convertMessages(body: Body, rules: EngineRules, habits: TemplateHabits): Body {
   const { dialect } = rules
@@ -317,7 +318,7 @@ function typedSchema(schema: Value): Value {
   if (schema instanceof Map)
     return schema.has('type') ? schema : new Map([...(schema as Map<Value, Value>), ['type', 'object']])
   const it = asRecord(schema)
-  return it && !Object.hasOwn(it, 'type') ? { ...it, type: 'object' } : schema
+  return it && !Object.hasOwn(it, 'type') ? asValue(merged(it, { type: 'object' })) : schema
 }
 
 function choiceOf(value: Value): Value {

@@ -184,7 +184,8 @@ function sglangCall(call: Body, { call_id: callId, id }: Body): Body {
   const it = asRecord(call['function'])!
   const { arguments: given } = it
   const isKept = isDict(given) || (isText(given) && isDict(readStrictly(given)))
-  return { ...call, id: isText(callId) ? callId : id, function: { ...it, arguments: isKept ? given : '{}' } }
+  const kept = asValue(merged(it, { arguments: isKept ? given : '{}' }))
+  return merged(call, { id: isText(callId) ? callId : id, function: kept })
 }
 
 function sglangReasoning(item: Body, unseal: Unseal): string[] {

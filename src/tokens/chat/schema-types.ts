@@ -2,6 +2,7 @@
  * The types in a tool's schema as SGLang has them: names from databases and programming languages become those of JSON Schema before a
  * template sees them, so that `varchar(255)` reaches the model as `string`. What it does not know it leaves. Follows SGLang 0.5.23.
  */
+import { objectOf } from '../../core/protocol/index.js'
 import type { Value } from '../template/values.js'
 import { malformed } from './request.js'
 
@@ -99,7 +100,7 @@ function withEntries(value: Value, change: (name: string, value: Value) => Value
     : Object.entries(value as Readonly<Record<string, Value>>)
   const changed = entries.map(([name, it]) => [name, change(name, it)] as const)
   if (changed.every(([, it], at) => it === entries[at]![1])) return value
-  return isMap ? new Map(changed) : Object.fromEntries(changed)
+  return isMap ? new Map(changed) : objectOf(changed)
 }
 
 function isPlain(value: object): boolean {

@@ -2,6 +2,7 @@
  * JSON as SGLang reads the arguments of a call: by `orjson`, which refuses what Python takes (`NaN`, halves of surrogate pairs, numbers that
  * are infinite) and makes floats of ints that have no room in 64 bits.
  */
+import { objectOf } from '../../core/protocol/index.js'
 import { JsonError, parsePythonJson } from '../template/python-json.js'
 import type { Value } from '../template/values.js'
 import { Float, float } from '../template/values.js'
@@ -27,7 +28,7 @@ function strict(value: Value): Value {
   if (value instanceof Map)
     return new Map([...(value as ReadonlyMap<Value, Value>)].map(([key, it]) => [strict(key), strict(it)]))
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).map(([key, it]) => [strict(key) as string, strict(it as Value)]))
+  return objectOf(Object.entries(value).map(([key, it]) => [strict(key) as string, strict(it as Value)]))
 }
 
 function refuse(): never {

@@ -2,6 +2,7 @@
  * JSON as Python reads it: `1.0` stays a float, a long integer keeps its digits, keys keep their order even when they look
  * like numbers. `JSON.parse` loses all three, and with them the tokens of a tool schema.
  */
+import { objectOf } from '../../core/protocol/index.js'
 import type { Value } from './values.js'
 import { float } from './values.js'
 
@@ -72,7 +73,7 @@ export function parsePythonJson(text: string, { isUnkept = false }: JsonReading 
         if (next !== ',') fail('a comma is missing')
       }
     }
-    return isPlain ? Object.fromEntries(entries) : new Map<Value, Value>(entries)
+    return isPlain ? objectOf(entries) : new Map<Value, Value>(entries)
   }
 
   function readArray(depth: number): Value {
