@@ -192,15 +192,14 @@ function spellJsonNumber(value: number | bigint | Float): string {
 
 /** Both languages print the shortest digits; they differ in when the exponent appears and how it is padded. */
 function spellFloat(number: number): string {
-  const [digits, exponentText] = number.toExponential().split('e') as [string, string]
-  const exponent = Number(exponentText)
-  if (exponent < -4 || exponent >= 16) {
-    const sign = exponent < 0 ? '-' : '+'
-    return `${digits}e${sign}${String(Math.abs(exponent)).padStart(2, '0')}`
+  const size = Math.abs(number)
+  if (size === 0 || (size >= 1e-4 && size < 1e16)) {
+    const text = String(number)
+    return text.includes('.') ? text : `${text}.0`
   }
-  const text =
-    exponent < 0 ? number.toFixed(Math.max(0, digits.replace(/^-?\d\.?/, '').length - exponent)) : String(number)
-  return text.includes('.') ? text : `${text}.0`
+  const [digits, exponent] = number.toExponential().split('e') as [string, string]
+  const sign = exponent.startsWith('-') ? '-' : '+'
+  return `${digits}e${sign}${exponent.slice(1).padStart(2, '0')}`
 }
 
 const unprintable = /[\\\p{C}\p{Z}]/u
