@@ -9,14 +9,25 @@ export interface LongestStretch {
   readonly busyMs: number
   /** What V8's collector took meanwhile, by the clock. */
   readonly collectedMs: number
+  /** The longest by the clock, which may be another one; waiting for events is not in it. */
+  readonly held: HeldStretch
   /** Pages that the thread was given meanwhile. */
   readonly faults: number
   /** Stretches that are left out, since the host took the machine away meanwhile, which nobody can tell from work. */
   readonly stolen: number
 }
 
+export interface HeldStretch {
+  readonly ms: number
+  readonly collectedMs: number
+  /** The thread could have run meanwhile, and others had the cores. */
+  readonly waitedMs: number
+}
+
 interface Stretch {
   readonly busyMs: number
+  readonly heldMs: number
+  readonly waitedMs: number
   readonly from: number
   readonly to: number
   readonly faults: number
@@ -38,7 +49,7 @@ export class LoopWatch {
   readonly #observer = new PerformanceObserver((list) => this.#collections.push(...list.getEntries()))
   #stretches: Stretch[] = []
   #collections: PerformanceEntry[] = []
-  #before = { computedMs: 0, at: 0, faults: 0 }
+  #before = { computedMs: 0, waitedMs: 0, activeMs: 0, at: 0, faults: 0 }
   readonly #stolenSoFar = stolenMs() ?? (() => 0)
   #stolenMs = 0
   #looks = 0
@@ -51,12 +62,20 @@ export class LoopWatch {
 
   /** Ends a stretch and begins the next one. Looking every millisecond costs several percent of a core. */
   look(): void {
-    const { computedMs, at, faults } = this.#before
+    const { computedMs, waitedMs, activeMs, at, faults } = this.#before
     const now = this.#now()
     const busyMs = now.computedMs - computedMs
-    const isAsked = busyMs > longMs || ++this.#looks % looksBetween === 0
-    const isStolen = isAsked && this.#wasStolen()
-    this.#stretches.push({ busyMs, from: at, to: now.at, faults: now.faults - faults, isStolen })
+    const heldMs = now.activeMs - activeMs
+    const isAsked = Math.max(busyMs, heldMs) > longMs || ++this.#looks % looksBetween === 0
+    this.#stretches.push({
+      busyMs,
+      heldMs,
+      waitedMs: now.waitedMs - waitedMs,
+      from: at,
+      to: now.at,
+      faults: now.faults - faults,
+      isStolen: isAsked && this.#wasStolen(),
+    })
     this.#before = isAsked ? this.#now() : now
   }
 
@@ -76,9 +95,23 @@ export class LoopWatch {
     this.#collections.push(...this.#observer.takeRecords())
     const longest = this.#inOrder().at(-1) ?? this.#stretches.at(-1)
     if (!longest) return undefined
-    const collectedMs = this.#collections.reduce((sum, entry) => sum + sharedMs(entry, longest), 0)
     const stolen = this.#stretches.filter(({ isStolen }) => isStolen).length
-    return { busyMs: longest.busyMs, collectedMs, faults: longest.faults, stolen }
+    return {
+      busyMs: longest.busyMs,
+      collectedMs: this.#collectedMs(longest),
+      faults: longest.faults,
+      stolen,
+      held: this.#held(longest),
+    }
+  }
+
+  #held(some: Stretch): HeldStretch {
+    const held = this.#inOrder().reduce((most, stretch) => (stretch.heldMs > most.heldMs ? stretch : most), some)
+    return { ms: held.heldMs, collectedMs: this.#collectedMs(held), waitedMs: held.waitedMs }
+  }
+
+  #collectedMs(stretch: Stretch): number {
+    return this.#collections.reduce((sum, entry) => sum + sharedMs(entry, stretch), 0)
   }
 
   reset(): void {
@@ -97,10 +130,17 @@ export class LoopWatch {
     return this.#stretches.filter(({ isStolen }) => !isStolen).sort((a, b) => a.busyMs - b.busyMs)
   }
 
-  #now(): { readonly computedMs: number; readonly at: number; readonly faults: number } {
+  #now() {
     if (this.#thread) Atomics.wait(nobodyWakes, 0, 0, asideMs)
     const at = performance.now()
-    return { computedMs: this.#thread?.().computedMs ?? at, at, faults: this.#faultsSoFar() }
+    const { computedMs, waitedMs } = this.#thread?.() ?? { computedMs: at, waitedMs: 0 }
+    return {
+      computedMs,
+      waitedMs,
+      activeMs: performance.eventLoopUtilization().active,
+      at,
+      faults: this.#faultsSoFar(),
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 /** `npm run fuzz:tokens -- parity|caches|memory|stalls [--cases N] [--seed S] [--only MODEL]`: prints a ledger entry. */
 import { parseArgs } from 'node:util'
+import { setCollector } from '../src/cli/collector.js'
 import { fuzzStalls } from '../src/tokens/fuzz-stalls.case.js'
 import { fuzzCaches, fuzzMemory, fuzzParity } from '../src/tokens/fuzz.case.js'
 
@@ -23,6 +24,7 @@ const { values: flags, positionals } = parseArgs({
 const name = (positionals[0] ?? 'parity') as keyof typeof runs
 const { what, run } = runs[name]
 const cases = Number(flags.cases)
+setCollector() // as the command does
 const started = Date.now()
 const result = await run(Number(flags.seed), cases, flags.only)
 console.log(

@@ -6,6 +6,7 @@ import { ask, compileSources, sources, startChild } from './children.js'
 import { floodNames, floodRequest, newsOf } from './floods.js'
 import { send } from './send.js'
 import type { Use } from './use.js'
+import { shownHeld } from './use.js'
 
 export const benches = [defineBench('gateway.floods', 'how long can many small requests hold the loop?', floods)]
 
@@ -33,10 +34,11 @@ async function floods(bench: BenchContext): Promise<void> {
       if (status !== 200) throw new Error(`a flood of ${name}: status ${status}`)
       answered++
     }
-    const { busyMaxMs = 0, collectedMs, faults, stolen, prompts } = await ask<Use>(child, 'use')
+    const use = await ask<Use>(child, 'use')
+    const { busyMaxMs = 0, collectedMs, faults, stolen, prompts } = use
     if (!bench.isSmoke)
       console.error(
-        `  ${rounds} of ${name}: ${busyMaxMs.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} pages, ${stolen} left out, ${shown(prompts)}`,
+        `  ${rounds} of ${name}: ${busyMaxMs.toFixed(1)} ms, collector ${collectedMs?.toFixed(1)} ms of it, ${faults} pages, by the clock ${shownHeld(use)}, ${stolen} left out, ${shown(prompts)}`,
       )
     worst = Math.max(worst, busyMaxMs)
   }

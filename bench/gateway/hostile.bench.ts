@@ -14,6 +14,7 @@ import { hostileBodies, loopsTemplate } from './hostile-bodies.js'
 import type { Sent } from './send.js'
 import { send } from './send.js'
 import type { Use } from './use.js'
+import { shownHeld } from './use.js'
 
 export const benches = [
   defineBench('gateway.hostile', 'how long can one request hold the loop, whatever it holds?', hostile),
@@ -59,24 +60,26 @@ async function measureFirst(bench: BenchContext, start: () => Promise<Started<{ 
   let worst = 0
   const requests = Object.entries(firstRequests)
   for (const [name, request] of bench.isSmoke ? requests.slice(0, 1) : requests) {
-    const turns: number[] = []
-    for (let round = 0; round < bench.size(1, 4); round++) turns.push(await firstTurn(bench, await start(), request))
+    const uses: Use[] = []
+    for (let round = 0; round < bench.size(1, 4); round++) uses.push(await firstTurn(bench, await start(), request))
+    const turns = uses.map(({ busyMaxMs = 0 }) => busyMaxMs)
     const shown = turns.map((turn) => turn.toFixed(1)).join(', ')
-    if (!bench.isSmoke) console.error(`  the first request of a process, ${name}: ${shown} ms`)
+    const held = uses.map((use) => shownHeld(use)).join(', ')
+    if (!bench.isSmoke) console.error(`  the first request of a process, ${name}: ${shown} ms; by the clock ${held}`)
     worst = Math.max(worst, summarise(turns).median)
   }
   bench.report({ id: 'gateway.first_request_stall_ms', value: worst, unit: 'ms', spread: 0, checksum: 'first' })
 }
 
-async function firstTurn(bench: BenchContext, { child, first }: Started<{ port: number }>, it: Sent): Promise<number> {
+async function firstTurn(bench: BenchContext, { child, first }: Started<{ port: number }>, it: Sent): Promise<Use> {
   await ask<Use>(child, 'watch')
   await new Promise((resolve) => setTimeout(resolve, bench.size(10, 1000))) // what starting leaves behind is not the request's
   await ask<Use>(child, 'watch')
   const status = await send(first.port, it)
   if (status !== 200) throw new Error(`the first request: status ${status}`)
-  const { busyMaxMs = 0 } = await ask<Use>(child, 'use')
+  const use = await ask<Use>(child, 'use')
   child.disconnect()
-  return busyMaxMs
+  return use
 }
 
 interface Target {
@@ -90,6 +93,7 @@ async function measure(bench: BenchContext, gateway: ChildProcess, target: Targe
   const { id, port, firstRound, isStrict } = target
   const only = process.env['BENCH_ONLY']
   const turns = new Map<string, number[]>()
+  const held = new Map<string, string[]>()
   const statuses = new Map<string, number>()
   let answered = 0
   for (let round = 0; round < bench.size(1, 6); round++) {
@@ -97,7 +101,8 @@ async function measure(bench: BenchContext, gateway: ChildProcess, target: Targe
       if (only !== undefined && !name.includes(only)) continue
       const { prompts } = await ask<Use>(gateway, 'watch')
       const status = await send(port, body)
-      const { busyMaxMs, collectedMs, faults, prompts: after } = await ask<Use>(gateway, 'use')
+      const use = await ask<Use>(gateway, 'use')
+      const { busyMaxMs, collectedMs, faults, prompts: after } = use
       const became = Object.keys(after).filter((what) => after[what] !== prompts[what])
       if (!bench.isSmoke) requireSaid(name, body, isStrict, status, became)
       if (busyMaxMs === undefined && isLinux()) throw new Error(noLinux)
@@ -108,6 +113,7 @@ async function measure(bench: BenchContext, gateway: ChildProcess, target: Targe
       answered += status
       statuses.set(name, status)
       turns.set(name, [...(turns.get(name) ?? []), busyMaxMs ?? 0])
+      held.set(name, [...(held.get(name) ?? []), shownHeld(use)])
     }
   }
   let worst = 0
@@ -117,7 +123,7 @@ async function measure(bench: BenchContext, gateway: ChildProcess, target: Targe
     const { median } = summarise(settled)
     if (!bench.isSmoke)
       console.error(
-        `  ${name} (${statuses.get(name)}): ${median.toFixed(2)} ms, at most ${Math.max(...settled).toFixed(2)} ms`,
+        `  ${name} (${statuses.get(name)}): ${median.toFixed(2)} ms, at most ${Math.max(...settled).toFixed(2)} ms; by the clock ${held.get(name)?.slice(2).join(', ')}`,
       )
     worst = Math.max(worst, median)
   }

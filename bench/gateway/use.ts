@@ -1,6 +1,7 @@
 /** A measured process tells its parent where it listens and, when asked, what it has used since it was asked to begin. */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { loopThread } from '../loop-thread.js'
+import type { HeldStretch } from '../loop-watch.js'
 import { LoopWatch } from '../loop-watch.js'
 
 export interface Use {
@@ -17,6 +18,8 @@ export interface Use {
   readonly faults: number | undefined
   /** Stretches that are not counted, as the host had the machine. */
   readonly stolen: number | undefined
+  /** The longest by the clock. */
+  readonly held: HeldStretch | undefined
   /** Prompts so far, by what became of their tokens; where the process says. */
   readonly prompts: Readonly<Record<string, number>>
 }
@@ -41,6 +44,7 @@ export function reportUse(
       collectedMs: longest?.collectedMs,
       faults: longest?.faults,
       stolen: longest?.stolen,
+      held: longest?.held,
       prompts: prompts(),
     }
     if (message !== 'use') delay.reset()
@@ -60,4 +64,9 @@ function watchLoop(): LoopWatch | undefined {
   const watch = new LoopWatch()
   setInterval(() => watch.look(), 1).unref()
   return watch
+}
+
+/** Milliseconds by the clock, the collector's part, and what it waited for a core. */
+export function shownHeld({ held }: Pick<Use, 'held'>): string {
+  return held ? [held.ms, held.collectedMs, held.waitedMs].map((ms) => ms.toFixed(1)).join('/') : '?'
 }

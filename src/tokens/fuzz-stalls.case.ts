@@ -1,5 +1,6 @@
 /** Looks for requests that hold the loop: of every route at random, with a model's files and asked of engines. */
 import { sources, startChild } from '../../bench/gateway/children.js'
+import { shownHeld } from '../../bench/gateway/use.js'
 import type { BombedModel } from '../../bench/tokens/bombs.js'
 import { bombedModels } from '../../bench/tokens/bombs.js'
 import type { LongestStretch } from '../../bench/loop-watch.js'
@@ -47,6 +48,8 @@ export async function fuzzStalls(seed: number, cases: number, only?: string): Pr
       const { busyMs, collectedMs, faults } = longest
       lines.push(`${target} ${busyMs.toFixed(1)} ms (collector ${collectedMs.toFixed(1)}, ${faults} pages): ${shown}`)
     }
+    const { longest, shown } = turns.reduce((most, turn) => (turn.longest.held.ms > most.longest.held.ms ? turn : most))
+    lines.push(`${target} by the clock ${shownHeld(longest)}: ${shown}`)
     await service.close()
   }
   engines.child.disconnect()
