@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
-import type { EngineKind } from '../../engines/index.js'
+import type { EngineFacts, EngineKind } from '../../engines/index.js'
 import type { ModelSources, ModelStatus } from '../../tokens/index.js'
 import type { Joined } from './joined.js'
-import { preferredHost, rulesOf, TokenHosts } from './token-hosts.js'
+import { preferredHost, TokenHosts } from './token-hosts.js'
 
 function worker(id: bigint, kind: EngineKind) {
   return { keeper: { id }, facts: { kind: { value: kind, source: 'test' } } }
@@ -26,15 +26,25 @@ function fleet(...kinds: readonly EngineKind[]) {
     keeper: { id: BigInt(at + 1), address: { url: `http://gpu${at + 1}` } },
     runtime: { name: 'm', looksAtCaches: true },
   })) as unknown as Joined[]
-  const state = { joined, nowMs: 0, mute: new Set<string>(), asked: [] as string[], answer: () => {} }
+  const state = {
+    joined,
+    nowMs: 0,
+    mute: new Set<string>(),
+    asked: [] as string[],
+    answer: () => {},
+    source: 'engine' as ModelStatus['source'],
+    rules: undefined as ModelSources['rules'],
+    otherRules: undefined as ModelSources['rules'],
+  }
   /** Who is asked for the workers of other kinds. */
   const others = new Map<string, string>()
   let from: string | undefined
-  const status = (): ModelStatus => ({ source: 'engine', from, encoder: 'engine', reason: undefined, tried: [] })
-  const setModel = async (_: string, { engine }: ModelSources): Promise<ModelStatus> => {
+  const status = (): ModelStatus => ({ source: state.source, from, encoder: 'engine', reason: undefined, tried: [] })
+  const setModel = async (_: string, { engine, rules }: ModelSources): Promise<ModelStatus> => {
     state.asked.push(engine!.url)
     await new Promise<void>((resolve) => (state.answer = resolve))
     from = engine!.url
+    state.rules = rules
     return status()
   }
   const hosts = new TokenHosts({
@@ -44,7 +54,10 @@ function fleet(...kinds: readonly EngineKind[]) {
       isMute: (_, dialect) => state.mute.has((dialect === undefined ? from : others.get(dialect)) ?? ''),
       setModel,
       replaceModel: setModel,
-      setOther: (_, dialect, other) => void others.set(dialect, other!.engine!.url),
+      setOther: (_, dialect, other) => {
+        others.set(dialect, other!.engine!.url)
+        state.otherRules = other!.rules
+      },
     },
     places: undefined,
     joined: () => state.joined,
@@ -125,12 +138,73 @@ it('so it is with the engine that is asked for the workers of another kind, whic
   expect(others.get('sglang')).toBe('http://gpu3')
 })
 
-it('hands on what an engine tells of its templates and media', () => {
-  const told = <Value>(value: Value) => ({ value, source: '/server_info' })
-  const facts = { kind: told('sglang' as const), otherTemplates: told({ chats: 'so' }), takesMedia: told(false) }
-  expect(rulesOf(facts, 'sglang')).toMatchObject({
-    dialect: 'sglang',
-    otherTemplates: { chats: 'so' },
-    takesMedia: false,
-  })
+/** As if it had been started so. */
+function settings(joined: Joined, chats?: string): EngineFacts {
+  return { ...joined.facts, otherTemplates: { value: chats === undefined ? {} : { chats }, source: 'test' } }
+}
+
+const ofItsOwn = 'it was started with --chat-template'
+
+it.each(['engine', 'configured'] as const)(
+  'one engine with settings of its own decides for all of its kind while it is there; tokens of: %s',
+  async (source) => {
+    const { hosts, state } = fleet('sglang', 'sglang')
+    state.source = source
+    const second = state.joined.pop()!
+    const found = hosts.find('m')
+    state.answer()
+    await found
+    expect(state.rules?.otherTemplates).toEqual({})
+    state.joined.push(second)
+    await hosts.find('m')
+    expect(state.asked).toHaveLength(1) // it was started like the first
+    state.joined.pop()
+    hosts.left(second)
+    expect(state.asked).toHaveLength(1)
+    second.facts = settings(second, ofItsOwn)
+    state.joined.push(second)
+    const joining = hosts.find('m')
+    state.answer()
+    await joining
+    expect(state.rules?.otherTemplates).toEqual({ chats: ofItsOwn })
+    state.joined.pop()
+    hosts.left(second)
+    state.answer()
+    await turn()
+    expect(state.rules?.otherTemplates).toEqual({})
+    expect(state.asked).toEqual(['http://gpu1', 'http://gpu1', 'http://gpu1'])
+  },
+)
+
+it.each(['engine', 'configured'] as const)(
+  'an engine that was restarted with other settings has others from then on; tokens of: %s',
+  async (source) => {
+    const { hosts, state } = fleet('sglang')
+    state.source = source
+    const found = hosts.find('m')
+    state.answer()
+    await found
+    const only = state.joined[0]!
+    only.facts = settings(only, ofItsOwn)
+    hosts.left(only) // and is still there
+    state.answer()
+    await turn()
+    expect(state.rules?.otherTemplates).toEqual({ chats: ofItsOwn })
+  },
+)
+
+it('so it is with engines of another kind', async () => {
+  const { hosts, state } = fleet('vllm', 'sglang', 'sglang')
+  const third = state.joined.pop()!
+  const found = hosts.find('m')
+  state.answer()
+  await found
+  third.facts = settings(third, ofItsOwn)
+  state.joined.push(third)
+  await hosts.find('m')
+  expect(state.otherRules?.otherTemplates).toEqual({ chats: ofItsOwn })
+  state.joined.pop()
+  hosts.left(third)
+  expect(state.otherRules?.otherTemplates).toEqual({})
+  expect(state.asked).toEqual(['http://gpu1'])
 })

@@ -2,12 +2,13 @@
  * Where each model's tokens come from: its files first, and an engine that serves it where there are none. The engine is
  * one of the model's workers; when it leaves or gives no tokens any more another is asked, and what failed is tried again
  * at the next look. Where engines of several kinds serve a model it is always one of the same kind, whoever answered first;
- * of each other kind one is asked for what its own workers will see.
+ * of each other kind one is asked for what its own workers will see. By which rules prompts are built all engines of a kind decide.
  */
 import { WarmrouteError } from '../../core/protocol/index.js'
 import { dialectOf } from './joined.js'
 import type { Joined } from './joined.js'
-import type { EngineFacts } from '../../engines/index.js'
+import { rulesOf } from './prompt-rules.js'
+import type { PromptRules } from './prompt-rules.js'
 import type { TokenPlaces } from './token-places.js'
 import { placesFor } from './token-places.js'
 import type { OtherDialect } from '../../server/index.js'
@@ -47,8 +48,10 @@ export class TokenHosts {
   readonly #named = new Map<string, string>()
   /** By whose rules prompts are built, by model; with files also after the last engine of that kind has left. */
   readonly #usual = new Map<string, Dialect | undefined>()
+  /** The rules that are in force for them, as a text. */
+  readonly #rules = new Map<string, string>()
   /** Of other kinds, by model: who is asked, and for whom. */
-  readonly #others = new Map<string, readonly (OtherDialect & { readonly host: Joined })[]>()
+  readonly #others = new Map<string, readonly OtherHost[]>()
   /** Models whose tokens were looked for, with or without success. */
   readonly #looked = new Set<string>()
 
@@ -92,8 +95,10 @@ export class TokenHosts {
     const host = preferredHost(joined)
     this.#options.tokens.announce(model, host ? undefined : noHost)
     const present = this.#hosts.get(model)
-    if (host && present && kindRank(present) <= kindRank(host)) return this.#findOthers(model)
-    if (host) await this.#take(model, host)
+    if (host && present && kindRank(present) <= kindRank(host)) {
+      if (!this.#hasOtherRules(model, present)) return this.#findOthers(model)
+      await this.#take(model, present)
+    } else if (host) await this.#take(model, host)
     this.#looked.add(model)
   }
 
@@ -149,6 +154,7 @@ export class TokenHosts {
     const { tokens, signal: stop } = this.#options
     const status = await tokens.replaceModel(model, sources, AbortSignal.any([signal, stop]))
     this.#hosts.set(model, host)
+    this.#rules.set(model, JSON.stringify(sources.rules))
     this.#usual.set(model, dialectOf(host.facts))
     this.#findOthers(model)
     if (path !== undefined) this.#named.set(model, path)
@@ -164,9 +170,27 @@ export class TokenHosts {
     const { keeper, runtime } = leaver
     const { name } = runtime
     this.#findOthers(name, leaver)
-    if (this.#hosts.get(name)?.keeper !== keeper) return
-    this.#hosts.delete(name)
-    if (this.status(name).source === 'engine') void this.find(name)
+    const isHost = this.#hosts.get(name)?.keeper === keeper
+    if (isHost) this.#hosts.delete(name)
+    if (isHost && this.status(name).source === 'engine') return void this.find(name)
+    const dialect = this.#usual.get(name)
+    const host = this.#hosts.get(name) ?? (dialect && preferredHost(this.#alike(name, dialect)))
+    if (host && this.#hasOtherRules(name, host)) void this.#take(name, host)
+  }
+
+  /** An engine with settings of its own has come, or has gone, since rules were told. */
+  #hasOtherRules(model: string, host: Joined): boolean {
+    return JSON.stringify(this.#rulesFor(model, host)) !== this.#rules.get(model)
+  }
+
+  #rulesFor(model: string, { facts }: Joined): PromptRules {
+    const dialect = dialectOf(facts)!
+    const engines = this.#alike(model, dialect).map((it) => it.facts)
+    return rulesOf(engines.length === 0 ? [facts] : engines, dialect)
+  }
+
+  #alike(model: string, dialect: Dialect): readonly Joined[] {
+    return this.#joinedTo(model).filter(({ facts }) => dialectOf(facts) === dialect)
   }
 
   /** Never rejects. */
@@ -207,24 +231,30 @@ export class TokenHosts {
     const found = [...byDialect].map(([dialect, workers]) => {
       const present = before.find((it) => it.dialect === dialect)?.host
       const host = present && workers.includes(present) ? present : preferredHost(workers)!
-      return { dialect, workerIds: new Set(workers.map(({ keeper }) => keeper.id)), host }
+      const workerIds = new Set(workers.map(({ keeper }) => keeper.id))
+      return { dialect, workerIds, host, rules: JSON.stringify(this.#rulesFor(model, host)) }
     })
     const { tokens } = this.#options
     for (const { dialect } of before) if (!byDialect.has(dialect)) tokens.setOther(model, dialect, undefined)
-    for (const { dialect, host } of found)
-      if (host === left || before.find((it) => it.dialect === dialect)?.host !== host)
+    for (const { dialect, host, rules } of found) {
+      const present = before.find((it) => it.dialect === dialect)
+      if (host === left || present?.host !== host || present.rules !== rules)
         tokens.setOther(model, dialect, this.#sourcesOf(model, host, undefined))
+    }
     this.#others.set(model, found)
   }
 
   async #ask(model: string, host: Joined): Promise<void> {
     const { tokens, signal } = this.#options
-    await tokens.setModel(model, this.#sourcesOf(model, host, undefined), signal)
+    const sources = this.#sourcesOf(model, host, undefined)
+    this.#rules.set(model, JSON.stringify(sources.rules))
+    await tokens.setModel(model, sources, signal)
     this.#usual.set(model, dialectOf(host.facts))
     this.#findOthers(model)
   }
 
-  #sourcesOf(model: string, { keeper, facts }: Joined, named: string | undefined): ModelSources {
+  #sourcesOf(model: string, host: Joined, named: string | undefined) {
+    const { keeper, facts } = host
     const { url, apiKey } = keeper.address
     const dialect = dialectOf(facts)!
     const headers = apiKey === undefined ? {} : { headers: { authorization: `Bearer ${apiKey}` } }
@@ -233,24 +263,18 @@ export class TokenHosts {
       ...places,
       path: named ?? this.#named.get(model) ?? places.path,
       model: facts.tokenizer?.value,
-      rules: rulesOf(facts, dialect),
+      rules: this.#rulesFor(model, host),
       engine: { url, dialect, ...headers },
-    }
+    } satisfies ModelSources
   }
 }
 
-/** How an engine builds its prompts, as far as it tells. */
-export function rulesOf(facts: EngineFacts, dialect: Dialect): NonNullable<ModelSources['rules']> {
-  const { reasoningParser, otherTemplates, takesMedia } = facts
-  return {
-    dialect,
-    reasoningParser: reasoningParser?.value,
-    otherTemplates: otherTemplates?.value,
-    takesMedia: takesMedia?.value,
-  }
+interface OtherHost extends OtherDialect {
+  readonly host: Joined
+  readonly rules: string
 }
 
-const nobody: readonly (OtherDialect & { readonly host: Joined })[] = []
+const nobody: readonly OtherHost[] = []
 
 /** Who tells most of its tokenizer: a vLLM may tell its pieces, and TensorRT-LLM tokenizes no chats for others. */
 const kinds = ['vllm', 'sglang', 'trtllm'] as const

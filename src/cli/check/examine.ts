@@ -1,5 +1,5 @@
 /** One worker, examined: what it says of itself, its sockets, the self-test of every rank, and its tokens. */
-import { rulesOf } from '../assemble/token-hosts.js'
+import { rulesOf } from '../assemble/prompt-rules.js'
 import type { TokenPlaces } from '../assemble/token-places.js'
 import { placesFor } from '../assemble/token-places.js'
 import type { EngineFacts } from '../../engines/index.js'
@@ -158,7 +158,7 @@ async function listenAndTest(patient: Patient, options: ExamineOptions): Promise
         model: facts.tokenizer?.value,
         ...(kind === 'vllm' || kind === 'sglang'
           ? {
-              rules: rulesOf(facts, kind),
+              rules: rulesOf([facts], kind),
               engine: { url, dialect: kind, ...(apiKey ? { headers: { authorization: `Bearer ${apiKey}` } } : {}) },
             }
           : {}),
