@@ -202,6 +202,28 @@ it('counts the caches of the threads that there are, and not of one that was end
   }
 }, 60_000)
 
+it('of more threads than there can be at a time, it believes those that answered last', async () => {
+  const own = new TokenPool({ threads: 2 })
+  const run = own.run.bind(own)
+  const answers = [
+    { thread: 1, bytes: 1000 },
+    { thread: 2, bytes: 200 },
+    { thread: 1, bytes: 1001 },
+    { thread: 3, bytes: 30 }, // in the place of the second
+  ]
+  const held = answers[Symbol.iterator]()
+  vi.spyOn(own, 'run').mockImplementation(
+    async (...task) => ({ ...(await run(...task)), held: held.next().value }) as never,
+  )
+  try {
+    const model = new ModelTokens(qwen, own, { loopBytesMax: 0 })
+    for (const [seed] of answers.entries()) await model.encode(prose(2000, seed), false, { deadlineMs: 60_000 })
+    expect(model.counts.threadCacheBytes).toBe(1031)
+  } finally {
+    await own.close()
+  }
+}, 60_000)
+
 // Neither would be done before the test is given up.
 describe('a request that is gone ends the work of a thread for it', () => {
   const endless = '{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}'
