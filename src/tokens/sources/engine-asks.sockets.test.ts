@@ -32,6 +32,20 @@ it.each([
   })
 })
 
+it.each([
+  { status: 200, text: '{"tokens":[]}' },
+  { status: 200, text: '{}' },
+  { status: 500, text: '' },
+])('is in trouble once it has answered a few times without tokens: $status $text', async ({ status, text }) => {
+  const asks = asksOf(await listen((_, __, response) => response.writeHead(status).end(text)))
+  const reason = `the engine answered ${status} without tokens`
+  for (let left = failuresMax; left > 0; left--) {
+    expect(asks.trouble).toBeUndefined()
+    await expect(asks.encode('x', false, {})).rejects.toMatchObject({ details: { reason } })
+  }
+  expect(asks.trouble).toBe(`the engine answered ${status} to /tokenize without tokens`)
+})
+
 it('may be named with or without a slash at its end', async () => {
   const asked: string[] = []
   const url = await listen((request, _, response) => {

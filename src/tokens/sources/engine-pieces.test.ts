@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
+import { WarmrouteError } from '../../core/protocol/index.js'
 import { plainRules } from '../chat/build-prompt.js'
 import type { Body, Route } from '../chat/request.js'
 import { words } from '../model/edits.case.js'
@@ -25,16 +26,17 @@ const models = [
 ]
 const [{ loaded: qwen3 }] = models as [(typeof models)[0]]
 
+const partsOf = (engine: ToldEngine): LearnParts => ({
+  rules: plainRules,
+  bytesMax: 1 << 20,
+  renderMsMax: 60_000,
+  parse: async (templates) => templates.map((it) => ({ ...it, parsed: parseTemplate(it.source) })),
+  askInfo: async () => ({ status: 200, value: engine.info }),
+  encode: async (text, addSpecialTokens) => engine.encode(text, addSpecialTokens),
+})
+
 async function learn(engine: ToldEngine, more: Partial<LearnParts> = {}): Promise<EnginePieces> {
-  const learnt = await learnPieces({
-    rules: plainRules,
-    bytesMax: 1 << 20,
-    renderMsMax: 60_000,
-    parse: async (templates) => templates.map((it) => ({ ...it, parsed: parseTemplate(it.source) })),
-    askInfo: async () => ({ status: 200, value: engine.info }),
-    encode: async (text, addSpecialTokens) => engine.encode(text, addSpecialTokens),
-    ...more,
-  })
+  const learnt = await learnPieces({ ...partsOf(engine), ...more })
   if (!(learnt instanceof EnginePieces)) throw new Error(learnt.reason)
   return learnt
 }
@@ -162,6 +164,9 @@ describe('a conversation that goes on', () => {
       '<|im_start|>assistant\nturn 0<|im_end|>\n<|im_start|>user\nturn 1<|im_end|>\n<|im_start|>assistant\n',
     ])
     expect(ids).toEqual([...engine.render('chat', more(2))])
+    const askedBytes = Buffer.byteLength(asked[0]!)
+    const knownBytes = Buffer.byteLength(pieces.textOf('chat', more(2))!.text) - askedBytes
+    expect(pieces.counts).toMatchObject({ askedBytes, knownBytes })
     expect((await ask(pieces, engine, 'chat', more(2))).asked).toEqual([]) // nothing is new
     expect(pieces.counts).toMatchObject({ continued: 2, whole: 1, checked: 0, refuted: 0, hits: 2, misses: 1 })
   })
@@ -295,6 +300,26 @@ describe('a conversation that goes on', () => {
     expect((await learn(engine)).textOf('chat', { ...more(0), chat_template_kwargs: wide })).toBeUndefined()
   })
 
+  const telling = (chat_template: string): Partial<LearnParts> => ({
+    askInfo: async () => ({ status: 200, value: { ...engine.info, chat_template } }),
+  })
+
+  it.each([
+    { says: 'writes', template: '{% for it in range(64) %}{{ messages[0].content }}{% endfor %}', most: 20_000 },
+    { says: 'works', template: '{% for it in range(messages[0].content | length) %}{% endfor %}', most: 10_000 },
+  ])('is left to the engine where its template $says more than it may on the loop', async ({ template, most }) => {
+    const pieces = await learn(engine, telling(template))
+    const said = (length: number): Body => ({ messages: [{ role: 'user', content: 'x'.repeat(length) }] })
+    expect(pieces.textOf('chat', said(most))).toBeDefined()
+    expect(pieces.textOf('chat', said(2 * most + 1))).toBeUndefined()
+  })
+
+  it('is proven, but not where its template shows the date, which may be another to the engine', async () => {
+    const dated = `{{ strftime_now('%Y') }}${String(engine.info['chat_template'])}`
+    expect((await learn(engine)).textOf('chat', more(0))).toMatchObject({ isProven: true })
+    expect((await learn(engine, telling(dated))).textOf('chat', more(0))).toMatchObject({ isProven: false })
+  })
+
   it.each<{ says: string; route: Route; body: object }>([
     { says: 'with an image', route: 'chat', body: { messages: [{ role: 'user', content: [{ type: 'image_url' }] }] } },
     { says: 'with a template of its own', route: 'chat', body: { ...more(0), chat_template: '{{ 1 }}' } },
@@ -328,4 +353,25 @@ it.each([
   },
 ])('an engine that $says is asked for the whole of everything', async ({ reason, ...parts }) => {
   await expect(learn(toldEngine(qwen3), parts)).rejects.toThrow(reason)
+})
+
+const answering = (status: number): Partial<LearnParts> => ({ askInfo: async () => ({ status, value: undefined }) })
+const failing = (error: Error): Partial<LearnParts> => ({ parse: () => Promise.reject(error) })
+
+it.each<{ says: string; parts: Partial<LearnParts>; mayPass: boolean }>([
+  { says: 'fails', parts: answering(500), mayPass: true },
+  { says: 'is late', parts: answering(408), mayPass: true },
+  { says: 'is asked too often', parts: answering(429), mayPass: true },
+  { says: 'does not tell', parts: answering(404), mayPass: false },
+  { says: 'tells it to others', parts: answering(401), mayPass: false },
+  { says: 'is gone', parts: { askInfo: () => Promise.reject(new Error('gone')) }, mayPass: true },
+  { says: 'is not heard to its end', parts: failing(new WarmrouteError('WR_TOKENS_DEADLINE')), mayPass: true },
+  {
+    says: 'has a template that is none',
+    parts: failing(new WarmrouteError('WR_TOKENS_TEMPLATE_FAILED')),
+    mayPass: false,
+  },
+])('an engine that $says is asked again: $mayPass', async ({ parts, mayPass }) => {
+  const engine = toldEngine(qwen3)
+  expect(await learnPieces({ ...partsOf(engine), ...parts })).toMatchObject({ mayPass })
 })
