@@ -212,9 +212,10 @@ it('of more threads than there can be at a time, it believes those that answered
     { thread: 3, bytes: 30 }, // in the place of the second
   ]
   const held = answers[Symbol.iterator]()
-  vi.spyOn(own, 'run').mockImplementation(
-    async (...task) => ({ ...(await run(...task)), held: held.next().value }) as never,
-  )
+  vi.spyOn(own, 'run').mockImplementation(async (...task) => {
+    const answer: object = await run(...task)
+    return { ...answer, held: held.next().value } as never
+  })
   try {
     const model = new ModelTokens(qwen, own, { loopBytesMax: 0 })
     for (const [seed] of answers.entries()) await model.encode(prose(2000, seed), false, { deadlineMs: 60_000 })
