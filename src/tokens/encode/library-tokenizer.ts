@@ -1,5 +1,7 @@
 /** A tokenizer whose steps we have no twins of, as the library encodes with it. Slow to make and to use: for a thread. */
 import { Tokenizer } from '@huggingface/tokenizers'
+import { numberAddedTokens } from '../vocabulary/added-ids.js'
+import type { TokenizerConfigFile, TokenizerFile } from '../vocabulary/tokenizer-file.js'
 
 interface Library {
   encode(text: string, options: object): { readonly ids: readonly number[] }
@@ -11,9 +13,13 @@ const LibraryClass = Tokenizer as unknown as new (file: object, config: object) 
 export class LibraryTokenizer {
   readonly #library: Library
 
-  /** Throws where the library has no code for a step of the file, either. */
-  constructor(file: object, config: object) {
-    this.#library = new LibraryClass(file, config)
+  /** Throws where the library cannot encode as engines do, either. */
+  constructor(file: TokenizerFile, config: TokenizerConfigFile) {
+    const added = numberAddedTokens(file, config)
+    const alone = added.find((token) => token.single_word)
+    if (alone) throw new Error(`added token ${alone.content}, which must stand alone`) // it is found inside of words, too
+    // By itself it knows those that the file lists, and by the ids that stand there.
+    this.#library = new LibraryClass({ ...file, added_tokens: added }, config)
     this.encode('a') // some of it is looked at only when it is used
   }
 

@@ -21,6 +21,7 @@ import { parseTemplate } from '../template/parse.js'
 import { TemplateLimitError } from '../template/run.js'
 import { WatchedClock } from '../template/strftime.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
+import type { TokenizerConfigFile, TokenizerFile } from '../vocabulary/tokenizer-file.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
 import type {
   Answer,
@@ -168,7 +169,7 @@ function ownEncoder(model: ModelTables, buffer: SharedArrayBuffer): TextEncoderO
 const utf16 = new TextDecoder('utf-8', { ignoreBOM: true }) // a mark is a character here
 
 function libraryEncoder(model: ModelTables): TextEncoderOfModel {
-  const [file, config] = JSON.parse(readShared(model.library!)) as [object, object]
+  const [file, config] = JSON.parse(readShared(model.library!)) as [TokenizerFile, TokenizerConfigFile]
   const tokenizer = new LibraryTokenizer(file, config)
   return {
     encode(text) {
