@@ -1,6 +1,6 @@
 // What is done on the loop and what in a thread, for requests in every form; that caches change nothing is in cached-tokens.test.ts.
 import { afterAll, describe, expect, it, vi } from 'vitest'
-import { prose, tokenizerFolder } from '../../../bench/tokens/texts.js'
+import { prose, randomFrom, tokenizerFolder } from '../../../bench/tokens/texts.js'
 import type { Body } from '../chat/request.js'
 import { TokenPool } from '../pool/pool.js'
 import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
@@ -167,6 +167,7 @@ it('lets others have their turn of the loop while it encodes a batch, and ends a
   const { result: tokens, turns } = await turnsDuring(tokenize)
   expect(tokens).toMatchObject({ promptCount: 20_000 })
   expect(turns).toBeGreaterThan(120) // about 130 texts in each
+  expect(turns).toBeLessThan(2000) // nor one for each text: that takes several times as long
   const hurried = model.tokenize('completions', { prompt }, { deadlineMs: 0 })
   await expect(hurried).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE' })
   const stop = AbortSignal.abort(new Error('the client left'))
@@ -182,6 +183,21 @@ it('stays within 32 MB under very many distinct texts, and reports what it forgo
   }
   expect(model.counts.cacheBytes).toBeLessThanOrEqual(32 << 20)
   expect(model.counts.texts.evictions).toBeGreaterThan(0)
+})
+
+it('stays within its bytes while every cache is full: pieces, segments, texts and renderings', async () => {
+  const cacheBytes = 1 << 20
+  const model = new ModelTokens(qwen, pool, { cacheBytes, loopMsMax: Infinity })
+  const random = randomFrom(1)
+  const word = (): string => Array.from({ length: 6 }, () => String.fromCharCode(97 + random(26))).join('')
+  let most = 0
+  for (let chat = 0; chat < 600; chat++) {
+    const contents = Array.from({ length: 9 }, () => Array.from({ length: 12 }, word).join(' '))
+    await model.tokenize('chat', { messages: contents.map((content) => ({ role: 'user', content })) })
+    most = Math.max(most, model.counts.cacheBytes)
+  }
+  expect(most).toBeLessThanOrEqual(cacheBytes)
+  expect(most).toBeGreaterThan(0.9 * cacheBytes)
 })
 
 it('counts the caches of the threads that there are, and not of one that was ended', async () => {
