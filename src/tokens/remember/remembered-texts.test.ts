@@ -44,6 +44,13 @@ const remembered = (bytes: Uint8Array): NewText => ({
   cuts: noCuts,
 })
 
+it.each([1_000_000 / 3, 2 ** 32, 2 ** 33 + 0.5])('remembers texts within any number of bytes: %d', (bytesMax) => {
+  const texts = new RememberedTexts(bytesMax)
+  const bytes = bytesOf(5000)
+  texts.add(remembered(bytes), texts.find(bytes, false))
+  expect(texts.find(bytes, false).match?.common).toBe(5000)
+})
+
 /** Another text with the same mark: three words are changed such that both halves of the state are as they were after the third. */
 function twinOf(bytes: Uint8Array): Uint8Array {
   const factor = 0x9e37_79b1

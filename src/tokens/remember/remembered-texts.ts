@@ -61,9 +61,9 @@ export class RememberedTexts {
   /** `onGrown`: hashes were added to a text, which others may keep, too. */
   constructor(bytesMax: number, onGrown?: (text: RememberedText) => void) {
     this.#onGrown = onGrown
-    this.#textBytesMax = Math.max(1, bytesMax >>> 1)
+    this.#textBytesMax = Math.max(1, Math.floor(bytesMax / 2))
     this.#texts = new LRUCache({
-      maxSize: Math.max(1, bytesMax),
+      maxSize: Math.max(1, Math.floor(bytesMax)),
       maxEntrySize: this.#textBytesMax,
       sizeCalculation: ({ text }) => sizeOfText(text),
       dispose: ({ text }, key, reason) => this.#forget(text, key, reason),

@@ -16,6 +16,7 @@ import { learnPieces } from './learn-pieces.js'
 import type { LearnParts } from './learn-pieces.js'
 import type { ToldEngine } from './learnt-engine.case.js'
 import { toldEngine } from './learnt-engine.case.js'
+import { harmonyMarks } from './own-renderers.js'
 
 const models = [
   { name: 'Qwen3', loaded: loadModel(tokenizerFolder('qwen3'), 'e1') },
@@ -353,6 +354,18 @@ it.each([
   },
 ])('an engine that $says is asked for the whole of everything', async ({ reason, ...parts }) => {
   await expect(learn(toldEngine(qwen3), parts)).rejects.toThrow(reason)
+})
+
+it('an engine is taken to render by code of its own where it has all marks of it, and not where it has some', async () => {
+  const engine = toldEngine(qwen3)
+  const learnt = (marks: readonly string[]): ReturnType<typeof learnPieces> => {
+    const more = Object.fromEntries(marks.map((mark, at) => [String(200_000 + at), mark]))
+    const added = { ...(engine.info['added_tokens_decoder'] as object), ...more }
+    const value = { ...engine.info, added_tokens_decoder: added }
+    return learnPieces({ ...partsOf(engine), askInfo: async () => ({ status: 200, value }) })
+  }
+  expect(await learnt(harmonyMarks.slice(1))).toBeInstanceOf(EnginePieces)
+  expect(await learnt(harmonyMarks)).toMatchObject({ reason: expect.stringContaining('code of its own') as never })
 })
 
 const answering = (status: number): Partial<LearnParts> => ({ askInfo: async () => ({ status, value: undefined }) })
