@@ -277,3 +277,12 @@ it.each<['chat' | 'completions', Body]>([
   expect([...cut]).toEqual([whole[0], ...whole.slice(-2)])
   expect(whole[0]).toBe(1)
 })
+
+it('of several texts that are cut, what is left of each is counted', async () => {
+  const model = new ModelTokens(qwen, pool)
+  const prompt = ['one two three four', 'five six seven eight', 'nine ten']
+  const whole = await model.tokenize('completions', { prompt })
+  const cut = await model.tokenize('completions', { prompt, truncate_prompt_tokens: 2 })
+  expect(whole).toMatchObject({ promptCount: 3, totalCount: 4 + 4 + 2 })
+  expect(cut).toMatchObject({ promptCount: 3, totalCount: 2 + 2 + 2 })
+})
