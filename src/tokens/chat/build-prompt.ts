@@ -1,10 +1,11 @@
 /** One door from a route and a body to the prompt that an engine of this dialect would build. */
 import { buildSglangChat } from './chat-sglang.js'
-import { buildVllmChat } from './chat-vllm.js'
+import { buildVllmChat, isEncodedAsRendered } from './chat-vllm.js'
 import { convertMessages } from './convert-messages.js'
 import { convertResponses } from './convert-responses.js'
 import type { EngineRules, TemplateHabits } from './converted.js'
 import { refuseMediaBesideIds } from './media.js'
+import type { SpecialsBut } from '../vocabulary/plan.js'
 import type { Body, ChatPrompt, ChooseTemplate, Dialect, IdsPrompt, Route, TextPrompt } from './request.js'
 import {
   asRecord,
@@ -19,6 +20,8 @@ import {
 export interface PromptRules extends EngineRules {
   /** Of a model that takes media, with SGLang. */
   readonly encodesAgain?: EncodesAgain | undefined
+  /** Engines that put nothing around a text, or other tokens than the model's plan says. */
+  readonly specialsBut?: SpecialsBut | undefined
   /** What an SGLang was told of media; undefined: nothing, and it goes by the model. */
   readonly takesMedia?: boolean | undefined
   /** Why an engine builds chats, or texts, by another template than the model's. */
@@ -46,6 +49,19 @@ export function buildPrompt(
   rules: PromptRules,
   choose: ChooseTemplate,
 ): ChatPrompt | TextPrompt | IdsPrompt {
+  const prompt = build(route, body, rules, choose)
+  const but = rules.specialsBut?.[rules.dialect]
+  if (but === undefined || prompt.kind === 'ids' || !prompt.addSpecialTokens) return prompt
+  if (but === 'other') throw new LoadOnlyError('engine-settings', 'other special tokens than those of the file')
+  return { ...prompt, addSpecialTokens: false }
+}
+
+function build(
+  route: Route,
+  body: Body,
+  rules: PromptRules,
+  choose: ChooseTemplate,
+): ChatPrompt | TextPrompt | IdsPrompt {
   const carried = carriedIds(route, body, rules.dialect)
   if (carried) refuseMediaBesideIds(body)
   const isProven = !isCutAtLimit(body, rules.dialect)
@@ -64,7 +80,7 @@ export function buildPrompt(
   const chat = buildChat(convert(body, rules, habitsOf(choose, rules.dialect)), rules, choose, route !== 'responses')
   if (rules.dialect === 'sglang') return encodedAgain(chat, route, rules)
   // vLLM encodes a rendered response with special tokens, so BOS stands twice; SGLang does not (Appendix C).
-  const addSpecialTokens = route === 'responses' && rules.dialect === 'vllm'
+  const addSpecialTokens = route === 'responses' && rules.dialect === 'vllm' && !isEncodedAsRendered(body)
   return { ...chat, addSpecialTokens, isProven: chat.isProven && isProven }
 }
 

@@ -2,11 +2,11 @@
 import { filtered, merged } from '../../core/protocol/index.js'
 import { JsonError, parsePythonJson } from '../template/python-json.js'
 import type { Value } from '../template/values.js'
-import { isDict } from '../template/values.js'
+import { isDict, isTrue } from '../template/values.js'
 import type { ContentFormat } from './content-format.js'
 import { mediaError } from './media.js'
 import type { Body, ChatPrompt, ChooseTemplate } from './request.js'
-import { asList, asRecord, asSwitch, asValue, isCutAtLimit, malformed, readTruncation } from './request.js'
+import { asList, asRecord, asSwitch, asValue, isCutAtLimit, isSwitch, malformed, readTruncation } from './request.js'
 
 /**
  * `/v1/chat/completions`, or a route that was turned into one. What comes as a chat is parsed by a schema, which puts the fields of a
@@ -15,7 +15,7 @@ import { asList, asRecord, asSwitch, asValue, isCutAtLimit, malformed, readTrunc
 export function buildVllmChat(body: Body, choose: ChooseTemplate, isParsed = true): ChatPrompt {
   const shown = shapeTools(body['tools'])
   const kwargs = kwargsOf(body)
-  const tools = kwargs['tools'] ?? shown
+  const tools = toolsArgument(kwargs['tools']) ?? shown
   const chosen = choose(tools !== null, 'vllm')
   const { formats, knowsDeveloper } = chosen
   const continueFinalMessage = switchOf(body, 'continue_final_message') ?? false
@@ -35,7 +35,7 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, isParsed = tru
     },
     chosen,
     suffix: undefined,
-    addSpecialTokens: switchOf(body, 'add_special_tokens') ?? false,
+    addSpecialTokens: (switchOf(body, 'add_special_tokens') ?? false) && !isEncodedAsRendered(body),
     truncation: readTruncation(body, 'vllm'),
     isProven: (!isParsed || !hasObjectArguments(body['messages'])) && !isCutAtLimit(body, 'vllm'),
   }
@@ -43,6 +43,18 @@ export function buildVllmChat(body: Body, choose: ChooseTemplate, isParsed = tru
 
 function switchOf(body: Body, name: string): boolean | undefined {
   return body[name] === null ? malformed(`${name} is true or false`) : asSwitch(body[name], name)
+}
+
+/** Among a template's arguments, `tokenize` has the renderer encode what it rendered, without special tokens and whatever else says otherwise. */
+export function isEncodedAsRendered(body: Body): boolean {
+  const tokenize = asRecord(body['chat_template_kwargs'])?.['tokenize']
+  return tokenize !== 'auto' && isTrue(tokenize)
+}
+
+/** transformers makes a list of what it is given for tools, and takes nothing but objects in it. */
+function toolsArgument(value: Value): Value {
+  if (value === undefined || Array.isArray(value)) return value
+  return isTrue(value) ? malformed('tools is a list') : []
 }
 
 /** The request's own, then its other fields; what is null or "auto" counts as not given. */
@@ -109,19 +121,28 @@ export function shapeTools(value: Value): Value {
   })
 }
 
-/** Tools that a developer brings: in the order of another schema, and with nothing for what is missing. */
-function shapeOwnTools(value: Value): Value {
+/**
+ * Tools that a developer brings: in the order of another schema, and with nothing for what is missing. Where that schema takes one of them
+ * for none, and in a response, which has no such field, all of them reach the template as they were written.
+ */
+function shapeOwnTools(value: Value, isParsed: boolean): Value {
   if (value === undefined || value === null) return null
-  return asList(value, 'tools').map((entry) => {
-    const tool = asRecord(entry) ?? malformed('a tool is an object')
-    const it = asRecord(tool['function']) ?? malformed('a tool has a function')
-    const names = ['name', 'description', 'parameters', 'strict'].filter((name) => it[name] !== undefined)
-    const called = asValue(merged(Object.fromEntries(names.map((name) => [name, it[name]])), it))
-    const { type } = tool
-    return asValue(
-      merged({ function: called, ...(type === undefined ? {} : { type }) }, without(tool, 'function', 'type')),
-    )
-  })
+  const tools = Array.isArray(value) && isParsed ? (value as readonly Value[]).map(shapeOwnTool) : []
+  return tools.length === 0 || tools.includes(undefined) ? value : tools
+}
+
+/** Undefined: it is none. */
+function shapeOwnTool(entry: Value): Value {
+  const tool = asRecord(entry)
+  const it = asRecord(tool?.['function'])
+  if (!tool || !it || tool['type'] !== 'function') return undefined
+  const { name, description = '', parameters = {}, strict } = it
+  const isKnown = typeof name === 'string' && typeof description === 'string' && asRecord(parameters) !== undefined
+  if (!isKnown || !isSwitch(strict)) return undefined
+  const names = ['name', 'description', 'parameters', 'strict'].filter((field) => it[field] !== undefined)
+  const shown = (field: string): Value => (field === 'strict' ? (asSwitch(strict, 'strict') ?? null) : it[field])
+  const called = asValue(merged(Object.fromEntries(names.map((field) => [field, shown(field)])), without(it, ...names)))
+  return asValue(merged({ function: called, type: 'function' }, without(tool, 'function', 'type')))
 }
 
 function unlessNull(name: string, value: Value): Body {
@@ -166,7 +187,7 @@ function shapeMessage(value: Value, format: ContentFormat, isParsed: boolean): B
     }
   }
   for (const field of ['name', 'task']) if (typeof message[field] === 'string') shaped[field] = message[field]
-  if (role === 'developer') shaped['tools'] = shapeOwnTools(message['tools'])
+  if (role === 'developer') shaped['tools'] = shapeOwnTools(message['tools'], isParsed)
   return shaped
 }
 

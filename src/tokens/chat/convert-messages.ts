@@ -1,7 +1,8 @@
 /** Anthropic's `/v1/messages` as the chat that each engine makes of it: as recorded of vLLM 0.32.0 and SGLang 0.5.23. */
 import { merged } from '../../core/protocol/index.js'
-import { dumps } from '../template/spell.js'
+import { dumps, str } from '../template/spell.js'
 import type { Value } from '../template/values.js'
+import { isTrue } from '../template/values.js'
 import { billingHeader, contentTexts } from './chat-vllm.js'
 import type { EngineRules, Message, TemplateHabits } from './converted.js'
 import { isText, notTold } from './converted.js'
@@ -267,10 +268,8 @@ function addBlock({ parts, calls }: Turn, block: Body): void {
         function: { name: block['name'] ?? '', arguments: dumps(block['input'] ?? {}) },
       })
       break
-    case 'tool_result': // of the assistant itself
-      if (typeof block['content'] !== 'string')
-        throw new LoadOnlyError('engine-settings', 'a result that an assistant brings, in parts')
-      parts.push({ type: 'text', text: `Tool result: ${block['content']}` })
+    case 'tool_result': // of the assistant itself; Python spells its parts
+      parts.push({ type: 'text', text: `Tool result: ${isTrue(block['content']) ? str(block['content']) : ''}` })
       break
     case 'redacted_thinking':
       break

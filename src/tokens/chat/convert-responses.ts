@@ -84,12 +84,25 @@ function vllmMessages(items: readonly Body[]): Body[] {
     if (call && turn) ((turn['tool_calls'] ??= []) as Value[]).push(call)
     else if (call) open({ tool_calls: [call] })
     else if (typeOf(item) === 'reasoning') add('reasoning', vllmReasoning(item))
-    else if (isOutput(item)) addOther({ role: 'tool', content: item['output'], tool_call_id: item['call_id'] })
+    else if (isOutput(item)) addOther({ role: 'tool', content: item['output'], tool_call_id: item['call_id'] ?? null })
     else if (typeOf(item) !== 'message') malformed('an input item of a type that vLLM refuses')
+    else if (item['role'] === 'assistant' && isSilent(item)) messages.push((turn = silentTurn(item)))
     else if (item['role'] === 'assistant') add('content', firstText(item))
     else addOther(item)
   }
   return messages
+}
+
+/** It says nothing, and is a message of its own, as it was written. */
+function isSilent({ content }: Body): boolean {
+  return Array.isArray(content) && content.length === 0
+}
+
+function silentTurn(item: Body): Message {
+  const given = ['role', 'content', 'name', 'task', 'reasoning', 'tool_calls'].filter(
+    (name) => item[name] !== undefined,
+  )
+  return Object.fromEntries(given.map((name) => [name, item[name]]))
 }
 
 /** Only the first part counts. */

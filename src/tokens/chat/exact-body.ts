@@ -34,7 +34,7 @@ function carriesValues(body: Body): boolean {
   const { messages, input } = body
   // SGLang takes a call of a response whose arguments are not spelled as a text.
   if (listOf(input).some((item) => typeof fieldOf(item, 'arguments') === 'object')) return true
-  return Array.isArray(messages) && messages.some((message) => carriesCalls(message as Value))
+  return [...listOf(messages), ...listOf(input)].some(carriesCalls)
 }
 
 /** What calls were made with is JSON in a text, or becomes one, and is read where a prompt is built. Nobody looks at a clock there. */
@@ -45,7 +45,7 @@ export function isMuchToBuild(route: Route, body: Body): boolean {
   for (const item of listOf(body['messages'] ?? body['input'])) {
     for (const call of listOf(fieldOf(item, 'tool_calls'))) left = weightLeft(call, left)
     for (const block of listOf(fieldOf(item, 'content')))
-      if (fieldOf(block, 'type') === 'tool_use') left = weightLeft(block, left)
+      if (fieldOf(block, 'type') === 'tool_use' || isSpelledResult(item, block)) left = weightLeft(block, left)
     if (callTypes.has(fieldOf(item, 'type')))
       left = weightLeft(fieldOf(item, 'arguments') ?? fieldOf(item, 'input'), left)
     const sealed = fieldOf(item, 'encrypted_content')
@@ -53,6 +53,11 @@ export function isMuchToBuild(route: Route, body: Body): boolean {
     if (left < 0) return true
   }
   return false
+}
+
+/** vLLM has Python spell the parts of a result that an assistant brings. */
+function isSpelledResult(message: Value, block: Value): boolean {
+  return fieldOf(block, 'type') === 'tool_result' && fieldOf(message, 'role') === 'assistant'
 }
 
 const callTypes = new Set<Value>(['function_call', 'custom_tool_call'])
@@ -75,8 +80,7 @@ function fieldOf(item: Value, name: string): Value {
 /** Calls and tools of a chat, or calls that Anthropic's messages have among their content, or what else a part has, which templates see. */
 function carriesCalls(message: Value): boolean {
   if (fieldOf(message, 'tool_calls') || fieldOf(message, 'tools')) return true
-  const content = fieldOf(message, 'content')
-  return Array.isArray(content) && content.some((part) => hasMoreThanText(part as Value))
+  return [...listOf(fieldOf(message, 'content')), ...listOf(fieldOf(message, 'output'))].some(hasMoreThanText)
 }
 
 /** A type and a text are all that most parts have. */

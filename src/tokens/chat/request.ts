@@ -141,9 +141,20 @@ function wholeOf(value: unknown): unknown {
 /** A switch as both engines read it from what a client wrote: `"yes"` and 1 are on. Undefined where it is not given. */
 export function asSwitch(value: Value, what: string): boolean | undefined {
   if (value === undefined || value === null || typeof value === 'boolean') return value ?? undefined
-  const word = typeof value === 'string' ? value.toLowerCase() : isNumber(value) ? String(wholeOf(value)) : ''
+  const word = switchWord(value)
   if (on.has(word)) return true
   return off.has(word) ? false : malformed(`${what} is true or false`)
+}
+
+/** Whether engines take it for one, or for none that is given. */
+export function isSwitch(value: Value): boolean {
+  if (value === undefined || value === null || typeof value === 'boolean') return true
+  const word = switchWord(value)
+  return on.has(word) || off.has(word)
+}
+
+function switchWord(value: Value): string {
+  return typeof value === 'string' ? value.toLowerCase() : isNumber(value) ? String(wholeOf(value)) : ''
 }
 
 const on = new Set(['1', 'on', 't', 'true', 'y', 'yes'])

@@ -91,8 +91,9 @@ function planAndBuild(file: TokenizerFile, config: TokenizerConfigFile, options:
   const vocabulary = plan.kind === 'library' ? plan.reason : buildVocabulary(file.model, plan.kind)
   if (typeof vocabulary !== 'string') return { plan, vocabulary: vocabulary.buffer }
   new LibraryTokenizer(file, config) // now: a source that comes after this one may serve where the library does not
-  const { specialsBefore, specialsAfter } = plan
-  return { plan: { kind: 'library', reason: vocabulary, specialsBefore, specialsAfter }, vocabulary: undefined }
+  const { specialsBefore, specialsAfter, specialsBut } = plan
+  const specials = { specialsBefore, specialsAfter, specialsBut }
+  return { plan: { kind: 'library', reason: vocabulary, ...specials }, vocabulary: undefined }
 }
 
 /** With what older tools wrote beside it: that wins, or nobody reads it where the configuration lists its added tokens (transformers 5.19.0). */

@@ -10,20 +10,18 @@ import { loadModel, readShared } from './loaded-model.js'
 export interface ModelCase {
   readonly name: string
   readonly loaded: LoadedModel
-  /** What the text has when nothing is remembered of any other. */
+  /** What the text has, for vLLM, when nothing is remembered of any other. */
   readonly uncached: (text: string, addSpecialTokens: boolean) => Uint32Array
 }
 
 /** `purpose` keeps the encoders that a thread has for these models apart from those of others. */
 export function everyModel(purpose: string): readonly ModelCase[] {
   const of = (name: string, loaded: LoadedModel): ModelCase => {
-    const forgetful = new Encoder(
-      JSON.parse(readShared(loaded.plan)) as EncoderPlan,
-      viewVocabulary(loaded.vocabulary!),
-    )
+    const plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan
+    const forgetful = new Encoder(plan, viewVocabulary(loaded.vocabulary!))
     const uncached = (text: string, addSpecialTokens: boolean): Uint32Array => {
       forgetful.clearCaches()
-      return forgetful.encode(text, addSpecialTokens)
+      return forgetful.encode(text, addSpecialTokens && plan.specialsBut?.vllm !== 'none')
     }
     return { name, loaded, uncached }
   }

@@ -130,7 +130,7 @@ export class ModelTokens {
     this.#date = options.date
     const { isEncodedAgain: isUsual } = loaded
     const encodesAgain = isUsual === undefined ? undefined : { isUsual, addsSpecials: this.fillsEmptyTexts }
-    this.#rules = { ...plainRules, encodesAgain, ...options.rules }
+    this.#rules = { ...plainRules, encodesAgain, specialsBut: this.plan.specialsBut, ...options.rules }
     const { templates, problem } = readyTemplates(loaded)
     this.#templates = templates
     this.templateProblem = loaded.templateProblem ?? problem

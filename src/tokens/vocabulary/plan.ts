@@ -23,25 +23,30 @@ export type SectionPrefix =
   | 'unless-marked' // Metaspace `always`: a word mark where the section does not begin with one
   | 'first' // Metaspace `first`: the same, at the start of the text only
 
-export interface EncoderPlan {
+export interface EncoderPlan extends Specials {
   readonly kind: 'byte-level' | 'sentencepiece'
   readonly split: SplitPlan
   readonly prefix: SectionPrefix
   readonly isNfc: boolean
   readonly ignoresMerges: boolean
   readonly addedTokens: readonly AddedTokenEntry[]
-  /** What `add_special_tokens` puts around a text. */
-  readonly specialsBefore: readonly number[]
-  readonly specialsAfter: readonly number[]
 }
 
-export interface LibraryPlan {
+export interface LibraryPlan extends Specials {
   readonly kind: 'library'
   /** Which step has no fast twin. */
   readonly reason: string
+}
+
+/** What `add_special_tokens` puts around a text. */
+export interface Specials {
   readonly specialsBefore: readonly number[]
   readonly specialsAfter: readonly number[]
+  readonly specialsBut?: SpecialsBut | undefined
 }
+
+/** Engines that put nothing there, or other tokens than these. */
+export type SpecialsBut = Readonly<Partial<Record<'vllm' | 'sglang' | 'trtllm', 'none' | 'other'>>>
 
 export interface PlanOptions {
   /**
@@ -99,13 +104,13 @@ export function planEncoder(
   options: PlanOptions = {},
 ): EncoderPlan | LibraryPlan {
   const addedTokens = numberAddedTokens(file, config)
-  const specials = planSpecials(file, config, addedTokens)
+  const specials = planSpecials(file, config, addedTokens, options)
   const shape = planShape({ ...file, added_tokens: addedTokens }, config, options.llamaPrefix ?? 'auto')
   if (typeof shape === 'string') return { kind: 'library', reason: shape, ...specials }
   return { ...shape, ...specials, addedTokens }
 }
 
-type Shape = Omit<EncoderPlan, 'addedTokens' | 'specialsBefore' | 'specialsAfter'>
+type Shape = Omit<EncoderPlan, 'addedTokens' | keyof Specials>
 
 function planShape(file: TokenizerFile, config: TokenizerConfigFile, llamaPrefix: 'auto' | 'file'): Shape | string {
   const { model } = file
@@ -179,8 +184,7 @@ function planSentencepiece(
   if (file.model.ignore_merges) return 'ignore_merges without a pre-tokenizer'
   const found = sentencepieceSteps(file)
   if (typeof found === 'string') return found
-  const isLlama = /^(Code)?LlamaTokenizer(Fast)?$/.test(config.tokenizer_class ?? '')
-  const isOverruled = isLlama && llamaPrefix === 'auto'
+  const isOverruled = isLlama(config) && llamaPrefix === 'auto'
   if (found.unlike && !isOverruled) return found.unlike
   const steps = isOverruled ? { prefix: prefixOfTransformers5(config), cutsAtMark: false } : found
   return {
@@ -232,26 +236,47 @@ function isSplitAtSpace(step: Step): boolean {
   return step.type === 'Split' && (step['pattern'] as { String?: string } | undefined)?.String === ' '
 }
 
+/** Of a tokenizer whose classes have switches for them. */
+const switchedClass = /^((Code)?Llama|Gemma)Tokenizer(Fast)?$|^CohereTokenizerFast$/
+
+/**
+ * transformers 5 passes over `add_bos_token` and `add_eos_token` where there is a `tokenizer.json`, and vLLM (0.32.0) with it. SGLang (0.5.23)
+ * has the first again, for classes that know it, and then nothing else stands there. With transformers 4 a Llama tokenizer goes by both.
+ */
 function planSpecials(
   file: TokenizerFile,
   config: TokenizerConfigFile,
   addedTokens: readonly AddedTokenEntry[],
-): { readonly specialsBefore: readonly number[]; readonly specialsAfter: readonly number[] } {
-  const idOf = (text: string | undefined): readonly number[] => {
+  { llamaPrefix }: PlanOptions,
+): Specials {
+  const idsOf = (name: string): readonly number[] => {
+    const text = specialTokenText(config[name])
     if (text === undefined) return []
     const id = addedTokens.find((token) => token.content === text)?.id ?? file.model.vocab[text]
     return id === undefined ? [] : [id]
   }
-  // transformers rebuilds a Llama tokenizer's template from these two switches, whatever the file says.
-  if (
-    /^(Code)?LlamaTokenizer(Fast)?$/.test(config.tokenizer_class ?? '') &&
-    typeof config.add_bos_token === 'boolean'
-  ) {
-    return {
-      specialsBefore: config.add_bos_token ? idOf(specialTokenText(config['bos_token'])) : [],
-      specialsAfter: config.add_eos_token === true ? idOf(specialTokenText(config['eos_token'])) : [],
-    }
-  }
+  const { tokenizer_class: name = '', add_bos_token: addsBos, add_eos_token: addsEos } = config
+  if (llamaPrefix === 'file' && isLlama(config) && typeof addsBos === 'boolean')
+    return { specialsBefore: addsBos ? idsOf('bos_token') : [], specialsAfter: addsEos ? idsOf('eos_token') : [] }
+  const ofFile = specialsOfFile(file)
+  if (!switchedClass.test(name ?? '') || addsBos === false || idsOf('bos_token').length === 0) return ofFile
+  const restored: Specials = { specialsBefore: idsOf('bos_token'), specialsAfter: [] }
+  if (isSame(ofFile, restored)) return ofFile
+  const isBare = isSame(ofFile, { specialsBefore: [], specialsAfter: [] })
+  return isBare ? { ...restored, specialsBut: { vllm: 'none' } } : { ...ofFile, specialsBut: { sglang: 'other' } }
+}
+
+function isSame(a: Specials, b: Specials): boolean {
+  const spelled = ({ specialsBefore, specialsAfter }: Specials): string =>
+    JSON.stringify([specialsBefore, specialsAfter])
+  return spelled(a) === spelled(b)
+}
+
+function isLlama(config: TokenizerConfigFile): boolean {
+  return /^(Code)?LlamaTokenizer(Fast)?$/.test(config.tokenizer_class ?? '')
+}
+
+function specialsOfFile(file: TokenizerFile): Specials {
   const steps = flatten(file.post_processor, 'processors')
   const template = steps.find((step) => step.type === 'TemplateProcessing')
   const around = steps.find((step) => step.type === 'RobertaProcessing' || step.type === 'BertProcessing')
