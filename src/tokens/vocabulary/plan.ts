@@ -240,7 +240,7 @@ function isSplitAtSpace(step: Step): boolean {
 const switchedClass = /^((Code)?Llama|Gemma)Tokenizer(Fast)?$|^CohereTokenizerFast$/
 
 /**
- * transformers 5 passes over `add_bos_token` and `add_eos_token` where there is a `tokenizer.json`, and vLLM (0.32.0) with it. SGLang (0.5.23)
+ * transformers 5 passes over `add_bos_token` and `add_eos_token` where there is a `tokenizer.json`, and vLLM (0.32.0) with it. SGLang, by its source,
  * has the first again, for classes that know it, and then nothing else stands there. With transformers 4 a Llama tokenizer goes by both.
  */
 function planSpecials(
