@@ -264,6 +264,16 @@ describe('a request that is gone ends the work of a thread for it', () => {
   })
 })
 
+it('a thread that renders has a moment more than its template, and so need not be ended where that is late', async () => {
+  const run = vi.spyOn(pool, 'run')
+  const raw = new TextEncoder().encode(JSON.stringify({ messages: [{ role: 'user', content: 'hi' }] }))
+  await new ModelTokens(qwen, pool).tokenize('chat', undefined, { raw, deadlineMs: 60_000 })
+  const [name, task, limits] = run.mock.calls[0]!
+  run.mockRestore()
+  expect([name, task]).toMatchObject(['render', { deadlineMs: 60_000 }])
+  expect(limits.deadlineMs).toBe(60_100)
+})
+
 it.each<['chat' | 'completions', Body]>([
   ['chat', { messages: [{ role: 'user', content: 'one two three four' }], add_special_tokens: true }],
   ['completions', { prompt: 'one two three four five' }],
