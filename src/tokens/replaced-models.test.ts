@@ -61,3 +61,10 @@ it('a model that was removed is not brought back by what still searches for it',
   expect(await searching).toMatchObject({ source: 'none' })
   expect(service.modelNames).not.toContain('removed')
 })
+
+it('one that was removed is not announced again by those who have not heard of it', () => {
+  service.announce('seen')
+  service.removeModel('seen')
+  service.announce('seen')
+  expect(service.modelNames).not.toContain('seen')
+})

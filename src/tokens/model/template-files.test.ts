@@ -86,3 +86,41 @@ it('takes a template that only processors read for the sign of one, where the fo
   const choose = found(row, [])
   expect([choose(false, 'vllm'), choose(true, 'vllm'), choose(true, 'sglang')]).toEqual(['J', 'X', 'J'])
 })
+
+describe('a folder by itself', () => {
+  const files = (contents: Readonly<Record<string, string>>): string => {
+    const folder = join(folders, String(made++))
+    mkdirSync(join(folder, 'additional_chat_templates'), { recursive: true })
+    for (const [name, text] of Object.entries(contents)) writeFileSync(join(folder, name), text)
+    return folder
+  }
+  const named = (folder: string, names: readonly string[], config = {}): readonly (readonly [string, string])[] =>
+    readTemplates(folder, names, config).templates.map(({ name, source }) => [name, source])
+
+  it.each(['processor_config.json', 'preprocessor_config.json'])('has a processor where it has %s', (name) => {
+    const folder = files({ 'chat_template.json': '{"chat_template":"J"}', 'chat_template.jinja': 'X' })
+    expect(named(folder, [name, 'model.safetensors'])[0]).toEqual(['default', 'J'])
+    expect(named(folder, ['model.safetensors'])[0]).toEqual(['default', 'X'])
+  })
+
+  it('of two templates of one name the last is beside that of a processor', () => {
+    const folder = files({ 'chat_template.json': '{"chat_template":"J"}' })
+    const chat_template = ['1', '2'].map((template) => ({ name: 'default', template }))
+    expect(named(folder, ['processor_config.json'], { chat_template })[1]?.[1]).toBe('2')
+  })
+
+  it('may have other files beside its named templates', () => {
+    const folder = files({ 'additional_chat_templates/rag.jinja': 'R', 'additional_chat_templates/notes.txt': 'N' })
+    expect(named(folder, [])).toEqual([['rag', 'R']])
+  })
+
+  it.each(['chat_template.jinja', 'additional_chat_templates/rag.jinja'])(
+    'has no template of more than 4 MB: %s',
+    (name) => {
+      expect(named(files({ [name]: 'x'.repeat(4 << 20) }), [])).toHaveLength(1)
+      expect(() => named(files({ [name]: 'x'.repeat((4 << 20) + 1) }), [])).toThrow(
+        expect.objectContaining({ code: 'WR_TOKENS_BAD_TOKENIZER' }) as Error,
+      )
+    },
+  )
+})

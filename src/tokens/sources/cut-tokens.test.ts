@@ -29,6 +29,12 @@ it('only those are asked about that a template or a special token has', async ()
   expect(candidates.map(({ text }) => text)).toEqual(['<a>', '<c>'])
 })
 
+it('an engine is asked about 32 of them at most', async () => {
+  const added = named(...Array.from({ length: 40 }, (_, index) => `<token${index}>`))
+  const candidates = await cutCandidates(added, [added.map(({ text }) => text).join('')])
+  expect(candidates.map(({ id }) => id)).toEqual(added.slice(0, 32).map(({ id }) => id))
+})
+
 it('looks through the tokens of Gemma, which are 6,400, while others have their turn of the loop', async () => {
   const unused = Array.from({ length: 6400 }, (_, index) => `<unused${index}>`)
   const turns = '<start_of_turn>{{ role }}<end_of_turn>'
