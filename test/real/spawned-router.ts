@@ -1,8 +1,9 @@
 /** `warmroute serve` as a process of its own, with a snapshot folder: to be killed without warning and started again. */
 import { spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
+import { once } from 'node:events'
 import { statSync } from 'node:fs'
 import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { command } from '../command.js'
 import { eventually } from './real-house.js'
@@ -72,11 +73,18 @@ export async function restoreOutcomes(url: string): Promise<Record<string, numbe
 }
 
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
+  for (;;) {
+    // Below those that systems give out: one of these may be somebody else's before the router listens.
+    const port = randomInt(10_000, 32_000)
+    const server = createServer().listen(port, '127.0.0.1')
+    const isFree = await once(server, 'listening').then(
+      () => true,
+      () => false,
+    )
+    if (!isFree) continue
+    await new Promise((resolve) => server.close(resolve))
+    return port
+  }
 }
 
 function modifiedAt(file: string): number {
