@@ -10,6 +10,7 @@ import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
 import { idMaxOf } from '../vocabulary/id-max.js'
 import type { EncoderPlan, LibraryPlan, PlanOptions } from '../vocabulary/plan.js'
 import { planEncoder } from '../vocabulary/plan.js'
+import { specialNamesOf, withOlderFiles } from '../vocabulary/special-names.js'
 import type { TokenizerConfigFile, TokenizerFile } from '../vocabulary/tokenizer-file.js'
 import { specialTokenText, whatIsWrongWith } from '../vocabulary/tokenizer-file.js'
 import { readJson } from './read-file.js'
@@ -41,7 +42,7 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
   const file = readJson(folder, 'tokenizer.json') as TokenizerFile | undefined
   const problem = file === undefined ? 'there is no tokenizer.json' : whatIsWrongWith(file)
   if (file === undefined || problem) throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: problem, folder })
-  const config = readConfig(folder)
+  const config = readConfig(folder, file)
   const built = buildOrRefuse(folder, () => planAndBuild(file, config, options))
   const names = namesOf(folder)
   const { templates, problem: templateProblem } = readTemplates(folder, names, config)
@@ -87,6 +88,8 @@ function buildOrRefuse(folder: string, build: () => Built): Built {
 }
 
 function planAndBuild(file: TokenizerFile, config: TokenizerConfigFile, options: PlanOptions): Built {
+  // Then special tokens are none in a text, not even in a rendered chat; nobody is known to want it.
+  if (config['split_special_tokens'] === true) throw new Error('it takes special tokens apart (split_special_tokens)')
   const plan = planEncoder(file, config, options)
   const vocabulary = plan.kind === 'library' ? plan.reason : buildVocabulary(file.model, plan.kind)
   if (typeof vocabulary !== 'string') return { plan, vocabulary: vocabulary.buffer }
@@ -96,23 +99,19 @@ function planAndBuild(file: TokenizerFile, config: TokenizerConfigFile, options:
   return { plan: { kind: 'library', reason: vocabulary, ...specials }, vocabulary: undefined }
 }
 
-/** With what older tools wrote beside it: that wins, or nobody reads it where the configuration lists its added tokens (transformers 5.19.0). */
-function readConfig(folder: string): TokenizerConfigFile {
+function readConfig(folder: string, { added_tokens: listed }: TokenizerFile): TokenizerConfigFile {
   const config = (readJson(folder, 'tokenizer_config.json') ?? {}) as TokenizerConfigFile
-  if (Object.hasOwn(config, 'added_tokens_decoder')) return config
-  return { ...config, ...(readJson(folder, 'special_tokens_map.json') as TokenizerConfigFile | undefined) }
+  return withOlderFiles(config, {
+    map: readJson(folder, 'special_tokens_map.json') as Record<string, unknown> | undefined,
+    added: readJson(folder, 'added_tokens.json') as Record<string, unknown> | undefined,
+    listed,
+  })
 }
 
-/** `bos_token` and the like: every configured special token that has a text, and those that a model names itself. */
+/** `bos_token` and the like, and those that a model names itself. */
 function specialsOf(config: TokenizerConfigFile): Readonly<Record<string, string>> {
-  const { extra_special_tokens: extra } = config
-  const own = typeof extra === 'object' && extra !== null && !Array.isArray(extra) ? extra : {}
-  const specials: Record<string, string> = {}
-  for (const [name, entry] of Object.entries({ ...config, ...own })) {
-    const text = name.endsWith('_token') ? specialTokenText(entry) : undefined
-    if (text !== undefined) specials[name] = text
-  }
-  return specials
+  const { named } = specialNamesOf(config)
+  return Object.fromEntries(Object.entries(named).map(([name, entry]) => [name, specialTokenText(entry)!]))
 }
 
 /** Of its files, and of those that the hub has beside what was downloaded. */

@@ -19,6 +19,7 @@ export interface HubOptions {
 const files: readonly { readonly name: string; readonly isNeeded: boolean }[] = [
   { name: 'tokenizer_config.json', isNeeded: false },
   { name: 'special_tokens_map.json', isNeeded: false },
+  { name: 'added_tokens.json', isNeeded: false },
   { name: 'chat_template.jinja', isNeeded: false },
   { name: 'chat_template.json', isNeeded: false },
   { name: 'processor_config.json', isNeeded: false }, // may hold a template

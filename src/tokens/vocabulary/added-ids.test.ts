@@ -39,6 +39,9 @@ it('the last of those that are written alike says how a token is found, of which
   const texts = fc.array(anyText, { minLength: 6, maxLength: 6 })
   await fc.assert(
     fc.asyncProperty(tokens, tokens, texts, async (listed, configured, some) => {
+      // The binding ends the process where a token takes all of the white space that another one is.
+      const all = [...listed, ...configured]
+      fc.pre(!all.some(({ rstrip }) => rstrip) || !all.some(({ content }) => content === '\n'))
       const numbered = (list: readonly Described[]): TokenizerFile => ({
         ...small,
         added_tokens: list.map((token) => ({ ...token, id: 0 })),
@@ -48,9 +51,8 @@ it('the last of those that are written alike says how a token is found, of which
       if (plan.kind === 'library') throw new Error(plan.reason)
       const encoder = new Encoder(plan, built)
       for (const text of some) {
-        const wanted = await rust.encode(text, null, { addSpecialTokens: false }).catch(() => undefined)
-        // The binding itself fails where a token would end before it begins.
-        if (wanted) expect({ text, ids: [...encoder.encode(text)] }).toEqual({ text, ids: wanted.getIds() })
+        const wanted = (await rust.encode(text, null, { addSpecialTokens: false })).getIds()
+        expect({ text, ids: [...encoder.encode(text)] }).toEqual({ text, ids: wanted })
       }
     }),
     { numRuns: 300 },
@@ -85,7 +87,7 @@ it('tokens that tokenizer_config.json alone has are numbered behind the others: 
     { ...special, id: next + 2, content: '<pad>', normalized: true },
     { ...plain, id: next + 3, content: '<later>', lstrip: true },
     { ...special, id: next + 4, content: '</s>', normalized: true },
-    { ...special, id: next + 5, content: '<one>' },
-    { ...special, id: next + 6, content: '<image>' },
+    { ...special, id: next + 5, content: '<image>' },
+    { ...special, id: next + 6, content: '<one>' },
   ])
 })

@@ -3,6 +3,7 @@
  * them. A token that the vocabulary has keeps that id, and every other one takes the next that is free. What the files say of ids is not looked
  * at: a list with a gap in it, or in another order, is numbered anew.
  */
+import { specialNamesOf } from './special-names.js'
 import type { AddedTokenEntry, TokenizerConfigFile, TokenizerFile } from './tokenizer-file.js'
 import { specialTokenText } from './tokenizer-file.js'
 
@@ -22,24 +23,28 @@ export function numberAddedTokens(file: TokenizerFile, config: TokenizerConfigFi
   return [...numbered.values()]
 }
 
-const specialNames = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
-
 /** In the order of their ids there, and then the special tokens that it names beside them. */
 function tokensOfConfig(config: TokenizerConfigFile, listed: readonly Described[]): Described[] {
-  const lists = [config['additional_special_tokens'], config['extra_special_tokens']]
-  const named = [...specialNames.map((name) => config[name]), ...lists.flatMap(itemsOf)]
-  const specials = new Set(named.map(specialTokenText))
+  const { named, extra } = specialNamesOf(config)
+  const specials = new Set(Object.values(named).map(specialTokenText))
   const decoder = Object.entries(recordOf(config['added_tokens_decoder'])).sort(([a], [b]) => Number(a) - Number(b))
   const described = decoder.flatMap(([, entry]) => describe(entry, specials))
   const there = new Set([...listed, ...described].map(({ content }) => content))
-  return [...described, ...named.flatMap((entry) => describe(entry, specials)).filter((it) => !there.has(it.content))]
+  const bare = new Set<string>()
+  const beside = [...Object.values(named), ...extra].filter((entry) => {
+    // A bare text is added once, however often it is named.
+    if (typeof entry !== 'string') return !there.has(specialTokenText(entry)!)
+    return !there.has(entry) && bare.size < bare.add(entry).size
+  })
+  return [...described, ...beside.flatMap((entry) => describe(entry, specials))]
 }
 
+/** Those with a name are special whatever is said of them, and so is a bare text. */
 function describe(entry: unknown, specials: ReadonlySet<string | undefined>): Described[] {
   const content = specialTokenText(entry)
   if (content === undefined) return []
   const flags = recordOf(entry)
-  const special = specials.has(content) || flags['special'] === true
+  const special = typeof entry === 'string' || specials.has(content) || flags['special'] === true
   return [
     {
       content,
@@ -50,10 +55,6 @@ function describe(entry: unknown, specials: ReadonlySet<string | undefined>): De
       normalized: typeof flags['normalized'] === 'boolean' ? flags['normalized'] : !special,
     },
   ]
-}
-
-function itemsOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : Object.values(recordOf(value))
 }
 
 function recordOf(value: unknown): Readonly<Record<string, unknown>> {
