@@ -10,6 +10,7 @@ import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
 import { idMaxOf } from '../vocabulary/id-max.js'
 import type { EncoderPlan, LibraryPlan, PlanOptions } from '../vocabulary/plan.js'
 import { planEncoder } from '../vocabulary/plan.js'
+import { whyRebuilt } from '../vocabulary/rebuilt-class.js'
 import { specialNamesOf, withOlderFiles } from '../vocabulary/special-names.js'
 import type { TokenizerConfigFile, TokenizerFile } from '../vocabulary/tokenizer-file.js'
 import { specialTokenText, whatIsWrongWith } from '../vocabulary/tokenizer-file.js'
@@ -43,10 +44,15 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
   const problem = file === undefined ? 'there is no tokenizer.json' : whatIsWrongWith(file)
   if (file === undefined || problem) throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: problem, folder })
   const config = readConfig(folder, file)
-  const built = buildOrRefuse(folder, () => planAndBuild(file, config, options))
+  const modelConfig = readOrNothing(folder, 'config.json')
+  const built = buildOrRefuse(folder, () => {
+    const it = planAndBuild(file, config, options)
+    const why = it.plan.kind === 'byte-level' ? whyRebuilt(config, modelConfig) : undefined
+    if (why !== undefined) throw new Error(why)
+    return it
+  })
   const names = namesOf(folder)
   const { templates, problem: templateProblem } = readTemplates(folder, names, config)
-  const modelConfig = readOrNothing(folder, 'config.json')
   return {
     key,
     plan: share(JSON.stringify(built.plan)),
