@@ -116,7 +116,7 @@ describe('whose tokens are used', () => {
     const isHub = (reports: readonly AddressReport[]) => reports[0]!.tokens?.source === 'hub'
     expect(await served.assembly.until(isHub, 20_000)).toBe(true)
     expect(asked.map(({ headers }) => [headers.host!.split(':')[0], headers.authorization])).toEqual([
-      ...Array.from({ length: 9 }, () => ['127.0.0.1', 'Bearer hub-secret']),
+      ...Array.from({ length: 10 }, () => ['127.0.0.1', 'Bearer hub-secret']),
       ['localhost', undefined], // another host is not told
     ])
     await say(client(served), [], 'How warm is it?')

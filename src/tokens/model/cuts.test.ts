@@ -53,7 +53,7 @@ const beginnings = [
   '<|endoftext|>',
 ]
 
-describe.each(everyModel('cuts'))('$name', ({ loaded, uncached }) => {
+describe.each(everyModel('cuts'))('$name', ({ loaded, uncachedAsAsked: uncached }) => {
   it.each([true, false])(
     'goes on from every end with every beginning, special tokens around it: %s',
     async (isWrapped) => {

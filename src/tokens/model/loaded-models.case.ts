@@ -12,6 +12,8 @@ export interface ModelCase {
   readonly loaded: LoadedModel
   /** What the text has, for vLLM, when nothing is remembered of any other. */
   readonly uncached: (text: string, addSpecialTokens: boolean) => Uint32Array
+  /** The same, with the special tokens of its files where they are asked for, whatever engines do. */
+  readonly uncachedAsAsked: (text: string, addSpecialTokens: boolean) => Uint32Array
 }
 
 /** `purpose` keeps the encoders that a thread has for these models apart from those of others. */
@@ -19,11 +21,13 @@ export function everyModel(purpose: string): readonly ModelCase[] {
   const of = (name: string, loaded: LoadedModel): ModelCase => {
     const plan = JSON.parse(readShared(loaded.plan)) as EncoderPlan
     const forgetful = new Encoder(plan, viewVocabulary(loaded.vocabulary!))
-    const uncached = (text: string, addSpecialTokens: boolean): Uint32Array => {
+    const uncachedAsAsked = (text: string, addSpecialTokens: boolean): Uint32Array => {
       forgetful.clearCaches()
-      return forgetful.encode(text, addSpecialTokens && plan.specialsBut?.vllm !== 'none')
+      return forgetful.encode(text, addSpecialTokens)
     }
-    return { name, loaded, uncached }
+    const uncached = (text: string, addSpecialTokens: boolean): Uint32Array =>
+      uncachedAsAsked(text, addSpecialTokens && plan.specialsBut?.vllm !== 'none')
+    return { name, loaded, uncached, uncachedAsAsked }
   }
   return [
     of('Qwen3', loadModel(tokenizerFolder('qwen3'), `${purpose} qwen3`)),
