@@ -10,7 +10,7 @@ import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
 import { idMaxOf } from '../vocabulary/id-max.js'
 import type { EncoderPlan, LibraryPlan, PlanOptions } from '../vocabulary/plan.js'
 import { planEncoder } from '../vocabulary/plan.js'
-import { whyRebuilt } from '../vocabulary/rebuilt-class.js'
+import { readsFile, whyRebuilt } from '../vocabulary/rebuilt-class.js'
 import { specialNamesOf, withOlderFiles } from '../vocabulary/special-names.js'
 import type { TokenizerConfigFile, TokenizerFile } from '../vocabulary/tokenizer-file.js'
 import { specialTokenText, whatIsWrongWith } from '../vocabulary/tokenizer-file.js'
@@ -46,7 +46,7 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
   const config = readConfig(folder, file)
   const modelConfig = readOrNothing(folder, 'config.json')
   const built = buildOrRefuse(folder, () => {
-    const it = planAndBuild(file, config, options)
+    const it = planAndBuild(file, config, { ...options, isFileRead: readsFile(modelConfig) })
     const why = it.plan.kind === 'byte-level' ? whyRebuilt(config, modelConfig) : undefined
     if (why !== undefined) throw new Error(why)
     return it

@@ -54,6 +54,8 @@ export interface PlanOptions {
    * `legacy` and `add_prefix_space`; `file` takes `tokenizer.json` as written, as transformers 4 does.
    */
   readonly llamaPrefix?: 'auto' | 'file'
+  /** transformers 5 takes the file as written, too: so it is with some types of models (`rebuilt-class.ts`). */
+  readonly isFileRead?: boolean
 }
 
 const gpt2Pattern = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
@@ -105,19 +107,20 @@ export function planEncoder(
 ): EncoderPlan | LibraryPlan {
   const addedTokens = numberAddedTokens(file, config)
   const specials = planSpecials(file, config, addedTokens, options)
-  const shape = planShape({ ...file, added_tokens: addedTokens }, config, options.llamaPrefix ?? 'auto')
+  const isOverruled = isLlama(config) && (options.llamaPrefix ?? 'auto') === 'auto' && options.isFileRead !== true
+  const shape = planShape({ ...file, added_tokens: addedTokens }, config, isOverruled)
   if (typeof shape === 'string') return { kind: 'library', reason: shape, ...specials }
   return { ...shape, ...specials, addedTokens }
 }
 
 type Shape = Omit<EncoderPlan, 'addedTokens' | keyof Specials>
 
-function planShape(file: TokenizerFile, config: TokenizerConfigFile, llamaPrefix: 'auto' | 'file'): Shape | string {
+function planShape(file: TokenizerFile, config: TokenizerConfigFile, isOverruled: boolean): Shape | string {
   const { model } = file
   if ((model.type ?? 'BPE') !== 'BPE' || !model.merges) return `model ${model.type ?? 'without merges'}`
   if (model.dropout) return 'dropout'
   if (model.continuing_subword_prefix || model.end_of_word_suffix) return 'subword affixes'
-  return model.byte_fallback ? planSentencepiece(file, config, llamaPrefix) : planByteLevel(file)
+  return model.byte_fallback ? planSentencepiece(file, config, isOverruled) : planByteLevel(file)
 }
 
 function planByteLevel(file: TokenizerFile): Shape | string {
@@ -176,15 +179,10 @@ function isIsolating(step: Step): boolean {
   return step.type === 'Split' && step['behavior'] === 'Isolated' && step['invert'] !== true
 }
 
-function planSentencepiece(
-  file: TokenizerFile,
-  config: TokenizerConfigFile,
-  llamaPrefix: 'auto' | 'file',
-): Shape | string {
+function planSentencepiece(file: TokenizerFile, config: TokenizerConfigFile, isOverruled: boolean): Shape | string {
   if (file.model.ignore_merges) return 'ignore_merges without a pre-tokenizer'
   const found = sentencepieceSteps(file)
   if (typeof found === 'string') return found
-  const isOverruled = isLlama(config) && llamaPrefix === 'auto'
   if (found.unlike && !isOverruled) return found.unlike
   const steps = isOverruled ? { prefix: prefixOfTransformers5(config), cutsAtMark: false } : found
   return {
