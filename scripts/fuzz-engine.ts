@@ -37,13 +37,16 @@ interface Rendered {
   readonly token_ids: readonly number[]
 }
 
-const ask: AskEngine = async (route, json) => {
-  const response = await fetch(new URL(paths[route], url), {
+const post = (route: Route, json: string): Promise<Response> =>
+  fetch(new URL(paths[route], url), {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: json,
     signal: AbortSignal.timeout(deadlineMs),
   })
+
+const ask: AskEngine = async (route, json) => {
+  const response = await post(route, json).catch(() => post(route, json)) // it may just have closed an idle connection
   const answer = await response.text()
   if (isNoRenderer(response.status, answer)) throw new Error(`${response.status} ${answer.slice(0, 500)}`)
   if (!response.ok) return undefined

@@ -81,6 +81,7 @@ describe('whose tokens are used', () => {
     'tokenizer.json': () => gunzipSync(readFileSync(new URL('tokenizer.json.gz', tinyllama))),
     'tokenizer_config.json': () => readFileSync(new URL('tokenizer_config.json', tinyllama)),
     'chat_template.jinja': () => readFileSync(new URL('chat_template.jinja', tinyllama)),
+    'config.json': () => readFileSync(new URL('config.json', tinyllama)),
   }
 
   /** Answers as a hub that keeps its large files elsewhere, and notes what it is asked with. */

@@ -78,10 +78,30 @@ const alphabet: readonly string[] = [
   '    ',
 ]
 
+const cased: readonly string[] = [
+  ...Array.from("ABCabcʰ日ǅÉéİßſ\u0301' \n/1!.Δδ"),
+  "'s",
+  "'LL",
+  "'ſ",
+  'XYZ',
+  '\r\n',
+  '//',
+  '  ',
+]
+
+/** Large letters, small ones, those that are both, and what may stand before and behind words. */
+export function casedMixtures(count: number, seed: number): string[] {
+  return mixturesOf(cased, count, seed, 16)
+}
+
 /** Short mixtures of everything above: collisions of rules are where tokenizers differ. */
 export function mixtures(count: number, seed: number, lengthMax = 30): string[] {
+  return mixturesOf(alphabet, count, seed, lengthMax)
+}
+
+function mixturesOf(parts: readonly string[], count: number, seed: number, lengthMax: number): string[] {
   const random = randomFrom(seed)
   return Array.from({ length: count }, () =>
-    Array.from({ length: 1 + random(lengthMax) }, () => alphabet[random(alphabet.length)]!).join(''),
+    Array.from({ length: 1 + random(lengthMax) }, () => parts[random(parts.length)]!).join(''),
   )
 }

@@ -8,9 +8,9 @@ import { tokenizerFolder } from '../../bench/tokens/texts.js'
 import type { EncoderOptions } from './encode/encoder.js'
 import { Encoder } from './encode/encoder.js'
 import { buildVocabulary } from './vocabulary/build-vocabulary.js'
-import type { EncoderPlan, PlanOptions } from './vocabulary/plan.js'
+import type { EncoderPlan } from './vocabulary/plan.js'
 import { planEncoder } from './vocabulary/plan.js'
-import type { TokenizerConfigFile, TokenizerFile } from './vocabulary/tokenizer-file.js'
+import type { Step, TokenizerConfigFile, TokenizerFile } from './vocabulary/tokenizer-file.js'
 import type { Vocabulary } from './vocabulary/vocabulary.js'
 
 export const tinyllamaFolder: string = fileURLToPath(new URL('../../test/fixtures/tinyllama', import.meta.url))
@@ -43,6 +43,18 @@ export function readTokenizerConfig(name: RealName): TokenizerConfigFile {
   return JSON.parse(readFileSync(join(folder, 'tokenizer_config.json'), 'utf8')) as TokenizerConfigFile
 }
 
+const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
+
+/** A pre-tokenizer that cuts by a pattern. */
+export function splitBy(Regex: string): { readonly type: string; readonly pretokenizers: readonly Step[] } {
+  const split = { type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false }
+  return { type: 'Sequence', pretokenizers: [split, byteLevel] }
+}
+
+/** As they stand in the files of gpt-oss and of Mistral Nemo. */
+export const patternOfGptOss: string = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+export const patternOfTekken: string = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
 /** The tokenizer as its own `tokenizer.json` describes it. */
 export function realTokenizer(name: RealName): RealTokenizer {
   return once(loaded, name, () => loadTokenizer(name, name, {}))
@@ -62,8 +74,7 @@ function once<Key, Value>(known: Map<Key, Value>, key: Key, make: () => Value): 
 function loadTokenizer(name: string, real: RealName, change: Partial<TokenizerFile>): RealTokenizer {
   const ofReal = once(files, real, () => JSON.parse(readTokenizerText(real)) as TokenizerFile)
   const file = { ...ofReal, ...change }
-  const options: PlanOptions = { llamaPrefix: 'file' }
-  const plan = planEncoder(file, {}, options)
+  const plan = planEncoder(file, {})
   if (plan.kind === 'library') throw new Error(`${name} needs the library: ${plan.reason}`)
   const build = (): Vocabulary => {
     const vocabulary = buildVocabulary(file.model, plan.kind)

@@ -11,15 +11,18 @@ import type { LoadOnly } from './load-only.js'
 import { asLoadOnly } from './load-only.js'
 import type { ModelCounts, TokenizeOptions } from './model/model-tokens.js'
 import { ModelTokens } from './model/model-tokens.js'
+import type { Reading } from './model/readings.js'
 import type { PoolCounts, PoolOptions } from './pool/pool.js'
 import { TokenPool } from './pool/pool.js'
 import type { EngineEndpoint } from './sources/engine-tokens.js'
 import { EngineTokens } from './sources/engine-tokens.js'
 import type { LearnAgainOptions } from './sources/learn-again.js'
 import { learnAgain } from './sources/learn-again.js'
+import { loadAsEngine } from './sources/load-as-engine.js'
 import type { ModelFolders } from './sources/model-folders.js'
 import { folderFinders } from './sources/model-folders.js'
 import { isLongBody, spellInSlices } from './long-body.js'
+import type { Comparison } from './parity/compare-with-engine.js'
 import { compareWithEngine } from './parity/compare-with-engine.js'
 import type { ModelStatus, OtherShown } from './model-status.js'
 import { nothing, otherStatus, Shown, trtllmTrouble, usualStatus } from './model-status.js'
@@ -29,13 +32,11 @@ import type { OwnRenderers } from './sources/own-renderers.js'
 import { whyOwnRendered, withoutOwnRendered } from './sources/own-renderers.js'
 import type { SourceName, TokenSource } from './sources/source.js'
 import type { Tokens } from './tokens.js'
-import type { PlanOptions } from './vocabulary/plan.js'
 
 /** Where a model's tokens may come from, tried in this order: its files, then an engine that serves it. */
 export interface ModelSources extends ModelFolders {
   readonly engine?: EngineEndpoint | undefined
   readonly rules?: Partial<PromptRules> | undefined
-  readonly llamaPrefix?: PlanOptions['llamaPrefix']
   /** Bytes of the model's caches. */
   readonly cacheBytes?: number | undefined
   readonly textMax?: number | undefined
@@ -367,31 +368,29 @@ export class TokenService {
     tried: readonly string[],
     signal: AbortSignal | undefined,
   ): Promise<Served> {
-    const planOptions = sources.llamaPrefix ? { llamaPrefix: sources.llamaPrefix } : {}
-    const task = { folder, key: `${folder}#${this.#nextKey++}`, options: planOptions }
-    const loaded = await this.#pool.run('load', task, { deadlineMs: loadDeadlineMs, signal })
-    const { cacheBytes, textMax, rules } = sources
-    const source = new ModelTokens(loaded, this.#pool, {
-      ...(cacheBytes === undefined ? {} : { cacheBytes }),
-      ...(textMax === undefined ? {} : { textMax }),
-      ...(rules === undefined ? {} : { rules }),
-    })
-    const encoder = source.plan.kind === 'library' ? 'library' : 'own'
+    const { cacheBytes, textMax, rules, engine: endpoint } = sources
     const dialect = rules?.dialect ?? 'vllm'
-    const own = loaded.ownRenderers
+    const isAsked = endpoint !== undefined && endpoint.dialect !== 'trtllm'
+    const compare = (source: ModelTokens): Promise<Comparison> => {
+      const ours = withoutOwnRendered(source, source.ownRenderers, dialect)
+      return compareWithEngine(ours, this.#engine(endpoint!, sources), model, signal)
+    }
+    const load = async (reading: Reading): Promise<ModelTokens> => {
+      const task = { folder, key: `${folder}#${this.#nextKey++}`, reading }
+      const loaded = await this.#pool.run('load', task, { deadlineMs: loadDeadlineMs, signal })
+      return new ModelTokens(loaded, this.#pool, {
+        ...(cacheBytes === undefined ? {} : { cacheBytes }),
+        ...(textMax === undefined ? {} : { textMax }),
+        ...(rules === undefined ? {} : { rules }),
+      })
+    }
+    const { source, trouble } = await loadAsEngine({ load, compare: isAsked ? compare : undefined }, signal)
+    const { plan, ownRenderers: own } = source
+    const isLibrarys = plan.kind === 'library'
     const reason =
-      whyOwnRendered(own, dialect) ?? (source.plan.kind === 'library' ? source.plan.reason : source.templateProblem)
-    const hasEngine = sources.engine && sources.engine.dialect !== 'trtllm'
-    const engine = hasEngine ? this.#engine(sources.engine, sources) : undefined
-    const trouble =
-      sources.engine && engine
-        ? await compareWithEngine(
-            withoutOwnRendered(source, own, dialect),
-            this.#engine(sources.engine, sources),
-            model,
-            signal,
-          )
-        : undefined
+      whyOwnRendered(own, dialect) ?? (isLibrarys ? plan.reason : undefined) ?? source.unsure ?? source.templateProblem
+    const engine = isAsked ? this.#engine(endpoint, sources) : undefined
+    const encoder = isLibrarys ? 'library' : 'own'
     return { source, engine, own, dialect, status: { source: name, from: folder, encoder, reason, trouble, tried } }
   }
 }

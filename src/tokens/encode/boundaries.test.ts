@@ -4,7 +4,7 @@
 // encoded as the loop does it, with the text before it in memory, and as a thread does it, without.
 import { describe, expect, it } from 'vitest'
 import type { RealTokenizer } from '../real-tokenizers.case.js'
-import { changedTokenizer, realTokenizer } from '../real-tokenizers.case.js'
+import { changedTokenizer, patternOfGptOss, patternOfTekken, realTokenizer, splitBy } from '../real-tokenizers.case.js'
 import type { AddedTokenEntry } from '../vocabulary/tokenizer-file.js'
 import { Boundaries, joinCuts, lastCut } from './boundaries.js'
 
@@ -60,6 +60,20 @@ const tokenizers = [
   changedTokenizer('qwen3', 'with a normalised token', {
     added_tokens: [added(151_643, '<|endoftext|>', {}), added(151_644, '<|im_end|>', { normalized: true })],
   }),
+  ...[true, false].map((individual) =>
+    changedTokenizer('gpt2', `that cuts out numbers, each: ${individual}`, {
+      pre_tokenizer: {
+        type: 'Sequence',
+        pretokenizers: [
+          { type: 'Digits', individual_digits: individual },
+          { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
+        ],
+      },
+    }),
+  ),
+  ...[patternOfGptOss, patternOfTekken].map((Regex, at) =>
+    changedTokenizer('gpt2', `that tells large letters from small ones, ${at}`, { pre_tokenizer: splitBy(Regex) }),
+  ),
   realTokenizer('deepseek_v3'),
   realTokenizer('tinyllama'),
   // A section takes a word mark that is a piece alone: no merge joins it to a digit.
@@ -81,6 +95,8 @@ const hards = [
   'e\u0301 x<|im_end|>好 e\u0301<|im_end|>\u0301 x<|endoftext|>',
   '<|endoftext|>ing<|endoftext|>  ing ',
   '</s>ing</s> ▁x</s>▁',
+  '12345 6\n 7x½  8 ²9',
+  "日ABC 日ABCd ʰABCDEFGHIJKLMNOPQRSTUVWXYZ fooBar'LL 日本 É\u0301ABC/\n/",
 ]
 
 describe.each(tokenizers)('$name', (tokenizer) => {
@@ -127,6 +143,16 @@ it.each<{ says: string; tokenizer: RealTokenizer; known: string; other: string }
     tokenizer: changedTokenizer('deepseek_v3', 'without added tokens', { added_tokens: [] }),
     known: `\u200d\u200d${letter}`,
     other: `\u200d\u200d${none}`,
+  },
+  {
+    says: 'a letter without a case, which large ones give back until a small one follows',
+    // It has a token of such a letter and a large one; the others have none.
+    tokenizer: changedTokenizer('deepseek_v3', 'that tells large letters from small ones', {
+      pre_tokenizer: splitBy(patternOfGptOss),
+      added_tokens: [],
+    }),
+    known: `!ºC${'QX'.repeat(45)}!`,
+    other: `!ºC${'QX'.repeat(45)}y`,
   },
   ...[false, true].flatMap((normalized) => [
     {

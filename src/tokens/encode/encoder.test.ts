@@ -1,8 +1,15 @@
 import { describe, expect, it, vi } from 'vitest'
 import { prose } from '../../../bench/tokens/texts.js'
-import { corpora, mixtures } from '../corpora.case.js'
+import { casedMixtures, corpora, mixtures } from '../corpora.case.js'
 import type { RealName, RealTokenizer } from '../real-tokenizers.case.js'
-import { changedTokenizer, realNames, realTokenizer } from '../real-tokenizers.case.js'
+import {
+  changedTokenizer,
+  patternOfGptOss,
+  patternOfTekken,
+  realNames,
+  realTokenizer,
+  splitBy,
+} from '../real-tokenizers.case.js'
 import type { AddedTokenEntry } from '../vocabulary/tokenizer-file.js'
 
 async function expectParity(tokenizer: RealTokenizer, texts: readonly string[]): Promise<void> {
@@ -24,13 +31,10 @@ describe.each(realNames)('%s', (name) => {
   })
 })
 
+const numbers = ['½ ²x1½2', 'Ⅷ1 १२३a  12\n 3', '一二1', '  1', ' 1 2  3', "'1's", '\u{1d7d8}x\u{10107} 5']
 const metaspace = { type: 'Metaspace', replacement: '▁', split: false }
 const regexOfO200k = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
-const regexSplit = (Regex: string): { type: string } & Record<string, unknown> => ({
-  type: 'Sequence',
-  pretokenizers: [{ type: 'Split', pattern: { Regex }, behavior: 'Isolated', invert: false }, byteLevel],
-})
+const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: true }
 
 describe('steps that none of the five files has', () => {
   const variants = [
@@ -54,11 +58,27 @@ describe('steps that none of the five files has', () => {
       normalizer: { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
     }),
     changedTokenizer('gpt2', 'with words that hold marks', {
-      pre_tokenizer: regexSplit(
+      pre_tokenizer: splitBy(
         String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
       ),
     }),
-    changedTokenizer('gpt2', 'with a pattern we do not know', { pre_tokenizer: regexSplit(regexOfO200k) }),
+    changedTokenizer('gpt2', 'with the pattern of gpt-oss', { pre_tokenizer: splitBy(patternOfGptOss) }),
+    changedTokenizer('gpt2', "with the pattern of Mistral's Tekken", { pre_tokenizer: splitBy(patternOfTekken) }),
+    changedTokenizer('gpt2', 'with a pattern we do not know', { pre_tokenizer: splitBy(regexOfO200k) }),
+    ...[true, false].flatMap((individual) => [
+      changedTokenizer('gpt2', `that cuts out numbers, each: ${individual}`, {
+        pre_tokenizer: {
+          type: 'Sequence',
+          pretokenizers: [{ type: 'Digits', individual_digits: individual }, byteLevel],
+        },
+      }),
+      changedTokenizer('gpt2', `that cuts out numbers and has another pattern, each: ${individual}`, {
+        pre_tokenizer: {
+          type: 'Sequence',
+          pretokenizers: [{ type: 'Digits', individual_digits: individual }, splitBy(regexOfO200k)],
+        },
+      }),
+    ]),
     changedTokenizer('gpt2', 'that strips around an added token', {
       added_tokens: [
         {
@@ -76,7 +96,8 @@ describe('steps that none of the five files has', () => {
   ]
 
   it.each(variants)('gives the ids of the Rust binding: $name', async (tokenizer) => {
-    await expectParity(tokenizer, [...Object.values(corpora).flat(), ...mixtures(300, 13)])
+    const texts = [...Object.values(corpora).flat(), ...numbers, ...mixtures(300, 13), ...casedMixtures(600, 14)]
+    await expectParity(tokenizer, texts)
   })
 })
 

@@ -16,7 +16,9 @@ import type { CacheCounts } from './ids-cache.js'
 import { IdsCache } from './ids-cache.js'
 import { LibrarySplitter } from './library-splitter.js'
 import { Merger } from './merge.js'
-import { codePointAt, lengthAt, nextCl100k, nextDeepseek, nextGpt2, regionDeepseek } from './scan.js'
+import { codePointAt, lengthAt, nextCl100k, nextDeepseek, nextGpt2, regionDeepseek, regionDigits } from './scan.js'
+import type { CasedRules } from './scan-cased.js'
+import { isSettled, nextCased } from './scan-cased.js'
 import { nextJoined } from './scan-joins.js'
 
 export interface EncoderOptions {
@@ -283,9 +285,13 @@ export class Encoder {
     const { split } = this.plan
     switch (split.kind) {
       case 'gpt2':
-        return this.#scan(bytes, from, end, nextGpt2)
+        return split.digits === undefined
+          ? this.#scanGpt2(bytes, from, end, end)
+          : this.#scanDigits(bytes, from, end, split.digits)
       case 'cl100k':
         return this.#scanCl100k(bytes, from, end, split.digitsMax, split.letters)
+      case 'cased':
+        return this.#scanCased(bytes, from, end, split)
       case 'deepseek':
         return this.#scanDeepseek(bytes, from, end)
       case 'joins':
@@ -295,15 +301,21 @@ export class Encoder {
     }
   }
 
-  #scan(
-    bytes: Uint8Array,
-    from: number,
-    end: number,
-    next: (bytes: Uint8Array, at: number, end: number, classes: Uint8Array) => number,
-  ): boolean {
+  #scanDigits(bytes: Uint8Array, from: number, end: number, digits: 'each' | 'runs'): boolean {
     const { classes } = this.#vocabulary
     while (from < end) {
-      const to = next(bytes, from, end, classes)
+      const region = regionDigits(bytes, from, end, classes, digits)
+      if (!this.#scanGpt2(bytes, from, region, end)) return false
+      from = region
+    }
+    return true
+  }
+
+  /** Up to `region`, in a section that goes on to `end`. */
+  #scanGpt2(bytes: Uint8Array, from: number, region: number, end: number): boolean {
+    const { classes } = this.#vocabulary
+    while (from < region) {
+      const to = nextGpt2(bytes, from, region, classes)
       if (!this.#encodePiece(bytes, from, to)) return false
       from = to
       this.#markBoundary(bytes, from, end)
@@ -318,6 +330,17 @@ export class Encoder {
       if (!this.#encodePiece(bytes, from, to)) return false
       from = to
       this.#markBoundary(bytes, from, end)
+    }
+    return true
+  }
+
+  #scanCased(bytes: Uint8Array, from: number, end: number, rules: CasedRules): boolean {
+    const vocabulary = this.#vocabulary
+    while (from < end) {
+      const to = nextCased(bytes, from, end, vocabulary, rules)
+      if (!this.#encodePiece(bytes, from, to)) return false
+      from = to
+      if (from < end && isSettled(bytes, from, vocabulary.cases)) this.#markBoundary(bytes, from, end)
     }
     return true
   }

@@ -93,3 +93,22 @@ it('is refused where a token must stand alone, which the library finds inside of
   const config = { added_tokens_decoder: { 13: token } }
   expect(() => new LibraryTokenizer(fileWith([], false), config)).toThrow('<a>, which must stand alone')
 })
+
+it('the library cuts out numbers of every kind', async () => {
+  const pieces = ['[UNK]', 'x', '1', '2', '12', '½', '²', 'Ⅷ', 'x½']
+  for (const individual of [true, false]) {
+    const digits = { type: 'Digits', individual_digits: individual }
+    const file = {
+      ...wordPiece,
+      normalizer: null,
+      pre_tokenizer: { type: 'Sequence', pretokenizers: [digits] },
+      model: { ...wordPiece.model, vocab: Object.fromEntries(pieces.map((piece, id) => [piece, id])) },
+    }
+    const rust = RustTokenizer.fromString(JSON.stringify(file))
+    const library = new LibraryTokenizer(file as unknown as TokenizerFile, {})
+    for (const text of ['x12', 'x½', '12', '²Ⅷ', 'xⅧ½']) {
+      const ids = (await rust.encode(text, null, { addSpecialTokens: false })).getIds()
+      expect({ text, ids: [...library.encode(text)] }).toEqual({ text, ids })
+    }
+  }
+})

@@ -58,7 +58,7 @@ it('gives back the room of a long piece, and keeps that of short ones', () => {
 it('merges a long piece by the rank of its merges, however many there are', () => {
   const letters = ['a', 'b', 'ab', 'ba', 'abb']
   const bytes = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`)
-  const vocab = Object.fromEntries([...bytes, ...letters].map((token, id) => [token, id]))
+  const vocab = Object.fromEntries([...bytes, ...letters, '▁'].map((token, id) => [token, id]))
   const merges = [
     ['a', 'b'],
     ['ab', 'b'],

@@ -65,6 +65,19 @@ export function nextCl100k(
   return endOfSpaceOrNewlines(bytes, at, end, classes)
 }
 
+/** The end of the region at `at` that `Digits` isolates: a number, alone or with those behind it, or all before the next. */
+export function regionDigits(
+  bytes: Uint8Array,
+  at: number,
+  end: number,
+  classes: Uint8Array,
+  digits: 'each' | 'runs',
+): number {
+  const second = at + lengthAt(bytes, at)
+  if ((classes[codePointAt(bytes, at)]! & number) === 0) return skipNone(bytes, second, end, classes, number)
+  return digits === 'each' ? second : skipAny(bytes, second, end, classes, number)
+}
+
 /**
  * DeepSeek's third split, inside one region of its first two:
  * `[!-~ punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`.
@@ -115,7 +128,7 @@ function matchDeepseek(bytes: Uint8Array, at: number, end: number, classes: Uint
 }
 
 /** Length of a contraction at `at`, or 0. `fold` is 0x20 to ignore case: U+017F folds to `s` as well. */
-function contraction(bytes: Uint8Array, at: number, end: number, fold: number): number {
+export function contraction(bytes: Uint8Array, at: number, end: number, fold: number): number {
   if (at + 1 >= end) return 0
   const one = bytes[at + 1]! | fold
   if (one === 0x73 || one === 0x74 || one === 0x6d || one === 0x64) return 2 // s t m d
@@ -127,7 +140,7 @@ function contraction(bytes: Uint8Array, at: number, end: number, fold: number): 
 }
 
 /** `\s*[\r\n]+`, else `\s+(?!\S)`, else `\s+`: to after the last newline of the run, or as `endOfSpace` says. */
-function endOfSpaceOrNewlines(bytes: Uint8Array, at: number, end: number, classes: Uint8Array): number {
+export function endOfSpaceOrNewlines(bytes: Uint8Array, at: number, end: number, classes: Uint8Array): number {
   const to = skipAny(bytes, at, end, classes, space)
   for (let index = to; index > at; index--) {
     const byte = bytes[index - 1]!
@@ -169,7 +182,7 @@ function skipAny(bytes: Uint8Array, at: number, end: number, classes: Uint8Array
 }
 
 /** To after the run of characters that are in none of `kinds`. */
-function skipNone(bytes: Uint8Array, at: number, end: number, classes: Uint8Array, kinds: number): number {
+export function skipNone(bytes: Uint8Array, at: number, end: number, classes: Uint8Array, kinds: number): number {
   while (at < end) {
     const byte = bytes[at]!
     if (byte < 0x80) {

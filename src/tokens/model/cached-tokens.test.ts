@@ -187,7 +187,7 @@ const withTemplates = models.filter(({ loaded }) => loaded.templates.length > 0)
 
 it('most have chat templates', () =>
   expect(withTemplates.map(({ name }) => name)).toEqual(
-    models.map(({ name }) => name).filter((name) => name !== 'GPT-2'),
+    models.map(({ name }) => name).filter((name) => !name.startsWith('GPT-2')),
   ))
 
 describe.each(withTemplates)('chats of $name', ({ loaded, uncached }) => {

@@ -8,13 +8,13 @@ import { namesFile } from '../sources/download.js'
 import { isUsuallyEncodedAgain, ownRenderersOf } from '../sources/own-renderers.js'
 import { buildVocabulary } from '../vocabulary/build-vocabulary.js'
 import { idMaxOf } from '../vocabulary/id-max.js'
-import type { EncoderPlan, LibraryPlan, PlanOptions } from '../vocabulary/plan.js'
-import { planEncoder } from '../vocabulary/plan.js'
-import { readsFile, whyRebuilt } from '../vocabulary/rebuilt-class.js'
-import { specialNamesOf, withOlderFiles } from '../vocabulary/special-names.js'
-import type { TokenizerConfigFile, TokenizerFile } from '../vocabulary/tokenizer-file.js'
-import { specialTokenText, whatIsWrongWith } from '../vocabulary/tokenizer-file.js'
-import { readJson } from './read-file.js'
+import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
+import { specialNamesOf } from '../vocabulary/special-names.js'
+import type { TokenizerConfigFile } from '../vocabulary/tokenizer-file.js'
+import { specialTokenText } from '../vocabulary/tokenizer-file.js'
+import { readOrNothing } from './read-file.js'
+import type { Reading, ReadTokenizer } from './readings.js'
+import { otherReadings, readTokenizer, readTokenizerFolder } from './readings.js'
 import { readTemplates } from './template-files.js'
 
 export interface LoadedModel {
@@ -26,6 +26,10 @@ export interface LoadedModel {
   readonly vocabulary: SharedArrayBuffer | undefined
   /** `tokenizer.json` and `tokenizer_config.json` for the library, where it encodes. */
   readonly library: SharedArrayBuffer | undefined
+  /** Why an engine may have another tokenizer, so that no tokens are proven until it says that it has not. */
+  readonly unsure: string | undefined
+  /** Other ways to read the files, each of which would make other tokens. */
+  readonly otherReadings: readonly Reading[]
   readonly templates: readonly ParsedTemplate[]
   /** Why a template could not be used, if so. */
   readonly templateProblem: string | undefined
@@ -39,18 +43,14 @@ export interface LoadedModel {
 }
 
 /** Reads a folder with `tokenizer.json` (or `tokenizer.json.gz`), `tokenizer_config.json`, `config.json` and templates. Slow: for a thread. */
-export function loadModel(folder: string, key: string, options: PlanOptions = {}): LoadedModel {
-  const file = readJson(folder, 'tokenizer.json') as TokenizerFile | undefined
-  const problem = file === undefined ? 'there is no tokenizer.json' : whatIsWrongWith(file)
-  if (file === undefined || problem) throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: problem, folder })
-  const config = readConfig(folder, file)
-  const modelConfig = readOrNothing(folder, 'config.json')
-  const built = buildOrRefuse(folder, () => {
-    const it = planAndBuild(file, config, { ...options, isFileRead: readsFile(modelConfig) })
-    const why = it.plan.kind === 'byte-level' ? whyRebuilt(config, modelConfig) : undefined
-    if (why !== undefined) throw new Error(why)
-    return it
+export function loadModel(folder: string, key: string, reading: Reading = 'built'): LoadedModel {
+  const files = readTokenizerFolder(folder)
+  const { modelConfig } = files
+  const { built, read } = buildOrRefuse(folder, () => {
+    const it = readTokenizer(files, reading)
+    return { read: it, built: build(it) }
   })
+  const { file, config, unsure } = read
   const names = namesOf(folder)
   const { templates, problem: templateProblem } = readTemplates(folder, names, config)
   return {
@@ -58,6 +58,8 @@ export function loadModel(folder: string, key: string, options: PlanOptions = {}
     plan: share(JSON.stringify(built.plan)),
     vocabulary: built.vocabulary,
     library: built.vocabulary ? undefined : share(JSON.stringify([file, config])),
+    unsure,
+    otherReadings: otherReadings(files, reading),
     templates,
     templateProblem,
     specials: specialsOf(config),
@@ -84,7 +86,7 @@ interface Built {
 }
 
 /** A file may have any shape inside, and what stumbles over it says so in words of its own. */
-function buildOrRefuse(folder: string, build: () => Built): Built {
+function buildOrRefuse<It>(folder: string, build: () => It): It {
   try {
     return build()
   } catch (cause) {
@@ -93,25 +95,13 @@ function buildOrRefuse(folder: string, build: () => Built): Built {
   }
 }
 
-function planAndBuild(file: TokenizerFile, config: TokenizerConfigFile, options: PlanOptions): Built {
-  // Then special tokens are none in a text, not even in a rendered chat; nobody is known to want it.
-  if (config['split_special_tokens'] === true) throw new Error('it takes special tokens apart (split_special_tokens)')
-  const plan = planEncoder(file, config, options)
+function build({ file, config, plan }: ReadTokenizer): Built {
   const vocabulary = plan.kind === 'library' ? plan.reason : buildVocabulary(file.model, plan.kind)
   if (typeof vocabulary !== 'string') return { plan, vocabulary: vocabulary.buffer }
   new LibraryTokenizer(file, config) // now: a source that comes after this one may serve where the library does not
   const { specialsBefore, specialsAfter, specialsBut } = plan
   const specials = { specialsBefore, specialsAfter, specialsBut }
   return { plan: { kind: 'library', reason: vocabulary, ...specials }, vocabulary: undefined }
-}
-
-function readConfig(folder: string, { added_tokens: listed }: TokenizerFile): TokenizerConfigFile {
-  const config = (readJson(folder, 'tokenizer_config.json') ?? {}) as TokenizerConfigFile
-  return withOlderFiles(config, {
-    map: readJson(folder, 'special_tokens_map.json') as Record<string, unknown> | undefined,
-    added: readJson(folder, 'added_tokens.json') as Record<string, unknown> | undefined,
-    listed,
-  })
 }
 
 /** `bos_token` and the like, and those that a model names itself. */
@@ -124,13 +114,4 @@ function specialsOf(config: TokenizerConfigFile): Readonly<Record<string, string
 function namesOf(folder: string): readonly string[] {
   const others = readOrNothing(folder, namesFile)
   return [...new Set([...readdirSync(folder), ...(Array.isArray(others) ? (others as readonly string[]) : [])])]
-}
-
-/** Tokens are made without it: one that cannot be read tells nothing. */
-function readOrNothing(folder: string, name: string): unknown {
-  try {
-    return readJson(folder, name)
-  } catch {
-    return undefined
-  }
 }

@@ -1,8 +1,15 @@
-/** The five real tokenizers as loaded models, TinyLlama in both ways that engines mark its words; with an encoder that forgets beside each. */
+/**
+ * The five real tokenizers as loaded models, TinyLlama in both ways that engines mark its words, and GPT-2 with steps that none of them has;
+ * with an encoder that forgets beside each.
+ */
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { tokenizerFolder } from '../../../bench/tokens/texts.js'
 import { Encoder } from '../encode/encoder.js'
-import { tinyllamaFolder } from '../real-tokenizers.case.js'
+import { patternOfGptOss, readTokenizerText, splitBy, tinyllamaFolder } from '../real-tokenizers.case.js'
 import type { EncoderPlan } from '../vocabulary/plan.js'
+import type { TokenizerFile } from '../vocabulary/tokenizer-file.js'
 import { viewVocabulary } from '../vocabulary/vocabulary.js'
 import type { LoadedModel } from './loaded-model.js'
 import { loadModel, readShared } from './loaded-model.js'
@@ -34,7 +41,31 @@ export function everyModel(purpose: string): readonly ModelCase[] {
     of('Llama 3', loadModel(tokenizerFolder('llama3'), `${purpose} llama3`)),
     of('DeepSeek V3', loadModel(tokenizerFolder('deepseek_v3'), `${purpose} deepseek`)),
     of('GPT-2', loadModel(tokenizerFolder('gpt2'), `${purpose} gpt2`)),
+    of('GPT-2, cut as gpt-oss', loadChanged(`${purpose} cased`, { pre_tokenizer: splitBy(patternOfGptOss) })),
+    of('GPT-2, numbers cut out', loadChanged(`${purpose} digits`, { pre_tokenizer: digits })),
     of('TinyLlama, marked once', loadModel(tinyllamaFolder, `${purpose} tiny`)),
-    of('TinyLlama, marked at sections', loadModel(tinyllamaFolder, `${purpose} marks`, { llamaPrefix: 'file' })),
+    of('TinyLlama, marked at sections', loadModel(tinyllamaFolder, `${purpose} marks`, 'switched')),
   ]
+}
+
+const digits = {
+  type: 'Sequence',
+  pretokenizers: [
+    { type: 'Digits', individual_digits: false },
+    { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
+  ],
+}
+
+/** GPT-2's files with other steps, as a model of a type that has them read as they are. */
+function loadChanged(key: string, change: Partial<TokenizerFile>): LoadedModel {
+  const folder = mkdtempSync(join(tmpdir(), 'warmroute-changed-'))
+  try {
+    const file = JSON.parse(readTokenizerText('gpt2')) as TokenizerFile
+    writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify({ ...file, ...change }))
+    writeFileSync(join(folder, 'config.json'), JSON.stringify({ model_type: 'granite' }))
+    copyFileSync(join(tokenizerFolder('gpt2'), 'tokenizer_config.json'), join(folder, 'tokenizer_config.json'))
+    return loadModel(folder, key)
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 }

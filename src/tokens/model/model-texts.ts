@@ -82,6 +82,7 @@ export class ModelTexts {
   readonly #threadCounts: EncoderCounts = noEncoderCounts()
   /** By thread, the one that answered last at the end. */
   readonly #threadBytes = new Map<number, number>()
+  #isConfirmed = false
   #onLoop = 0
   #begunOnLoop = 0
   #inThreads = 0
@@ -106,7 +107,17 @@ export class ModelTexts {
 
   /** Whether the model's steps were compared with an engine's: of what only the library does, and of patterns that nobody knows, there is no recording. */
   get isProven(): boolean {
-    return this.#encoder !== undefined && shareOnLoop(this.#plan) > 0
+    return this.unsure === undefined && this.#encoder !== undefined && shareOnLoop(this.#plan) > 0
+  }
+
+  /** Why an engine may have another tokenizer. */
+  get unsure(): string | undefined {
+    return this.#isConfirmed ? undefined : this.#loaded.unsure
+  }
+
+  /** An engine has the same tokens. */
+  confirm(): void {
+    this.#isConfirmed = true
   }
 
   get counts(): TextCounts {

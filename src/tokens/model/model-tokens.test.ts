@@ -16,7 +16,7 @@ afterAll(() => pool.close())
 const qwen = loadModel(tokenizerFolder('qwen3'), 'loop')
 
 it('does not cut between a word mark and the first character of a text', async () => {
-  const model = new ModelTokens(loadModel(tinyllamaFolder, 'marks', { llamaPrefix: 'file' }), pool)
+  const model = new ModelTokens(loadModel(tinyllamaFolder, 'marks', 'switched'), pool)
   const start = `\u200d${`\n${' '.repeat(60)}`.repeat(2)} the`
   const first = await model.encode(start, false)
   const second = await model.encode(`${start} the`, false)

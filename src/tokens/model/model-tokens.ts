@@ -25,7 +25,9 @@ import { WatchedClock } from '../template/strftime.js'
 import type { PieceCounts } from '../sources/engine-pieces.js'
 import { Tokens } from '../tokens.js'
 import type { EncoderPlan, LibraryPlan } from '../vocabulary/plan.js'
+import type { OwnRenderers } from '../sources/own-renderers.js'
 import type { LoadedModel } from './loaded-model.js'
+import type { Reading } from './readings.js'
 import { readShared } from './loaded-model.js'
 import type { Encoded } from './model-texts.js'
 import { deadlineMsDefault, ModelTexts } from './model-texts.js'
@@ -139,6 +141,25 @@ export class ModelTokens {
   /** Whether special tokens stand around every text, an empty one too. */
   get fillsEmptyTexts(): boolean {
     return this.plan.specialsBefore.length + this.plan.specialsAfter.length > 0
+  }
+
+  /** Why an engine may have another tokenizer; undefined once one has said that it has not. */
+  get unsure(): string | undefined {
+    return this.#texts.unsure
+  }
+
+  /** Chats that engines render by code of their own. */
+  get ownRenderers(): OwnRenderers {
+    return this.#loaded.ownRenderers
+  }
+
+  get otherReadings(): readonly Reading[] {
+    return this.#loaded.otherReadings
+  }
+
+  /** An engine has the same tokens, so that nothing about its tokenizer is guessed any more. */
+  confirm(): void {
+    this.#texts.confirm()
   }
 
   get counts(): ModelCounts {

@@ -36,3 +36,12 @@ export function readBytes(folder: string, name: string, bytesMax: number): Buffe
     throw new WarmrouteError('WR_TOKENS_BAD_TOKENIZER', { reason: `${name}.gz cannot be unpacked`, folder }, { cause })
   }
 }
+
+/** Tokens are made without it: one that cannot be read tells nothing. */
+export function readOrNothing(folder: string, name: string): unknown {
+  try {
+    return readJson(folder, name)
+  } catch {
+    return undefined
+  }
+}

@@ -137,6 +137,8 @@ it('a text that the library encodes is taken only for itself', async () => {
   const post_processor = { type: 'TemplateProcessing', single: around, pair: [], special_tokens }
   const changed = { ...file, post_processor, pre_tokenizer: { ...file.pre_tokenizer, add_prefix_space: true } }
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(changed))
+  const config = { tokenizer_class: 'PreTrainedTokenizerFast' } // of GPT-2's own class engines do not read those steps
+  writeFileSync(join(folder, 'tokenizer_config.json'), JSON.stringify(config))
   const loaded = loadModel(folder, 'reused library')
   expect(loaded.vocabulary).toBeUndefined()
   const text = prose(400, 1)

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { prose } from '../../../bench/tokens/texts.js'
 import { TokenPool } from '../pool/pool.js'
-import { readTokenizerText } from '../real-tokenizers.case.js'
-import type { TokenizerFile } from '../vocabulary/tokenizer-file.js'
+import { patternOfGptOss, patternOfTekken, readTokenizerText, splitBy } from '../real-tokenizers.case.js'
+import type { Step, TokenizerFile } from '../vocabulary/tokenizer-file.js'
 import { loadModel } from './loaded-model.js'
 import { ModelTokens } from './model-tokens.js'
 
@@ -17,15 +17,14 @@ afterAll(async () => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true })
 })
 
-/** GPT-2, cut by another pattern. */
-function modelWith(regex: string): ModelTokens {
+/** GPT-2, cut by another pattern, and perhaps by other steps before. */
+function modelWith(regex: string, before: readonly Step[] = []): ModelTokens {
   const folder = mkdtempSync(join(tmpdir(), 'warmroute-pattern-'))
   folders.push(folder)
-  const split = { type: 'Split', pattern: { Regex: regex }, behavior: 'Isolated', invert: false }
-  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
+  const own = splitBy(regex)
   const file: TokenizerFile = {
     ...(JSON.parse(readTokenizerText('gpt2')) as TokenizerFile),
-    pre_tokenizer: { type: 'Sequence', pretokenizers: [split, byteLevel] },
+    pre_tokenizer: { ...own, pretokenizers: [...before, ...own.pretokenizers] },
   }
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(file))
   writeFileSync(
@@ -34,9 +33,6 @@ function modelWith(regex: string): ModelTokens {
   )
   return new ModelTokens(loadModel(folder, folder), pool, { loopMsMax: 60_000 })
 }
-
-const o200k = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-const tekken = String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
 it('a pattern that never ends is ended with its thread, at its deadline, and the next text has another', async () => {
   const model = modelWith(String.raw`(?:a+)+b|\S+|\s+`)
@@ -73,14 +69,16 @@ it('other texts wait while one hangs, and are answered by the thread that comes 
   expect((await Promise.all(others)).every((it) => it.length > 0)).toBe(true)
 }, 60_000)
 
+const digits: Step = { type: 'Digits', individual_digits: true }
+
 it.each([
-  { says: 'o200k', regex: o200k, onLoop: 1, inThreads: 1 },
-  { says: 'Tekken', regex: tekken, onLoop: 1, inThreads: 1 },
-  { says: 'an unknown one', regex: String.raw`\S+|\s+`, onLoop: 0, inThreads: 2 },
+  { says: 'we have a twin of it', regex: patternOfGptOss, before: [], onLoop: 2, inThreads: 0 },
+  { says: 'it is one of several', regex: patternOfTekken, before: [digits], onLoop: 1, inThreads: 1 },
+  { says: 'no, nobody knows it', regex: String.raw`\S+|\s+`, before: [], onLoop: 0, inThreads: 2 },
 ])(
   'a short text is cut on the loop where its pattern is known to end: $says',
-  async ({ regex, onLoop, inThreads }) => {
-    const model = modelWith(regex)
+  async ({ regex, before, onLoop, inThreads }) => {
+    const model = modelWith(regex, before)
     await model.encode(prose(2000, 1), false, { deadlineMs: 60_000 })
     await model.encode(prose(20_000, 2), false, { deadlineMs: 60_000 })
     expect(model.counts).toMatchObject({ onLoop, inThreads })

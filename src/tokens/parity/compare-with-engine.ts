@@ -9,21 +9,31 @@ const deadlineMs = 2_000
 /** SGLang's tokenize endpoint has the ids of a rendered chat, though it encodes some again before it computes. */
 const asToldByTokenize = { encodesAgain: undefined }
 
-/** How one request differs, in words; undefined where both sides agree as far as they can be asked. */
+export interface Comparison {
+  /** Requests of which both sides said the tokens. */
+  readonly compared: number
+  /** How one of them differs, in words. */
+  readonly difference: string | undefined
+}
+
 export async function compareWithEngine(
   ours: TokenSource,
   engine: TokenSource,
   model: string,
   signal?: AbortSignal,
-): Promise<string | undefined> {
-  const differences = await Promise.all(
+): Promise<Comparison> {
+  const answers = await Promise.all(
     samplesOf(model).map(async ({ name, route, body }) => {
       const [own, its] = await Promise.all([idsOf(ours, route, body, signal), idsOf(engine, route, body, signal)])
-      return own && its && differenceOf(name, own, its)
+      return own && its && { difference: differenceOf(name, own, its) }
     }),
   )
   signal?.throwIfAborted()
-  return differences.find((it) => it !== undefined)
+  const compared = answers.filter((it) => it !== undefined)
+  return {
+    compared: compared.length,
+    difference: compared.find(({ difference }) => difference !== undefined)?.difference,
+  }
 }
 
 /** Nobody's answer is not a difference: many engines cannot say how they tokenize a chat. */
@@ -49,7 +59,7 @@ function differenceOf(name: string, own: Uint32Array, its: Uint32Array): string 
 }
 
 function samplesOf(model: string): { readonly name: string; readonly route: Route; readonly body: Body }[] {
-  const user = { role: 'user', content: 'Naïve café, 東京 12:45?\n\tfor (let i = 0; i < 10; i++) {}' }
+  const user = { role: 'user', content: 'Naïve café, 東京 20261105  12:45, ½?\n\tfor (let i = 0; i < 10; i++) {}' }
   const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] }
   const tool = { type: 'function', function: { name: 'weather', description: 'Weather of a city', parameters } }
   const turns = [

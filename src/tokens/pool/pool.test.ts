@@ -11,7 +11,7 @@ import { realTokenizer, tinyllamaFolder } from '../real-tokenizers.case.js'
 import { CountedPool } from './counted-pool.case.js'
 import type { PoolOptions, TaskOptions } from './pool.js'
 
-const tiny = loadModel(tinyllamaFolder, 'pool tiny', { llamaPrefix: 'file' })
+const tiny = loadModel(tinyllamaFolder, 'pool tiny', 'switched')
 const gpt2 = loadModel(tokenizerFolder('gpt2'), 'pool gpt2')
 const patient = { deadlineMs: 60_000 }
 
@@ -319,7 +319,7 @@ it('a task ends at its deadline, and with the error that it threw', async () => 
   const pool = open({ threads: 1 })
   const late = encode(pool, 'q'.repeat(3_000_000), { deadlineMs: 1 })
   await expect(late).rejects.toMatchObject({ code: 'WR_TOKENS_DEADLINE', details: { deadlineMs: 1, task: 'encode' } })
-  const bad = pool.run('load', { folder: '/nowhere', key: 'bad', options: {} }, patient)
+  const bad = pool.run('load', { folder: '/nowhere', key: 'bad', reading: 'built' }, patient)
   await expect(bad).rejects.toMatchObject({ code: 'WR_TOKENS_BAD_TOKENIZER', details: { folder: '/nowhere' } })
   expect(pool.counts).toEqual({ done: 0, failed: 2, refused: 0, ended: 1 })
 }, 60_000)

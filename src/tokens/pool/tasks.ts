@@ -5,12 +5,12 @@ import type { Route, Truncation } from '../chat/request.js'
 import type { EncoderCounts } from '../encode/encoder.js'
 import type { LoadedModel } from '../model/loaded-model.js'
 import type { TokensAnswer } from '../sources/read-answer.js'
-import type { PlanOptions } from '../vocabulary/plan.js'
+import type { Reading } from '../model/readings.js'
 
 export interface LoadTask {
   readonly folder: string
   readonly key: string
-  readonly options: PlanOptions
+  readonly reading: Reading
 }
 
 export interface EncodeTask {

@@ -90,7 +90,7 @@ it('a folder whose files cannot be read is a bad tokenizer', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'warmroute-worker-'))
   mkdirSync(join(folder, 'tokenizer.json'))
   try {
-    const loading = pool.run('load', { folder, key: folder, options: {} }, { deadlineMs: 60_000 })
+    const loading = pool.run('load', { folder, key: folder, reading: 'built' }, { deadlineMs: 60_000 })
     await expect(loading).rejects.toMatchObject({ code: 'WR_TOKENS_BAD_TOKENIZER' })
   } finally {
     rmSync(folder, { recursive: true })

@@ -48,7 +48,7 @@ interface TextEncoderOfModel {
 }
 
 export function load(task: LoadTask): Answer<LoadedModel> {
-  return guarded(() => loadModel(task.folder, task.key, task.options), 'WR_TOKENS_BAD_TOKENIZER')
+  return guarded(() => loadModel(task.folder, task.key, task.reading), 'WR_TOKENS_BAD_TOKENIZER')
 }
 
 export function encode(task: EncodeTask): Answer<EncodeResult> {

@@ -24,7 +24,7 @@ const files: readonly { readonly name: string; readonly isNeeded: boolean }[] = 
   { name: 'chat_template.json', isNeeded: false },
   { name: 'processor_config.json', isNeeded: false }, // may hold a template
   { name: 'additional_chat_templates/tool_use.jinja', isNeeded: false }, // of named templates the one that a chat may take
-  { name: 'config.json', isNeeded: false }, // how many ids the model has
+  { name: 'config.json', isNeeded: false }, // how many ids the model has, and its type
   { name: 'tokenizer.json', isNeeded: true }, // last: a folder with it is complete
 ]
 /** The names of all files of the repository, also of those that are not downloaded: they tell how engines render (`own-renderers.ts`). */

@@ -23,7 +23,7 @@ const models = [
   { name: 'Llama 3', loaded: loadModel(tokenizerFolder('llama3'), 'e2') },
   { name: 'DeepSeek V3', loaded: loadModel(tokenizerFolder('deepseek_v3'), 'e3') },
   { name: 'TinyLlama, marked once', loaded: loadModel(tinyllamaFolder, 'e4') },
-  { name: 'TinyLlama, marked at sections', loaded: loadModel(tinyllamaFolder, 'e5', { llamaPrefix: 'file' }) },
+  { name: 'TinyLlama, marked at sections', loaded: loadModel(tinyllamaFolder, 'e5', 'switched') },
 ]
 const [{ loaded: qwen3 }] = models as [(typeof models)[0]]
 

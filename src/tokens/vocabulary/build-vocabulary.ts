@@ -31,7 +31,7 @@ export function buildVocabulary(model: ModelEntry, kind: EncoderPlan['kind']): V
     const crossing = placeJoins(vocabulary, merges, model)
     if (crossing) return crossing
   }
-  fillCharTables(vocabulary.classes, vocabulary.nfcRisk)
+  fillCharTables(vocabulary)
   markWholeTokens(vocabulary, kind)
   return vocabulary
 }
@@ -97,13 +97,16 @@ function placeTokens(vocabulary: Vocabulary, spelled: readonly (Uint8Array | und
 }
 
 function placeBaseIds(vocabulary: Vocabulary, model: ModelEntry, kind: EncoderPlan['kind']): string | undefined {
+  // It is spelled as a blank here, whose byte is another.
+  if (kind === 'sentencepiece' && model.vocab['▁'] === undefined) return 'no token for a word mark'
   const one = new Uint8Array(1)
   for (let byte = 0; byte < 256; byte++) {
     one[0] = byte
     const name = `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`
-    const id =
-      kind === 'byte-level' ? findToken(vocabulary, one, 0, 1, hashBytes(one, 0, 1)) : (model.vocab[name] ?? noToken)
-    if (id === noToken) return `no token for byte ${byte}`
+    const itself = findToken(vocabulary, one, 0, 1, hashBytes(one, 0, 1))
+    const id = kind === 'byte-level' ? itself : (model.vocab[name] ?? noToken)
+    const isNeeded = kind === 'byte-level' || byte >= 0x80 || itself === noToken // Gemma's tabs are tokens, and no bytes
+    if (id === noToken && isNeeded) return `no token for byte ${byte}`
     vocabulary.baseIds[byte] = id
   }
   return undefined

@@ -2,7 +2,7 @@
  * Which pre-tokenizer classes a code point belongs to, as one byte per code point. Built once per vocabulary by running
  * the Unicode properties over every code point, so that scanning a text is table lookups and no regular expression.
  */
-import { unclassedRanges } from './unicode-of-engines.js'
+import { littleOfEngines, unclassedRanges } from './unicode-of-engines.js'
 
 export const letter = 1
 export const number = 2
@@ -26,17 +26,52 @@ const properties: readonly (readonly [number, RegExp])[] = [
   [cjk, /[一-龥\u3040-ゟ゠-ヿ]+/gu],
 ]
 
-let known: { readonly classes: Uint8Array; readonly nfcRisk: Uint8Array } | undefined
+/** What patterns that tell large letters from small ones take a character for: one, the other, or whichever they need. */
+export const large = 1
+export const little = 2
+export const either = 3
 
-/** Fills both tables; they are the same for every vocabulary and take 0.3 s, so the first result is kept. */
-export function fillCharTables(classes: Uint8Array, nfcRisk: Uint8Array): void {
+export interface CharTables {
+  /** A byte for each code point. */
+  readonly classes: Uint8Array
+  /** A bit for each. */
+  readonly nfcRisk: Uint8Array
+  /** Two bits for each. */
+  readonly cases: Uint8Array
+}
+
+export const nfcRiskBytes: number = codePointCount / 8
+export const casesBytes: number = codePointCount / 4
+
+let known: CharTables | undefined
+
+/** Fills the tables; they are the same for every vocabulary and take 0.4 s, so the first result is kept. */
+export function fillCharTables(tables: CharTables): void {
   if (!known) {
+    const { classes, nfcRisk, cases } = tables
     fillCharClasses(classes)
     fillNfcRisk(nfcRisk, classes)
-    known = { classes: classes.slice(), nfcRisk: nfcRisk.slice() }
+    fillCases(cases, classes)
+    known = { classes: classes.slice(), nfcRisk: nfcRisk.slice(), cases: cases.slice() }
   }
-  classes.set(known.classes)
-  nfcRisk.set(known.nfcRisk)
+  tables.classes.set(known.classes)
+  tables.nfcRisk.set(known.nfcRisk)
+  tables.cases.set(known.cases)
+}
+
+export function caseOf(cases: Uint8Array, codePoint: number): number {
+  return (cases[codePoint >>> 2]! >>> ((codePoint & 3) << 1)) & 3
+}
+
+function fillCases(cases: Uint8Array, classes: Uint8Array): void {
+  for (let codePoint = 0; codePoint < codePointCount; codePoint++) {
+    const kind = classes[codePoint]!
+    if ((kind & (letter | mark)) === 0) continue
+    const char = String.fromCodePoint(codePoint)
+    const isLittle = /\p{Ll}/u.test(char) || littleOfEngines.has(codePoint)
+    const its = /[\p{Lu}\p{Lt}]/u.test(char) ? large : isLittle ? little : either
+    cases[codePoint >>> 2]! |= its << ((codePoint & 3) << 1)
+  }
 }
 
 /** Fills `table[codePoint]`. Works page by page: one string of a million code points would need a flat copy of 4 MB per property. */

@@ -4,13 +4,11 @@ import { Tokenizer as RustTokenizer } from 'tokenizers'
 import { expect, it } from 'vitest'
 import type { RealName } from '../real-tokenizers.case.js'
 import { readTokenizerText } from '../real-tokenizers.case.js'
-import type { PlanOptions } from './plan.js'
 import { planEncoder } from './plan.js'
-import type { AddedTokenEntry, TokenizerConfigFile, TokenizerFile } from './tokenizer-file.js'
+import type { AddedTokenEntry, TokenizerFile } from './tokenizer-file.js'
 
 const replace = { type: 'Replace', pattern: { String: ' ' }, content: '▁' }
 const metaspace = { type: 'Metaspace', replacement: '▁', prepend_scheme: 'first', split: false }
-const asLlama: TokenizerConfigFile = { tokenizer_class: 'LlamaTokenizer' }
 
 interface Case {
   readonly says: string
@@ -18,22 +16,11 @@ interface Case {
   readonly content: string
   readonly isOwn: boolean
   readonly change?: Partial<TokenizerFile>
-  readonly config?: TokenizerConfigFile
-  readonly options?: PlanOptions
   readonly flags?: Partial<AddedTokenEntry>
 }
 
 it.each<Case>([
   { says: 'a mark is put before it', name: 'tinyllama', content: '<x>', isOwn: false },
-  { says: 'that is so in the file alone', name: 'tinyllama', content: '<x>', config: asLlama, isOwn: true },
-  {
-    says: 'the file is followed',
-    name: 'tinyllama',
-    content: '<x>',
-    config: asLlama,
-    options: { llamaPrefix: 'file' },
-    isOwn: false,
-  },
   { says: 'spaces become marks', name: 'tinyllama', content: '<x y>', change: { normalizer: replace }, isOwn: false },
   ...(['lstrip', 'rstrip'] as const).flatMap<Case>((strip) => [
     {
@@ -67,19 +54,17 @@ it.each<Case>([
 ])(
   'our own paths take $name with a normalised token where $says: $isOwn',
   async ({ name, content, isOwn, ...more }) => {
-    const { change = {}, config = {}, options = {}, flags: its = {} } = more
+    const { change = {}, flags: its = {} } = more
     const file = { ...(JSON.parse(readTokenizerText(name)) as TokenizerFile), ...change }
     const flags = { single_word: false, lstrip: false, rstrip: false, special: false }
     const id = Math.max(...Object.values(file.model.vocab), ...file.added_tokens!.map((token) => token.id)) + 1
     const added = { ...flags, ...its, id, content, normalized: true }
-    const plan = planEncoder({ ...file, added_tokens: [...file.added_tokens!, added] }, config, options)
+    const plan = planEncoder({ ...file, added_tokens: [...file.added_tokens!, added] }, {})
     expect(plan.kind === 'library' ? plan.reason : 'own').toBe(
       isOwn ? 'own' : `added token ${content}, which is normalised`,
     )
     const raw = { ...added, normalized: false }
-    expect(planEncoder({ ...file, added_tokens: [...file.added_tokens!, raw] }, config, options).kind).not.toBe(
-      'library',
-    )
+    expect(planEncoder({ ...file, added_tokens: [...file.added_tokens!, raw] }, {}).kind).not.toBe('library')
   },
 )
 

@@ -3,15 +3,16 @@
  * asks for a step that we have no fast twin of. Pure; the plan is plain data and travels to threads.
  */
 import { numberAddedTokens } from './added-ids.js'
-import { letter, mark } from './char-classes.js'
+import { deepseekPatterns, gpt2Pattern, knownPatterns, linearPatterns } from './patterns.js'
 import type { AddedTokenEntry, Step, TokenizerConfigFile, TokenizerFile } from './tokenizer-file.js'
 import { specialTokenText } from './tokenizer-file.js'
 import { toNfc } from './unicode-of-engines.js'
 
 /** How a section between added tokens is cut into pieces that are merged on their own. */
 export type SplitPlan =
-  | { readonly kind: 'gpt2' }
+  | { readonly kind: 'gpt2'; readonly digits?: 'each' | 'runs' } // `digits`: numbers are cut out first (Cohere, StarCoder, SmolLM)
   | { readonly kind: 'cl100k'; readonly digitsMax: number; readonly letters: number } // Llama 3, Qwen 2 and 3, and their kin
+  | { readonly kind: 'cased'; readonly digitsMax: number; readonly takesContractions: boolean } // gpt-oss, Llama 4; Mistral's Tekken
   | { readonly kind: 'deepseek' }
   | { readonly kind: 'steps'; readonly steps: readonly Step[]; readonly isLinear: boolean } // any list of isolating splits, run by the library
   | { readonly kind: 'joins'; readonly cutsAtMark: boolean } // no pre-tokenizer: cut where no merge can cross
@@ -49,56 +50,9 @@ export interface Specials {
 export type SpecialsBut = Readonly<Partial<Record<'vllm' | 'sglang' | 'trtllm', 'none' | 'other'>>>
 
 export interface PlanOptions {
-  /**
-   * Where a Llama-style tokenizer puts its word mark. `auto` follows transformers 5, which ignores the file's own steps and goes by
-   * `legacy` and `add_prefix_space`; `file` takes `tokenizer.json` as written, as transformers 4 does.
-   */
-  readonly llamaPrefix?: 'auto' | 'file'
-  /** transformers 5 takes the file as written, too: so it is with some types of models (`rebuilt-class.ts`). */
-  readonly isFileRead?: boolean
+  /** What stands around a text of a Llama tokenizer goes by the switches of its configuration, as with transformers 4. */
+  readonly goesBySwitches?: boolean
 }
-
-const gpt2Pattern = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-const knownPatterns: Readonly<Record<string, SplitPlan>> = {
-  [gpt2Pattern]: { kind: 'gpt2' },
-  [cl100k(String.raw`\p{L}`, String.raw`\p{N}{1,3}`)]: { kind: 'cl100k', digitsMax: 3, letters: letter },
-  [cl100k(String.raw`\p{L}`, String.raw`\p{N}`)]: { kind: 'cl100k', digitsMax: 1, letters: letter },
-  [cl100k(String.raw`[\p{L}\p{M}]`, String.raw`\p{N}`, String.raw`\p{L}\p{M}`)]: {
-    kind: 'cl100k',
-    digitsMax: 1,
-    letters: letter | mark,
-  },
-}
-const deepseekPatterns: readonly string[] = [
-  String.raw`\p{N}{1,3}`,
-  '[一-龥\u3040-ゟ゠-ヿ]+',
-  String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_` +
-    '`{|}~][A-Za-z]+|[^\r\n' +
-    String.raw`\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[` +
-    '\r\n' +
-    String.raw`]*|\s*[` +
-    '\r\n' +
-    String.raw`]+|\s+(?!\S)|\s+`,
-]
-
-const contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-
-/** Of gpt-oss and its kin (o200k) and of Mistral (Tekken), which tell large letters from small ones. */
-function caseCutting(ending: string, digits: string): string {
-  const [large, little] = [String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`]
-  const before = String.raw`[^\r\n\p{L}\p{N}]?`
-  return (
-    `${before}${large}*${little}+${ending}|${before}${large}+${little}*${ending}|${digits}` +
-    String.raw`| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-  )
-}
-
-const linearPatterns: ReadonlySet<string> = new Set([
-  ...Object.keys(knownPatterns),
-  ...deepseekPatterns,
-  caseCutting(contractions, String.raw`\p{N}{1,3}`),
-  caseCutting('', String.raw`\p{N}`),
-])
 
 export function planEncoder(
   file: TokenizerFile,
@@ -107,20 +61,19 @@ export function planEncoder(
 ): EncoderPlan | LibraryPlan {
   const addedTokens = numberAddedTokens(file, config)
   const specials = planSpecials(file, config, addedTokens, options)
-  const isOverruled = isLlama(config) && (options.llamaPrefix ?? 'auto') === 'auto' && options.isFileRead !== true
-  const shape = planShape({ ...file, added_tokens: addedTokens }, config, isOverruled)
+  const shape = planShape({ ...file, added_tokens: addedTokens })
   if (typeof shape === 'string') return { kind: 'library', reason: shape, ...specials }
   return { ...shape, ...specials, addedTokens }
 }
 
 type Shape = Omit<EncoderPlan, 'addedTokens' | keyof Specials>
 
-function planShape(file: TokenizerFile, config: TokenizerConfigFile, isOverruled: boolean): Shape | string {
+function planShape(file: TokenizerFile): Shape | string {
   const { model } = file
   if ((model.type ?? 'BPE') !== 'BPE' || !model.merges) return `model ${model.type ?? 'without merges'}`
   if (model.dropout) return 'dropout'
   if (model.continuing_subword_prefix || model.end_of_word_suffix) return 'subword affixes'
-  return model.byte_fallback ? planSentencepiece(file, config, isOverruled) : planByteLevel(file)
+  return model.byte_fallback ? planSentencepiece(file) : planByteLevel(file)
 }
 
 function planByteLevel(file: TokenizerFile): Shape | string {
@@ -154,11 +107,13 @@ function recognise(splits: readonly Step[]): SplitPlan {
     const known = knownPatterns[patterns[0]]
     if (known) return known
   }
+  const digits = splits.length === 2 && splits[0]!.type === 'Digits' && patterns[1] === gpt2Pattern
+  if (digits) return { kind: 'gpt2', digits: splits[0]!['individual_digits'] === true ? 'each' : 'runs' }
   const isDeepseek = patterns.length === 3 && patterns.every((pattern, index) => pattern === deepseekPatterns[index])
   return isDeepseek ? { kind: 'deepseek' } : { kind: 'steps', steps: splits, isLinear: splits.every(isLinear) }
 }
 
-/** Whether we know that it takes no longer than a text is long. Of other patterns nobody knows: some take for ever on forty letters. */
+/** Whether we know that it takes no longer than a text is long. */
 function isLinear({ type, pattern }: Step): boolean {
   const regex = (pattern as { Regex?: string } | undefined)?.Regex
   return type === 'Digits' || regex === undefined || linearPatterns.has(regex)
@@ -179,29 +134,23 @@ function isIsolating(step: Step): boolean {
   return step.type === 'Split' && step['behavior'] === 'Isolated' && step['invert'] !== true
 }
 
-function planSentencepiece(file: TokenizerFile, config: TokenizerConfigFile, isOverruled: boolean): Shape | string {
+function planSentencepiece(file: TokenizerFile): Shape | string {
   if (file.model.ignore_merges) return 'ignore_merges without a pre-tokenizer'
-  const found = sentencepieceSteps(file)
-  if (typeof found === 'string') return found
-  if (found.unlike && !isOverruled) return found.unlike
-  const steps = isOverruled ? { prefix: prefixOfTransformers5(config), cutsAtMark: false } : found
+  const steps = sentencepieceSteps(file)
+  if (typeof steps === 'string') return steps
+  const { prefix, cutsAtMark } = steps
   return {
     kind: 'sentencepiece',
-    split: { kind: 'joins', cutsAtMark: steps.cutsAtMark },
-    prefix: steps.prefix,
+    split: { kind: 'joins', cutsAtMark },
+    prefix,
     isNfc: false,
     ignoresMerges: false,
   }
 }
 
-function prefixOfTransformers5(config: TokenizerConfigFile): SectionPrefix {
-  if (config.add_prefix_space === false) return 'none'
-  return config.legacy === true ? 'unless-marked' : 'first'
-}
-
 function sentencepieceSteps(
   file: TokenizerFile,
-): { readonly prefix: SectionPrefix; readonly cutsAtMark: boolean; readonly unlike?: string | undefined } | string {
+): { readonly prefix: SectionPrefix; readonly cutsAtMark: boolean } | string {
   const normalizers = flatten(file.normalizer, 'normalizers')
   const pre = flatten(file.pre_tokenizer, 'pretokenizers')
   const prepends = normalizers[0]?.type === 'Prepend' && normalizers[0]['prepend'] === '▁'
@@ -212,7 +161,7 @@ function sentencepieceSteps(
     const isChanged = ({ content, lstrip, rstrip }: AddedTokenEntry): boolean =>
       prepends || lstrip || rstrip || /[ ▁]/.test(content)
     const unlike = tokenThat(file, isChanged)
-    return { prefix: prepends ? 'always' : 'none', cutsAtMark: false, unlike }
+    return unlike ?? { prefix: prepends ? 'always' : 'none', cutsAtMark: false }
   }
   if (normalizers.length === 0 && pre.length === 1 && pre[0]!.type === 'Metaspace') {
     const { replacement, prepend_scheme: scheme, split } = pre[0]!
@@ -245,7 +194,7 @@ function planSpecials(
   file: TokenizerFile,
   config: TokenizerConfigFile,
   addedTokens: readonly AddedTokenEntry[],
-  { llamaPrefix }: PlanOptions,
+  { goesBySwitches }: PlanOptions,
 ): Specials {
   const idsOf = (name: string): readonly number[] => {
     const text = specialTokenText(config[name])
@@ -254,7 +203,7 @@ function planSpecials(
     return id === undefined ? [] : [id]
   }
   const { tokenizer_class: name = '', add_bos_token: addsBos, add_eos_token: addsEos } = config
-  if (llamaPrefix === 'file' && isLlama(config) && typeof addsBos === 'boolean')
+  if (goesBySwitches && isLlama(config) && typeof addsBos === 'boolean')
     return { specialsBefore: addsBos ? idsOf('bos_token') : [], specialsAfter: addsEos ? idsOf('eos_token') : [] }
   const ofFile = specialsOfFile(file)
   if (!switchedClass.test(name ?? '') || addsBos === false || idsOf('bos_token').length === 0) return ofFile
@@ -296,11 +245,4 @@ function flatten(step: Step | null | undefined, key: string): Step[] {
   if (!step) return []
   if (step.type !== 'Sequence') return [step]
   return ((step[key] as readonly Step[] | undefined) ?? []).flatMap((inner) => flatten(inner, key))
-}
-
-function cl100k(letters: string, digits: string, lettersInClass: string = letters): string {
-  return (
-    String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?${letters}+|${digits}| ?[^\s${lettersInClass}\p{N}]+[\r\n]*` +
-    String.raw`|\s*[\r\n]+|\s+(?!\S)|\s+`
-  )
 }

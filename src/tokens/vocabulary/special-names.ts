@@ -24,7 +24,16 @@ export interface OlderFiles {
   readonly listed?: readonly Pick<AddedTokenEntry, 'id'>[] | undefined
 }
 
-const usualNames = ['bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token', 'mask_token']
+/** Those that every tokenizer may have. */
+export const usualNames: readonly string[] = [
+  'bos_token',
+  'eos_token',
+  'unk_token',
+  'sep_token',
+  'pad_token',
+  'cls_token',
+  'mask_token',
+]
 
 export function specialNamesOf(config: TokenizerConfigFile, map: Names = {}): SpecialNames {
   const { additional_special_tokens: mapAdditional, extra_special_tokens: mapExtra, ...mapNames } = map

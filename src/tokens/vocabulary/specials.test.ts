@@ -109,7 +109,7 @@ it.each([
   },
 ])('special tokens: $says', ({ post, config, around, but, isOld }) => {
   // biome-ignore format: a table
-  const plan = planEncoder(file(post), config, isOld ? { llamaPrefix: 'file' } : {})
+  const plan = planEncoder(file(post), config, isOld ? { goesBySwitches: true } : {})
   expect([plan.specialsBefore, plan.specialsAfter]).toEqual(around)
   expect(plan.specialsBut).toEqual(but)
 })

@@ -2,8 +2,23 @@
 import { nfcNormalizer, Tokenizer as RustTokenizer } from 'tokenizers'
 import { expect, it } from 'vitest'
 import { randomFrom } from '../../../bench/tokens/texts.js'
-import { codePointCount, fillCharTables, letter, mark, number, punctuation, space, symbol } from './char-classes.js'
-import { toNfc } from './unicode-of-engines.js'
+import type { CharTables } from './char-classes.js'
+import {
+  caseOf,
+  casesBytes,
+  codePointCount,
+  fillCharTables,
+  large,
+  letter,
+  little,
+  mark,
+  nfcRiskBytes,
+  number,
+  punctuation,
+  space,
+  symbol,
+} from './char-classes.js'
+import { toNfc, unclassedRanges } from './unicode-of-engines.js'
 
 /** Planes 4 to 13 and the private ones are empty. */
 function* eachCodePoint(): Generator<number> {
@@ -15,6 +30,13 @@ function* eachCodePoint(): Generator<number> {
 }
 
 const hexOf = (text: string): string => Array.from(text, (char) => char.codePointAt(0)!.toString(16)).join(' ')
+
+function charTables(): CharTables {
+  const [classes, nfcRisk, cases] = [codePointCount, nfcRiskBytes, casesBytes].map((length) => new Uint8Array(length))
+  const tables = { classes: classes!, nfcRisk: nfcRisk!, cases: cases! }
+  fillCharTables(tables)
+  return tables
+}
 
 /** What the regular expression of a `Split` finds between two marks. */
 function foundBy(pattern: string, text: string): Set<string> {
@@ -36,13 +58,43 @@ it.each([
   [symbol, String.raw`\p{S}`],
   [space, String.raw`\s`],
 ])('code points of class %i are those of %s', (kind, pattern) => {
-  const classes = new Uint8Array(codePointCount)
-  fillCharTables(classes, new Uint8Array(codePointCount / 8))
+  const { classes } = charTables()
+  expectClass(pattern, (codePoint) => (classes[codePoint]! & kind) !== 0)
+})
+
+it.each([
+  [large, String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`],
+  [little, String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`],
+])('letters of case %i are those of %s', (its, pattern) => {
+  const { cases } = charTables()
+  expectClass(pattern, (codePoint) => (caseOf(cases, codePoint) & its) !== 0)
+})
+
+it('numbers are what engines cut out as digits', () => {
+  const { classes } = charTables()
+  const file = {
+    version: '1.0',
+    added_tokens: [],
+    pre_tokenizer: { type: 'Digits', individual_digits: true },
+    model: { type: 'BPE', vocab: {}, merges: [] },
+  }
+  const digits = RustTokenizer.fromString(JSON.stringify(file)).getPreTokenizer()!
+  // Those that came after version 16 each build of the library has or not, as its compiler does.
+  const isNew = (it: number): boolean => unclassedRanges.some(([first, last]) => first <= it && it <= last)
+  const differing = [...eachCodePoint()].filter((codePoint) => {
+    if (isNew(codePoint)) return false
+    const isDigit = digits.preTokenizeString(`a${String.fromCodePoint(codePoint)}a`).length === 3
+    return isDigit !== ((classes[codePoint]! & number) !== 0)
+  })
+  expect(differing.map((it) => it.toString(16))).toEqual([])
+})
+
+function expectClass(pattern: string, isInClass: (codePoint: number) => boolean): void {
   const differing: string[] = []
   let page: number[] = []
   const compare = (): void => {
     const found = foundBy(pattern, page.map((it) => `\ue000${String.fromCodePoint(it)}\ue000\ue001`).join(''))
-    const isOther = (it: number): boolean => found.has(String.fromCodePoint(it)) !== ((classes[it]! & kind) !== 0)
+    const isOther = (it: number): boolean => found.has(String.fromCodePoint(it)) !== isInClass(it)
     differing.push(...page.filter(isOther).map((it) => it.toString(16)))
     page = []
   }
@@ -52,7 +104,7 @@ it.each([
   }
   compare()
   expect(differing).toEqual([])
-})
+}
 
 const normalizer = nfcNormalizer()
 const isMoving = (char: string): boolean =>

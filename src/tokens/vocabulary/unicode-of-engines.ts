@@ -19,6 +19,9 @@ const laterThanNfc = `
   1611e-16120 16129 1612f 16d63 16d67 16ff0-16ff1 1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e5ee-1e5ef 1e6e3 1e6e6
   1e6ee-1e6ef 1e6f5`
 
+/** Small letters that have no case any more since version 17. */
+export const littleOfEngines: ReadonlySet<number> = new Set([0x295])
+
 /** First and last code points of what is in no class. */
 export const unclassedRanges: readonly (readonly [number, number])[] = rangesOf(laterThanClasses)
 

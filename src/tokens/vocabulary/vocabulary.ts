@@ -13,7 +13,10 @@
  *   isWhole      u8[tokens]        1: merging the token's own bytes gives the token back, so a piece may take it at once
  *   classes      u8[0x110000]      see char-classes.ts
  *   nfcRisk      u8[0x22000]       one bit per code point: NFC may change a text that has it
+ *   cases        u8[0x44000]       two bits per code point: is it a large letter, or a small one?
  */
+import { casesBytes, codePointCount, nfcRiskBytes } from './char-classes.js'
+
 export interface Vocabulary {
   readonly buffer: SharedArrayBuffer
   readonly tokenCount: number
@@ -30,6 +33,7 @@ export interface Vocabulary {
   readonly isWhole: Uint8Array
   readonly classes: Uint8Array
   readonly nfcRisk: Uint8Array
+  readonly cases: Uint8Array
 }
 
 export const noToken = 0xffff_ffff
@@ -53,7 +57,8 @@ export function allocateVocabulary(sizes: VocabularySizes): Vocabulary {
     256 +
     128 * 4 +
     2 * 2 ** sizes.joinSlotBits
-  const buffer = new SharedArrayBuffer(words * 4 + sizes.tokenByteCount + sizes.tokenCount + 0x11_0000 + 0x2_2000)
+  const ofChars = codePointCount + nfcRiskBytes + casesBytes
+  const buffer = new SharedArrayBuffer(words * 4 + sizes.tokenByteCount + sizes.tokenCount + ofChars)
   const { tokenCount, tokenSlotBits, mergeSlotBits, joinSlotBits, tokenByteCount } = sizes
   new Uint32Array(buffer, 0, headerWords).set([tokenCount, tokenSlotBits, mergeSlotBits, joinSlotBits, tokenByteCount])
   const vocabulary = viewVocabulary(buffer)
@@ -91,8 +96,9 @@ export function viewVocabulary(buffer: SharedArrayBuffer): Vocabulary {
     joinMask: 2 ** joinSlotBits! - 1,
     tokenBytes: bytes(tokenByteCount!),
     isWhole: bytes(tokenCount!),
-    classes: bytes(0x11_0000),
-    nfcRisk: bytes(0x2_2000),
+    classes: bytes(codePointCount),
+    nfcRisk: bytes(nfcRiskBytes),
+    cases: bytes(casesBytes),
   }
 }
 
