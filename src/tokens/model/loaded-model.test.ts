@@ -207,3 +207,20 @@ it.each([
     rmSync(other, { recursive: true })
   }
 })
+
+it.each(['special_tokens_map.json', 'added_tokens.json', 'tokenizer_config.json'])(
+  '%s that is no object says nothing',
+  (name) => {
+    const other = mkdtempSync(join(tmpdir(), 'warmroute-null-'))
+    try {
+      copyFileSync(join(tinyllamaFolder, 'tokenizer.json.gz'), join(other, 'tokenizer.json.gz'))
+      const without = loadModel(other, 'without').specials
+      for (const content of ['null', '[]', '"text"', '5']) {
+        writeFileSync(join(other, name), content)
+        expect(loadModel(other, `with ${content}`).specials).toEqual(without)
+      }
+    } finally {
+      rmSync(other, { recursive: true })
+    }
+  },
+)
